@@ -1,0 +1,381 @@
+"""The one result: data, and how it came.
+
+`ResponseEnvelope`, its three metas, MCP content blocks, the factories that make them, and the
+JSON form of all of it (camelCase, as seed 001 writes it). Not a codec of any protocol: those stand
+in `wire/`. Nothing here needs an MCP SDK.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+
+import msgspec
+import orjson
+from msgspec import UNSET, Struct, UnsetType, field
+
+from callpact.errors import CallError, Issue, UsageError
+from callpact.schema import Change, is_json
+
+T = TypeVar("T")
+
+RESPONSE_SOURCES = ("local", "http", "mcp")
+"""Where a result can come from; a closed list."""
+
+
+class MCPAnnotations(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Hints of an MCP server about one content block."""
+
+    audience: list[Literal["user", "assistant"]] | None = None
+    priority: float | None = None
+    last_modified: str | None = None
+
+
+class MCPResourceContent(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An embedded resource: text, or a base64 blob."""
+
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+
+
+class TextBlock(
+    Struct, frozen=True, tag_field="type", tag="text", rename="camel", omit_defaults=True
+):
+    """Text for the model."""
+
+    text: str
+    annotations: MCPAnnotations | None = None
+    type: ClassVar[str] = "text"
+
+
+class ImageBlock(
+    Struct, frozen=True, tag_field="type", tag="image", rename="camel", omit_defaults=True
+):
+    """An image, base64."""
+
+    data: str
+    mime_type: str
+    annotations: MCPAnnotations | None = None
+    type: ClassVar[str] = "image"
+
+
+class AudioBlock(
+    Struct, frozen=True, tag_field="type", tag="audio", rename="camel", omit_defaults=True
+):
+    """A sound, base64."""
+
+    data: str
+    mime_type: str
+    annotations: MCPAnnotations | None = None
+    type: ClassVar[str] = "audio"
+
+
+class ResourceBlock(
+    Struct, frozen=True, tag_field="type", tag="resource", rename="camel", omit_defaults=True
+):
+    """A resource that is part of the answer."""
+
+    resource: MCPResourceContent
+    annotations: MCPAnnotations | None = None
+    type: ClassVar[str] = "resource"
+
+
+class ResourceLinkBlock(
+    Struct, frozen=True, tag_field="type", tag="resource_link", rename="camel", omit_defaults=True
+):
+    """A resource that can be read elsewhere."""
+
+    uri: str
+    name: str
+    description: str | None = None
+    mime_type: str | None = None
+    type: ClassVar[str] = "resource_link"
+
+
+MCPContentBlock = TextBlock | ImageBlock | AudioBlock | ResourceBlock | ResourceLinkBlock
+
+
+class LocalResponseMeta(Struct, frozen=True, tag_field="source", tag="local", rename="camel"):
+    """The tool ran in this process. `timestamp` is epoch milliseconds, set when wrapped."""
+
+    operation_id: str
+    timestamp: int
+    source: ClassVar[str] = "local"
+
+
+class HTTPResponseMeta(
+    Struct, frozen=True, tag_field="source", tag="http", rename="camel", omit_defaults=True
+):
+    """The answer of an HTTP upstream. `set_cookie` is left out of audit and relays."""
+
+    status_code: int
+    headers: dict[str, str]
+    content_type: str
+    set_cookie: list[str] | None = None
+    source: ClassVar[str] = "http"
+
+
+class MCPResponseMeta(
+    Struct, frozen=True, tag_field="source", tag="mcp", rename="camel", omit_defaults=True
+):
+    """The answer of an MCP server. `is_error` is data: the tool ran, and said so."""
+
+    is_error: bool = field()
+    content: list[MCPContentBlock] = field()
+    structured_content: Any | UnsetType = UNSET
+    meta_ext: dict[str, Any] | UnsetType = field(default=UNSET, name="_meta")
+    source: ClassVar[str] = "mcp"
+
+
+ResponseMeta = LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta
+
+
+class ResponseEnvelope(Struct, Generic[T], frozen=True):
+    """A result: `data`, the `meta` that says where it came from, and what the contract made of it.
+
+    `warnings` describe the data before any change, `changes` list what was done to it. Both stay
+    out of the wire form unless they are asked for.
+    """
+
+    data: T
+    meta: ResponseMeta
+    warnings: tuple[Issue, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    def to_wire(self, *, details: bool = False) -> dict[str, Any]:
+        """The JSON form: `data` and `meta`; with `details` also warnings and changes.
+
+        Bytes become base64, told by `"encoding": "base64"` beside them.
+        """
+        data: Any = self.data
+        wire: dict[str, Any] = {"data": data}
+        if isinstance(data, bytes | bytearray | memoryview):
+            wire = {"data": base64.b64encode(data).decode(), "encoding": "base64"}
+        wire["meta"] = msgspec.to_builtins(self.meta)
+        if details:
+            wire["warnings"] = msgspec.to_builtins(self.warnings)
+            wire["changes"] = [_shown_change(change) for change in self.changes]
+        return wire
+
+    def to_json(self, *, details: bool = False) -> bytes:
+        """The JSON form as bytes."""
+        return orjson.dumps(self.to_wire(details=details))
+
+    @staticmethod
+    def from_wire(wire: Mapping[str, Any]) -> ResponseEnvelope[Any]:
+        """Read the JSON form; a thin `meta` is taken as it is.
+
+        Raises:
+            UsageError: the mapping is not an envelope.
+        """
+        if not is_response_envelope(wire):
+            raise UsageError(
+                "not an envelope: expected the keys 'data' and 'meta', and in 'meta' a 'source' "
+                f"out of {', '.join(RESPONSE_SOURCES)}"
+            )
+        data = wire["data"]
+        if wire.get("encoding") == "base64" and isinstance(data, str):
+            try:
+                data = base64.b64decode(data, validate=True)
+            except binascii.Error:
+                raise UsageError("the envelope's data is not base64 as it says") from None
+        meta = wire["meta"]
+        return ResponseEnvelope(data, _meta(meta) if isinstance(meta, Mapping) else meta)
+
+    @staticmethod
+    def from_json(text: bytes | str) -> ResponseEnvelope[Any]:
+        """Read the JSON form from text.
+
+        Raises:
+            UsageError: the text is not the JSON of an envelope.
+        """
+        try:
+            wire = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise UsageError(f"not an envelope: not JSON ({error})") from None
+        return ResponseEnvelope.from_wire(wire)
+
+
+def _shown_change(change: Change) -> dict[str, Any]:
+    before = change.before if is_json(change.before) else repr(change.before)[:200]
+    return {"path": change.path, "action": change.action, "before": before}
+
+
+_META_TYPES: dict[str, Any] = {
+    "local": LocalResponseMeta,
+    "http": HTTPResponseMeta,
+    "mcp": MCPResponseMeta,
+}
+
+
+def _meta(wire: Mapping[str, Any]) -> ResponseMeta:
+    """A meta without validation: what is missing stays missing (UNSET), what is extra goes."""
+    kind = _META_TYPES[wire["source"]]
+    try:
+        return msgspec.convert(dict(wire), kind)
+    except (msgspec.ValidationError, TypeError):
+        values = {
+            name: wire.get(wire_name, UNSET)
+            for name, wire_name in zip(
+                kind.__struct_fields__, kind.__struct_encode_fields__, strict=True
+            )
+        }
+        return kind(**values)
+
+
+def is_response_envelope(value: object) -> bool:
+    """True for an envelope, or a mapping with `data` and a `meta` whose `source` is known."""
+    if isinstance(value, ResponseEnvelope):
+        return True
+    if not isinstance(value, Mapping) or "data" not in value or "meta" not in value:
+        return False
+    meta = cast("Mapping[str, Any]", value)["meta"]
+    if isinstance(meta, Mapping):
+        source = cast("Mapping[str, Any]", meta).get("source")
+        return isinstance(source, str) and source in RESPONSE_SOURCES
+    return isinstance(meta, LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta)
+
+
+def now_ms() -> int:
+    """Epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def local_envelope(data: T, operation_id: str) -> ResponseEnvelope[T]:
+    """Wrap a value that was made in this process, stamped with the current time."""
+    return ResponseEnvelope(data, LocalResponseMeta(operation_id, time.time_ns() // 1_000_000))
+
+
+def http_envelope(
+    data: T,
+    *,
+    status_code: int,
+    headers: Mapping[str, str],
+    content_type: str,
+    set_cookie: list[str] | None = None,
+) -> ResponseEnvelope[T]:
+    """Wrap the answer of an HTTP upstream."""
+    return ResponseEnvelope(
+        data, HTTPResponseMeta(status_code, dict(headers), content_type, set_cookie)
+    )
+
+
+def mcp_envelope(
+    data: T,
+    *,
+    is_error: bool,
+    content: list[MCPContentBlock],
+    structured_content: Any = UNSET,
+    meta_ext: dict[str, Any] | UnsetType = UNSET,
+) -> ResponseEnvelope[T]:
+    """Wrap the result of an MCP tool; absent parts stay absent."""
+    return ResponseEnvelope(data, MCPResponseMeta(is_error, content, structured_content, meta_ext))
+
+
+def wrap(value: Any, operation_id: str) -> ResponseEnvelope[Any]:
+    """The envelope of what a handler returned: an envelope stays as it is."""
+    if type(value) is ResponseEnvelope:
+        return cast("ResponseEnvelope[Any]", value)
+    if isinstance(value, Mapping | ResponseEnvelope) and is_response_envelope(
+        cast("object", value)
+    ):
+        if isinstance(value, ResponseEnvelope):
+            return cast("ResponseEnvelope[Any]", value)
+        return ResponseEnvelope.from_wire(cast("Mapping[str, Any]", value))
+    return ResponseEnvelope(value, LocalResponseMeta(operation_id, time.time_ns() // 1_000_000))
+
+
+def unwrap(envelope: ResponseEnvelope[T]) -> T:
+    """The data of an envelope, nothing more."""
+    return envelope.data
+
+
+def raise_for_error(envelope: ResponseEnvelope[T]) -> ResponseEnvelope[T]:
+    """Return the envelope, unless an MCP server marked its answer as an error.
+
+    Raises:
+        CallError: `tool_error`, with the first text of the answer.
+    """
+    meta = envelope.meta
+    if isinstance(meta, MCPResponseMeta) and meta.is_error:
+        texts = (block.text for block in meta.content if isinstance(block, TextBlock))
+        raise CallError("tool_error", next(texts, "The tool answered with an error"))
+    return envelope
+
+
+# --- schema constants (seed 001) ------------------------------------------------------------
+
+_ANNOTATIONS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "audience": {"type": "array", "items": {"enum": ["user", "assistant"]}},
+        "priority": {"type": "number"},
+        "lastModified": {"type": "string"},
+    },
+}
+
+
+def _object_schema(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _block_schema(kind: str, **properties: Any) -> dict[str, Any]:
+    schema = _object_schema(["type", *properties], type={"const": kind}, **properties)
+    schema["properties"]["annotations"] = _ANNOTATIONS_SCHEMA
+    return schema
+
+
+_STRING: dict[str, Any] = {"type": "string"}
+_RESOURCE_SCHEMA = _object_schema(
+    ["uri"], uri=_STRING, mimeType=_STRING, text=_STRING, blob=_STRING
+)
+
+MCP_CONTENT_BLOCK_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        _block_schema("text", text=_STRING),
+        _block_schema("image", data=_STRING, mimeType=_STRING),
+        _block_schema("audio", data=_STRING, mimeType=_STRING),
+        _block_schema("resource", resource=_RESOURCE_SCHEMA),
+        _object_schema(
+            ["type", "uri", "name"],
+            type={"const": "resource_link"},
+            uri=_STRING,
+            name=_STRING,
+            description=_STRING,
+            mimeType=_STRING,
+        ),
+    ]
+}
+LOCAL_RESPONSE_META_SCHEMA = _object_schema(
+    ["source", "operationId", "timestamp"],
+    source={"const": "local"},
+    operationId=_STRING,
+    timestamp={"type": "number"},
+)
+HTTP_RESPONSE_META_SCHEMA = _object_schema(
+    ["source", "statusCode", "headers", "contentType"],
+    source={"const": "http"},
+    statusCode={"type": "number"},
+    headers={"type": "object", "additionalProperties": _STRING},
+    contentType=_STRING,
+    setCookie={"type": "array", "items": _STRING},
+)
+MCP_RESPONSE_META_SCHEMA = _object_schema(
+    ["source", "isError", "content"],
+    source={"const": "mcp"},
+    isError={"type": "boolean"},
+    content={"type": "array", "items": MCP_CONTENT_BLOCK_SCHEMA},
+    structuredContent={},
+    _meta={"type": "object"},
+)
+RESPONSE_META_SCHEMA: dict[str, Any] = {
+    "anyOf": [LOCAL_RESPONSE_META_SCHEMA, HTTP_RESPONSE_META_SCHEMA, MCP_RESPONSE_META_SCHEMA]
+}
+RESPONSE_ENVELOPE_SCHEMA: dict[str, Any] = _object_schema(
+    ["data", "meta"], data={"description": "What the tool answered"}, meta=RESPONSE_META_SCHEMA
+)

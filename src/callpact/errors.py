@@ -1,0 +1,422 @@
+"""Every error of callpact, and the one table of codes.
+
+CallpactError
+├─ DeclarationError      the author's fault, at load
+│  ├─ InvalidSchema      a JSON Schema that cannot be compiled
+│  ├─ InvalidTool        a Tool, function or property block that cannot be declared so
+│  ├─ DuplicateTool      two tools under one name
+│  └─ SourceRefused      a source that cannot be read
+├─ CallError             at call; the only kind a caller sees
+│  ├─ UnknownTool
+│  ├─ Rejected           stopped at a gate: AccessDenied · InvalidInput · NotAllowed
+│  ├─ ToolError          raised by handlers, with a code of their own
+│  ├─ Failed             broke while running: UpstreamError · Timeout · Aborted · HandlerCrashed
+│  └─ OutputRejected     the answer broke the contract: NotJson (neither JSON nor bytes)
+├─ CastError             a value that `cast` cannot fit to its schema
+└─ UsageError            wrong use of our API (also a RuntimeError)
+
+It is not a place for behaviour: errors are data, raised inside and rendered once, at the edge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class Issue(Struct, frozen=True, omit_defaults=True):
+    """One violation: the rule that was broken (`code`), where (`path`, a JSON Pointer), and how."""
+
+    code: str
+    message: str
+    path: str = ""
+    expected: Any = None
+    received: Any = None
+    hint: str | None = None
+
+
+class Code(Struct, frozen=True):
+    """One row of the table of codes: what a failure is called on each wire."""
+
+    code: str
+    kind: str
+    event: str
+    flowmcp: str
+    http: int
+    exit: int
+    meaning: str
+
+
+_ROWS = (
+    Code(
+        "schema_validation_failed",
+        "input",
+        "VALIDATION_ERROR",
+        "E004",
+        400,
+        3,
+        "The arguments do not keep the tool's input schema; nothing was run.",
+    ),
+    Code(
+        "component_not_on_palette",
+        "components",
+        "VALIDATION_ERROR",
+        "E004",
+        400,
+        3,
+        "The input names a component that the project does not have.",
+    ),
+    Code(
+        "component_not_allowed",
+        "components",
+        "VALIDATION_ERROR",
+        "E004",
+        400,
+        3,
+        "The input puts a component into a slot that does not take it.",
+    ),
+    Code(
+        "access_denied",
+        "access",
+        "ACCESS_DENIED",
+        "E007",
+        403,
+        4,
+        "The caller may not use this tool.",
+    ),
+    Code(
+        "tool_not_found",
+        "unknown tool",
+        "OPERATION_NOT_FOUND",
+        "E008",
+        404,
+        5,
+        "No tool has this id, wire name or alias.",
+    ),
+    Code(
+        "tool_error",
+        "tool",
+        "TOOL_ERROR",
+        "E005",
+        502,
+        6,
+        "An MCP server answered with isError, and `raise_for_error` was asked to raise it.",
+    ),
+    Code(
+        "address_not_allowed",
+        "address refused",
+        "EXECUTION_ERROR",
+        "E002",
+        502,
+        7,
+        "The upstream address lies in a range that the source does not allow.",
+    ),
+    Code(
+        "upstream_error",
+        "upstream",
+        "EXECUTION_ERROR",
+        "E001",
+        502,
+        7,
+        "The upstream could not be reached, or answered with an error status.",
+    ),
+    Code(
+        "server_param_missing",
+        "missing key",
+        "EXECUTION_ERROR",
+        "E006",
+        503,
+        7,
+        "The tool needs a key that is not configured.",
+    ),
+    Code(
+        "output_validation_failed",
+        "output",
+        "OUTPUT_VALIDATION_ERROR",
+        "E009",
+        502,
+        8,
+        "The tool's answer does not keep its output schema; nothing of it is delivered.",
+    ),
+    Code(
+        "timeout",
+        "timeout",
+        "TIMEOUT",
+        "E002",
+        504,
+        9,
+        "The call did not end before its deadline.",
+    ),
+    Code("aborted", "aborted", "ABORTED", "E002", 503, 9, "The call was cancelled before its end."),
+    Code(
+        "handler_error",
+        "internal",
+        "EXECUTION_ERROR",
+        "E005",
+        500,
+        1,
+        "The tool broke in a way that it did not declare; the details are in the log.",
+    ),
+)
+
+CODES: dict[str, Code] = {row.code: row for row in _ROWS}
+"""Every reserved code. A `ToolError` brings a code of its own, rendered like `OWN_CODE`."""
+
+OWN_CODE = Code(
+    "(the tool's own code)",
+    "tool",
+    "(the same)",
+    "E005",
+    422,
+    6,
+    "A rule that only the tool can check was broken; raised as `ToolError(code, message)`.",
+)
+
+
+class CallpactError(Exception):
+    """Root of everything that callpact raises."""
+
+
+class DeclarationError(CallpactError):
+    """A declaration that cannot be used; raised while loading, never during a call."""
+
+
+class InvalidSchema(DeclarationError):
+    """A JSON Schema that cannot be compiled, and where it is wrong."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message, path)
+        self.message = message
+        self.path = path
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        return f"invalid JSON Schema{where}: {self.message}"
+
+
+class InvalidTool(DeclarationError):
+    """A tool that cannot be declared as it is written."""
+
+
+class SourceRefused(DeclarationError):
+    """A source that cannot be found or read."""
+
+
+class DuplicateTool(DeclarationError):
+    """Two tools claim one name; both sources are named."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        super().__init__(name, first, second)
+        self.name = name
+
+    def __str__(self) -> str:
+        name, first, second = self.args
+        return (
+            f"two tools are called '{name}': one from {first}, one from {second}; "
+            "rename one of them, or give one source another namespace"
+        )
+
+
+class CallError(CallpactError):
+    """A call that did not give a result: `code`, `message`, `path` and all `issues`."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        path: str | None = None,
+        issues: Iterable[Issue] = (),
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self._message = message
+        self._path = path
+        self._issues = tuple(issues)
+        self.details = dict(details) if details else {}
+
+    @property
+    def message(self) -> str:
+        """One sentence for the reader: what was expected, what came."""
+        return self._message
+
+    @property
+    def path(self) -> str | None:
+        """JSON Pointer to the place, or None when the failure has no place."""
+        return self._path
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """All violations, the best first; empty where the failure is not one of a schema."""
+        return self._issues
+
+    @property
+    def row(self) -> Code:
+        """This error's row in the table of codes."""
+        return CODES.get(self.code, OWN_CODE)
+
+    def __str__(self) -> str:
+        where = f" (at {self.path})" if self.path else ""
+        hint = self.issues[0].hint if self.issues else None
+        more = f"; and {len(self.issues) - 1} more" if len(self.issues) > 1 else ""
+        return f"{self.code}: {self.message}{where}{f'; {hint}' if hint else ''}{more}"
+
+    def _state(self) -> tuple[Any, ...]:
+        return (type(self), self.code, self.message, self.path, self.issues, self.details)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallError) and self._state() == other._state()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.code, self.message, self.path))
+
+
+class UnknownTool(CallError):
+    """No tool has this name; the nearest names are suggested."""
+
+    def __init__(self, name: str, nearest: Iterable[str] = ()) -> None:
+        near = ", ".join(f"'{n}'" for n in nearest)
+        hint = f"; did you mean {near}?" if near else ""
+        super().__init__("tool_not_found", f"There is no tool '{name}'{hint}")
+        self.details = {"toolId": name}
+
+
+class Rejected(CallError):
+    """The call was stopped at a gate; nothing was run."""
+
+
+class AccessDenied(Rejected):
+    """The caller may not use this tool."""
+
+    def __init__(self, message: str = "You may not use this tool") -> None:
+        super().__init__("access_denied", message)
+
+
+class NotAllowed(Rejected):
+    """A component that the palette or the slot does not take."""
+
+
+class _Judged(CallError):
+    """An error made of issues that are written only when somebody reads them.
+
+    A rejection on the hot path costs one pass of the validator; messages and hints come later.
+    """
+
+    _prefix = ""
+
+    def __init__(self, code: str, issues: Callable[[], Iterable[Issue]]) -> None:
+        super().__init__(code, "")
+        self._make: Callable[[], Iterable[Issue]] | None = issues
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        if self._make is not None:
+            self._issues = tuple(self._make())
+            self._make = None
+        return self._issues
+
+    @property
+    def message(self) -> str:
+        return self.issues[0].message if self.issues else self.row.meaning
+
+    @property
+    def path(self) -> str | None:
+        return self.issues[0].path if self.issues else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuilt, (type(self), self.code, self.issues))
+
+
+def _rebuilt(kind: type[_Judged], code: str, issues: tuple[Issue, ...]) -> _Judged:
+    error = kind.__new__(kind)
+    _Judged.__init__(error, code, lambda: issues)
+    return error
+
+
+class InvalidInput(_Judged, Rejected):
+    """The arguments break the tool's input schema; `issues` holds every violation."""
+
+    def __init__(self, issues: Callable[[], Iterable[Issue]]) -> None:
+        super().__init__("schema_validation_failed", issues)
+
+
+class ToolError(CallError):
+    """Raised by a handler for a rule that a schema cannot say, with a code of its own."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        path: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(code, message, path=path, details=details)
+
+
+class Failed(CallError):
+    """The call was admitted and broke while it ran."""
+
+
+class UpstreamError(Failed):
+    """The upstream could not be reached or answered with an error; `details` holds the status."""
+
+    def __init__(self, message: str, *, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__("upstream_error", message, details=details)
+
+
+class Timeout(Failed):
+    """The deadline passed before the handler ended."""
+
+    def __init__(self, tool: str, deadline: float) -> None:
+        super().__init__(
+            "timeout",
+            f"'{tool}' did not answer before its deadline",
+            details={"deadline": deadline},
+        )
+
+
+class Aborted(Failed):
+    """The call was cancelled."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__("aborted", f"The call of '{tool}' was cancelled")
+
+
+class HandlerCrashed(Failed):
+    """The handler raised something it did not declare; its text stays in the log."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__("handler_error", f"'{tool}' failed unexpectedly; the error was logged")
+
+
+class OutputRejected(_Judged):
+    """The handler's answer breaks the output schema and is not delivered."""
+
+    def __init__(self, issues: Callable[[], Iterable[Issue]]) -> None:
+        super().__init__("output_validation_failed", issues)
+
+
+class NotJson(OutputRejected):
+    """The handler returned something that can be neither JSON nor bytes."""
+
+
+class CastError(CallpactError):
+    """`cast` has no value to offer for this schema (a pattern, `not`, `contains`, …)."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message, path)
+        self.message = message
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"cannot cast{f' at {self.path}' if self.path else ''}: {self.message}"
+
+
+class UsageError(CallpactError, RuntimeError):
+    """callpact was called in a way that cannot work."""

@@ -1,0 +1,205 @@
+"""The two gates: `admit` on the way in, `release` on the way out. Plain functions, no I/O.
+
+Neither knows who calls or what runs in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope
+from callpact.errors import InvalidInput, Issue, NotJson, OutputRejected, UsageError
+from callpact.schema import is_json
+from callpact.schema.compiled import CompiledSchema, not_json
+from callpact.schema.fitting import Fitted, fit, repair
+from callpact.schema.issues import explain
+from callpact.tool import POLICIES, Admitted, Contract, Policy, Tool
+
+if TYPE_CHECKING:
+    from callpact.schema import Change
+    from callpact.schema.issues import Side
+
+_QUIET_FOR_WARN = frozenset(
+    {"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"}
+)
+
+
+def admit(tool: Tool, arguments: Any) -> Admitted:
+    """Let arguments in that keep the tool's input schema.
+
+    Raises:
+        InvalidInput: with every violation; nothing was run.
+    """
+    schema = tool.contract.compiled_input
+    try:
+        if schema.accepts(arguments) and type(arguments) is dict:
+            return Admitted(tool, cast("dict[str, Any]", arguments))
+    except ValueError:
+        pass
+    return _admit_slowly(tool, arguments)
+
+
+def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
+    schema = tool.contract.compiled_input
+    if isinstance(arguments, Mapping):
+        arguments = dict(cast("Mapping[str, Any]", arguments))
+    issues = _judge(schema, arguments, "Input")
+    if issues is None and isinstance(arguments, dict):
+        return Admitted(tool, cast("dict[str, Any]", arguments))
+    if issues is None:
+        raise InvalidInput(lambda: [_not_an_object(arguments)])
+    if tool.contract.input_policy == "tolerant":
+        repaired = repair(schema, arguments)
+        if repaired.changes and _judge(schema, repaired.value, "Input") is None:
+            return Admitted(tool, repaired.value, tuple(map(_repaired, repaired.changes)))
+    raise InvalidInput(issues)
+
+
+def _not_an_object(arguments: Any) -> Issue:
+    kind = type(arguments).__name__
+    return Issue("type", f"Input must be an object, got {kind}", "", "object", kind)
+
+
+def _repaired(change: Change) -> Issue:
+    where = change.path or "the input"
+    return Issue("converted", f"Input at {where} was converted from text", change.path)
+
+
+def _judge(schema: CompiledSchema, value: Any, side: Side) -> Any:
+    """None if the value keeps the schema, else a function that tells all issues."""
+    try:
+        if schema.accepts(value):
+            return None
+    except ValueError:
+        pass
+    errors = schema.errors(value)
+    if not errors:
+        return None
+    return lambda: explain(schema, errors, side)
+
+
+def release(
+    contract: Contract, envelope: ResponseEnvelope[Any], policy: Policy | None = None
+) -> ResponseEnvelope[Any]:
+    """Let an answer out as the contract's output policy says; the envelope is never changed.
+
+    Raises:
+        OutputRejected: the answer breaks its schema under `reject`.
+        NotJson: the data can be neither JSON nor bytes.
+    """
+    schema = contract.compiled_output
+    if schema is not None:
+        try:
+            if schema.fits(envelope.data):
+                return envelope
+        except ValueError:
+            pass
+    return _release_slowly(schema, envelope, tightened(contract, policy))
+
+
+def tightened(contract: Contract, policy: Policy | None) -> Policy:
+    """The stricter of the contract's policy and the one asked for with a call.
+
+    Raises:
+        UsageError: the call asks for less than the contract holds.
+    """
+    own = cast("Policy", contract.policy)
+    if policy is None or policy == own:
+        return own
+    if policy not in POLICIES:
+        raise UsageError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+    if POLICIES.index(policy) < POLICIES.index(own):
+        raise UsageError(f"a call can only tighten the policy: it is '{own}', got '{policy}'")
+    return policy
+
+
+def _release_slowly(
+    schema: CompiledSchema | None, envelope: ResponseEnvelope[Any], policy: Policy
+) -> ResponseEnvelope[Any]:
+    data, meta = envelope.data, envelope.meta
+    if isinstance(data, bytes | bytearray | memoryview):
+        return envelope
+    if not is_json(data):
+        data = _plain(data)
+        if isinstance(data, bytes):
+            return msgspec.structs.replace(envelope, data=data)
+        envelope = msgspec.structs.replace(envelope, data=data)
+    if schema is None or policy == "pass":
+        return envelope
+    if isinstance(meta, MCPResponseMeta) and (meta.is_error or data is meta.content):
+        # Content blocks and errors are not what the schema speaks of: casting them would
+        # replace a server's message by zero values.
+        return envelope
+    issues = _judge(schema, data, "Output")
+    if policy == "reject":
+        if issues is None:
+            return envelope
+        raise OutputRejected(issues)
+    found: tuple[Issue, ...] = () if issues is None else tuple(issues())
+    if policy == "warn":
+        kept = tuple(issue for issue in found if issue.code not in _QUIET_FOR_WARN)
+        return _told(envelope, data, kept, ())
+    fitted = fit(schema, data)
+    warnings = found + tuple(_invented(change) for change in fitted.changes if change.invented)
+    return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
+
+
+def _plain(data: Any) -> Any:
+    """Models, dataclasses, dates and the like as JSON data."""
+    try:
+        plain = msgspec.to_builtins(data, str_keys=True, enc_hook=_dump)
+    except (TypeError, ValueError, RecursionError):
+        plain = data
+    if isinstance(plain, bytes) or is_json(plain):
+        return plain
+    places = not_json(data)
+    raise NotJson(lambda: [_not_json_issue(issue) for issue in places])
+
+
+def _dump(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError
+    return dump(mode="json")
+
+
+def _not_json_issue(issue: Issue) -> Issue:
+    text = issue.message.removeprefix("Value ")
+    hint = "return JSON data (dict, list, str, number, bool, None), a model, or bytes"
+    return Issue(issue.code, f"Output {text}", issue.path, "JSON or bytes", hint=hint)
+
+
+def _invented(change: Change) -> Issue:
+    where = change.path or "the whole answer"
+    verb = "was missing and is now" if change.action == "filled" else "was replaced by"
+    return Issue("replaced", f"Output at {where} {verb} an invented value", change.path)
+
+
+def _residual(schema: CompiledSchema, fitted: Fitted) -> tuple[Issue, ...]:
+    told = (
+        () if fitted.problem is None else (Issue("cast", f"Output was not cast: {fitted.problem}"),)
+    )
+    issues = _judge(schema, fitted.value, "Output")
+    if issues is None:
+        return told
+    still = (
+        Issue("residual", f"Still after the cast: {issue.message}", issue.path)
+        for issue in issues()
+    )
+    return (*told, *still)
+
+
+def _told(
+    envelope: ResponseEnvelope[Any],
+    data: Any,
+    warnings: tuple[Issue, ...],
+    changes: tuple[Change, ...],
+) -> ResponseEnvelope[Any]:
+    if not warnings and not changes and data is envelope.data:
+        return envelope
+    return ResponseEnvelope(
+        data, envelope.meta, envelope.warnings + warnings, envelope.changes + changes
+    )

@@ -1,0 +1,219 @@
+"""The line of one call: find, admit, run, wrap, release, publish.
+
+`Runtime.execute` shows the steps in this order. It knows no source and no door: tools come from a
+`Catalog`, and whoever serves strangers checks them first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import threading
+from time import perf_counter, time, time_ns
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from callpact.catalog import Catalog
+from callpact.envelope import ResponseEnvelope, wrap
+from callpact.errors import Aborted, CallError, HandlerCrashed, Timeout, UsageError
+from callpact.events import CallFinished, Observer
+from callpact.gate import admit, release, tightened
+from callpact.tool import Admitted, Context, Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+_log = logging.getLogger("callpact.runtime")
+
+
+class Runtime:
+    """Runs the tools of a catalog under their contracts, and tells observers of every call."""
+
+    def __init__(
+        self, catalog: Catalog | Iterable[Any], observers: Iterable[Observer] = ()
+    ) -> None:
+        self.catalog = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
+        self._observers = tuple(observers)
+        self._ids = itertools.count(1)
+        self._prefix = secrets.token_hex(6)
+        self._thread: _LoopThread | None = None
+        self._lock = threading.Lock()
+        self.observer_failures = 0
+
+    async def execute(
+        self,
+        tool_id: str,
+        arguments: Any = None,
+        *,
+        deadline: float | None = None,
+        policy: Policy | None = None,
+        identity: Any = None,
+    ) -> ResponseEnvelope[Any]:
+        """Call a tool: its arguments are checked before it runs, its answer before it is returned.
+
+        `deadline` is a point in time, in epoch milliseconds as on the wire. `policy` can only
+        tighten the contract's.
+
+        Raises:
+            CallError: with the code, the message and every issue.
+            UsageError: the call itself is made in a way that cannot work.
+        """
+        call_id = f"{self._prefix}-{next(self._ids):x}"
+        arguments = {} if arguments is None else arguments
+        started, begun = time_ns() // 1_000_000, perf_counter()
+        envelope: ResponseEnvelope[Any] | None = None
+        failure: CallError | None = None
+        try:
+            tool = self.catalog.find(tool_id)
+            tool_id = tool.id
+            if policy is not None:
+                tightened(tool.contract, policy)
+            admitted = admit(tool, arguments)
+            context = Context(
+                call_id=call_id, tool_id=tool_id, identity=identity, deadline=deadline
+            )
+            value = await _run(admitted, context)
+            answer = wrap(value, tool_id)
+            if admitted.warnings:
+                answer = _warned(answer, admitted)
+            envelope = release(tool.contract, answer, policy)
+        except CallError as error:
+            failure = error
+            raise
+        except asyncio.CancelledError:
+            failure = Aborted(tool_id)
+            raise
+        finally:
+            if self._observers and (envelope is not None or failure is not None):
+                self._publish(
+                    CallFinished(
+                        call_id,
+                        tool_id,
+                        arguments,
+                        started,
+                        perf_counter() - begun,
+                        envelope,
+                        failure,
+                        identity,
+                    )
+                )
+        return envelope
+
+    def execute_sync(
+        self,
+        tool_id: str,
+        arguments: Any = None,
+        *,
+        deadline: float | None = None,
+        policy: Policy | None = None,
+        identity: Any = None,
+    ) -> ResponseEnvelope[Any]:
+        """`execute` for code without an event loop, on one background loop per runtime.
+
+        Raises:
+            UsageError: called from inside an event loop, which it would block.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise UsageError("execute_sync would block this event loop; await execute(...) instead")
+        with self._lock:
+            if self._thread is None:
+                self._thread = _LoopThread()
+        call = self.execute(tool_id, arguments, deadline=deadline, policy=policy, identity=identity)
+        return self._thread.run(call)
+
+    async def aclose(self) -> None:
+        """End the background loop, if there is one."""
+        self.close()
+
+    def close(self) -> None:
+        """`aclose` for code without an event loop."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
+
+    async def __aenter__(self) -> Runtime:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _publish(self, event: CallFinished) -> None:
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:  # Boundary: an observer never breaks a call.
+                self.observer_failures += 1
+                _log.exception("an observer failed on call %s", event.call_id)
+
+
+async def _run(admitted: Admitted, context: Context) -> Any:
+    """Run the handler; whatever it raises that is not a CallError stays in the log."""
+    tool = admitted.tool
+    deadline = context.deadline
+    try:
+        if deadline is None:
+            value = tool.handler(admitted.arguments, context)
+            return await value if type(value) is CoroutineType else await _settled(value)
+        left = deadline / 1000 - time()
+        if left <= 0:
+            raise Timeout(tool.id, deadline)
+        async with asyncio.timeout(left) as timer:
+            return await _settled(tool.handler(admitted.arguments, context))
+    except CallError:
+        raise
+    except TimeoutError:
+        if deadline is not None and timer.expired():
+            raise Timeout(tool.id, deadline) from None
+        _log.exception("tool %s failed (call %s)", tool.id, context.call_id)
+        raise HandlerCrashed(tool.id) from None
+    except Exception:  # Boundary: a handler's exception is logged in full, shown as a code.
+        _log.exception("tool %s failed (call %s)", tool.id, context.call_id)
+        raise HandlerCrashed(tool.id) from None
+
+
+async def _settled(value: Any) -> Any:
+    """A value, or what an awaitable gives (seed 001: await if awaitable)."""
+    return await value if hasattr(value, "__await__") else value
+
+
+def _warned(envelope: ResponseEnvelope[Any], admitted: Admitted) -> ResponseEnvelope[Any]:
+    return ResponseEnvelope(
+        envelope.data, envelope.meta, admitted.warnings + envelope.warnings, envelope.changes
+    )
+
+
+class _LoopThread:
+    """One event loop in one background thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="callpact-loop", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, call: Any) -> Any:
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,246 @@
+"""Compiled schemas: `jsonschema-rs` behind limits, always offline.
+
+A schema is compiled once, when it is declared. The forms that the hot path uses are derived on
+first use, so that loading ten thousand tools costs ten thousand compilations and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import jsonschema_rs
+
+from callpact.errors import InvalidSchema, Issue
+from callpact.schema.document import (
+    MAX_VALUE_DEPTH,
+    Document,
+    Facts,
+    References,
+    freeze,
+    pointer,
+    references,
+)
+from callpact.schema.forms import UNFORMABLE, any_json, closed_form, plain_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jsonschema_rs import ValidationError
+
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+_ANNOTATIONS = frozenset(
+    {
+        "$schema",
+        "$id",
+        "$comment",
+        "$defs",
+        "definitions",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    }
+)
+
+
+class _Bound:
+    """`formatMinimum` and `formatMaximum`: ISO dates order as text does."""
+
+    def __init__(self, _parent: dict[str, Any], value: Any, path: list[str | int]) -> None:
+        self._value = value
+        self._least = path[-1] == "formatMinimum"
+
+    def validate(self, instance: Any) -> None:
+        if isinstance(instance, str) and (
+            instance < self._value if self._least else instance > self._value
+        ):
+            raise ValueError(self._value)
+
+
+class CompiledSchema:
+    """A JSON Schema ready to judge values."""
+
+    __slots__ = ("_facts", "_formats", "_links", "_validator", "accepts", "caster", "fits")
+
+    accepts: Callable[[Any], bool]
+    """True for JSON that keeps the schema. May raise ValueError for what is not JSON at all."""
+    fits: Callable[[Any], bool]
+    """True for JSON in which nothing needs to be converted, cast or stripped."""
+
+    def __init__(self, document: object, *, formats: bool = False) -> None:
+        self._facts: Facts = freeze(document)
+        self._formats = formats
+        self._links: References | None = None
+        if isinstance(self._facts.document, dict) and "$ref" in self._facts.keywords:
+            self._links = references(self._facts.document)
+        self._validator = self._compile(self._facts.document)
+        self.accepts = self._first_accepts
+        self.fits = self._first_fits
+        self.caster: Any = None
+
+    @property
+    def document(self) -> Document:
+        """The schema as plain data; not to be changed."""
+        return self._facts.document
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if the schema says nothing: no keyword but annotations."""
+        document = self._facts.document
+        return document is True or (
+            isinstance(document, dict) and _ANNOTATIONS.issuperset(document)
+        )
+
+    def errors(self, value: Any) -> list[ValidationError] | list[Issue]:
+        """Every violation as the validator tells it, or as issues where it cannot be asked."""
+        if not is_json(value):
+            return not_json(value)
+        if self._links is not None and not self._links.explains(_depth(value)):
+            if self._validator.is_valid(value):
+                return []
+            return [Issue("schema", "Value does not match its schema", "")]
+        return list(self._validator.iter_errors(value))
+
+    def _first_accepts(self, value: Any) -> bool:
+        self.accepts = self._formed(plain_form)
+        return self.accepts(value)
+
+    def _first_fits(self, value: Any) -> bool:
+        self.fits = self._formed(closed_form)
+        return self.fits(value)
+
+    def _formed(self, form: Callable[[Document], Document]) -> Callable[[Any], bool]:
+        """One validator that does it all, or two in a row where the schema forbids rewriting."""
+        facts = self._facts
+        cyclic = self._links is not None and self._links.has_cycle
+        if not cyclic and not facts.keywords & UNFORMABLE:
+            formed = form(facts.document)
+            same = formed == facts.document
+            return self._validator.is_valid if same else self._compile(formed).is_valid
+        if form is closed_form:
+            return _never
+        is_valid = self._validator.is_valid
+        return lambda value: is_json(value) and is_valid(value)
+
+    def _compile(self, document: Document) -> Any:
+        try:
+            if self._formats:
+                return jsonschema_rs.validator_for(
+                    document,
+                    offline=True,
+                    validate_formats=True,
+                    keywords={"formatMinimum": _Bound, "formatMaximum": _Bound},
+                )
+            return jsonschema_rs.validator_for(document, offline=True)
+        except jsonschema_rs.ValidationError as error:
+            path = error.instance_path
+            text = error.message
+            if path and path[-1] == "type":
+                text = f"{error.instance!r} is not a type; one of {', '.join(_TYPES)}, or a list of them"
+            raise InvalidSchema(text, pointer(path)) from None
+        except jsonschema_rs.ReferencingError as error:
+            raise InvalidSchema(str(error)) from None
+        except ValueError as error:
+            raise InvalidSchema(str(error)) from None
+
+
+def compile_schema(schema: object, *, formats: bool = False) -> CompiledSchema:
+    """Compile a schema; one that is compiled already is returned as it is.
+
+    `formats=True` makes `format` an assertion (email, uri, date, …) instead of an annotation.
+
+    Raises:
+        InvalidSchema: the document is not a usable JSON Schema.
+    """
+    if isinstance(schema, CompiledSchema):
+        return schema
+    return CompiledSchema(schema, formats=formats)
+
+
+def _never(_value: Any) -> bool:
+    return False
+
+
+class _AnyJson:
+    """Compiled on first use: it costs a millisecond that `import callpact` need not pay."""
+
+    def __init__(self) -> None:
+        self.is_valid: Callable[[Any], bool] = self._first
+
+    def _first(self, value: Any) -> bool:
+        self.is_valid = jsonschema_rs.validator_for(any_json(), offline=True).is_valid
+        return self.is_valid(value)
+
+
+_any_json = _AnyJson()
+
+
+def is_json(value: Any) -> bool:
+    """True if a value is plain JSON of at most `MAX_VALUE_DEPTH` levels."""
+    try:
+        return _any_json.is_valid(value)
+    except ValueError:
+        return False
+
+
+def not_json(value: Any) -> list[Issue]:
+    """Where a value is not JSON: the first few places, each with what stands there."""
+    found: list[Issue] = []
+    stack: list[tuple[Any, tuple[str | int, ...]]] = [(value, ())]
+    while stack and len(found) < 10:
+        item, path = stack.pop()
+        if isinstance(item, dict | list | tuple) and len(path) >= MAX_VALUE_DEPTH:
+            message = f"Value is nested deeper than {MAX_VALUE_DEPTH} levels"
+            found.append(Issue("depth", message, pointer(path[:4]), MAX_VALUE_DEPTH))
+        elif isinstance(item, dict):
+            for key, child in cast("dict[Any, Any]", item).items():
+                if isinstance(key, str) and (text := _not_json_text(key)) is None:
+                    stack.append((child, (*path, key)))
+                else:
+                    text = (
+                        f"a key that is not a string: {key!r:.40}"
+                        if not isinstance(key, str)
+                        else text
+                    )
+                    found.append(Issue("json", f"Value holds {text}", pointer(path), "JSON"))
+        elif isinstance(item, list | tuple):
+            stack.extend((child, (*path, i)) for i, child in enumerate(cast("list[Any]", item)))
+        elif (text := _not_json_scalar(item)) is not None:
+            found.append(Issue("json", f"Value holds {text}", pointer(path), "JSON"))
+    return found or [Issue("json", "Value is not JSON", "", "JSON")]
+
+
+def _not_json_scalar(item: Any) -> str | None:
+    if item is None or isinstance(item, bool | int):
+        return None
+    if isinstance(item, str):
+        return _not_json_text(item)
+    if isinstance(item, float):
+        return None if math.isfinite(item) else f"{item!r}, which is not a JSON number"
+    return f"{type(item).__name__}, which is not JSON"
+
+
+def _not_json_text(text: str) -> str | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "text with a lone surrogate, which is not JSON"
+    return None
+
+
+def _depth(value: Any) -> int:
+    depth, layer = 0, [value]
+    while layer:
+        depth += 1
+        below: list[Any] = []
+        for item in layer:
+            if isinstance(item, dict):
+                below.extend(cast("dict[str, Any]", item).values())
+            elif isinstance(item, list | tuple):
+                below.extend(cast("list[Any]", item))
+        layer = below
+    return depth

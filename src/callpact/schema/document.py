@@ -1,0 +1,260 @@
+"""Schema documents: a private copy within limits, and forms derived from it.
+
+Pure functions over JSON Schema as plain data. Nothing here validates a value; `compiled.py`
+does, with the forms made here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from msgspec import Struct
+
+from callpact.errors import InvalidSchema
+
+Document = dict[str, Any] | bool
+
+MAX_SCHEMA_DEPTH = 200
+"""Levels of JSON that a schema document may nest."""
+MAX_SCHEMA_NODES = 250_000
+"""Values that a schema document may hold."""
+MAX_BRANCHES = 10_000_000
+"""Subschemas that one place of a value may have to be tried against (doubling bombs)."""
+MAX_VALUE_DEPTH = 128
+"""Levels of JSON that a value may nest."""
+MAX_DETAIL = 5_000
+"""Branches up to which a rejected value is explained in full."""
+_MAX_CHAIN = 200
+_MAX_DIGITS = 4_000
+
+
+class Facts(Struct, frozen=True):
+    """What the compiler needs to know about a document."""
+
+    document: Document
+    keywords: frozenset[str]
+    """Those keys of the document that change how it may be rewritten or evaluated."""
+
+
+_TELLING = frozenset(
+    {
+        "$ref",
+        "$dynamicRef",
+        "$recursiveRef",
+        "$id",
+        "$anchor",
+        "$dynamicAnchor",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "formatMinimum",
+        "formatMaximum",
+    }
+)
+
+
+def pointer(path: list[str | int] | tuple[str | int, ...]) -> str:
+    """JSON Pointer of a path of keys and indexes."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def freeze(document: object) -> Facts:
+    """Copy a schema so that nobody can change it, checking that it is JSON within limits.
+
+    Raises:
+        InvalidSchema: not an object or boolean, not JSON, too deep or too large.
+    """
+    if isinstance(document, bool):
+        return Facts(document, frozenset())
+    if not isinstance(document, dict):
+        kind = type(document).__name__
+        raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
+    copier = _Copier()
+    copy = copier.copy(cast("dict[str, Any]", document), [])
+    return Facts(copy, frozenset(copier.telling))
+
+
+class _Copier:
+    def __init__(self) -> None:
+        self.left = MAX_SCHEMA_NODES
+        self.telling: set[str] = set()
+
+    def copy(self, value: Any, path: list[str | int]) -> Any:
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            return value
+        self.left -= 1
+        if self.left < 0:
+            raise InvalidSchema(f"more than {MAX_SCHEMA_NODES:,} values; split the schema", "")
+        if len(path) > MAX_SCHEMA_DEPTH:
+            raise InvalidSchema(f"nested deeper than {MAX_SCHEMA_DEPTH} levels", pointer(path[:8]))
+        if isinstance(value, dict):
+            out: dict[str, Any] = {}
+            for key, item in cast("dict[Any, Any]", value).items():
+                if type(key) is not str:
+                    raise InvalidSchema(f"keys must be strings, got {key!r}", pointer(path))
+                if key in _TELLING and (key != "$id" or path):
+                    self.telling.add(key)
+                path.append(key)
+                out[key] = self.copy(item, path)
+                path.pop()
+            return out
+        if isinstance(value, list | tuple):
+            items: list[Any] = []
+            for index, item in enumerate(cast("list[Any]", value)):
+                path.append(index)
+                items.append(self.copy(item, path))
+                path.pop()
+            return items
+        if isinstance(value, int):
+            if value.bit_length() > _MAX_DIGITS * 3:
+                raise InvalidSchema(f"a number of more than {_MAX_DIGITS} digits", pointer(path))
+            return int(value)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise InvalidSchema(f"{value!r} is not a JSON number", pointer(path))
+            return float(value)
+        if isinstance(value, str):
+            return str(value)
+        raise InvalidSchema(f"{type(value).__name__} is not JSON", pointer(path))
+
+
+# --- references -----------------------------------------------------------------------------
+
+_IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
+_IN_PLACE = ("not", "if", "then", "else")
+_CHILD_MAPS = ("properties", "patternProperties")
+_CHILD_LISTS = ("prefixItems", "items")
+_CHILDREN = (
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+
+
+def resolve(root: Document, reference: str) -> Any:
+    """The part of `root` that a local reference names, or None when it is not local."""
+    if reference == "#":
+        return root
+    if not reference.startswith("#/"):
+        return None
+    node: Any = root
+    for raw in reference[2:].split("/"):
+        part = raw.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict):
+            node = cast("dict[str, Any]", node).get(part)
+        elif isinstance(node, list) and part.isdigit() and int(part) < len(cast("list[Any]", node)):
+            node = cast("list[Any]", node)[int(part)]
+        else:
+            return None
+    return node
+
+
+class References(Struct, frozen=True):
+    """How the `$ref`s of one document multiply the work of a check."""
+
+    has_cycle: bool
+    weight: int
+    """The largest number of subschemas that one place of a value is tried against."""
+    returns: int
+    """How many references lead back into a cycle."""
+
+    def explains(self, depth: int) -> bool:
+        """True if every violation of a value of this depth can be listed in time."""
+        ways = self.returns**depth if self.has_cycle else 1
+        return ways * self.weight <= MAX_DETAIL
+
+
+def references(root: dict[str, Any]) -> References:
+    """Measure the references of a document.
+
+    Raises:
+        InvalidSchema: the references multiply to more than `MAX_BRANCHES` checks.
+    """
+    tracer = _Tracer(root)
+    weight = max(tracer.weight(node, frozenset()) for node in (root, *tracer.targets()))
+    if weight > MAX_BRANCHES:
+        raise InvalidSchema(
+            f"its references multiply to more than {MAX_BRANCHES:,} checks of one value"
+        )
+    return References(bool(tracer.returns), weight, tracer.returns)
+
+
+class _Tracer:
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._weights: dict[int, int] = {}
+        self.returns = 0
+
+    def targets(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        stack: list[Any] = [self._root]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, dict):
+                target = self._target(cast("dict[str, Any]", item))
+                if target is not None:
+                    found.append(target)
+                stack.extend(cast("dict[str, Any]", item).values())
+            elif isinstance(item, list):
+                stack.extend(cast("list[Any]", item))
+        return found
+
+    def weight(self, node: Any, above: frozenset[int]) -> int:
+        if not isinstance(node, dict):
+            return 1
+        schema = cast("dict[str, Any]", node)
+        if id(schema) in above:
+            self.returns += 1
+            return 1
+        known = self._weights.get(id(schema))
+        if known is not None:
+            return known
+        if len(above) > _MAX_CHAIN:
+            raise InvalidSchema(f"its references form a chain of more than {_MAX_CHAIN} schemas")
+        inner = above | {id(schema)}
+        # What applies in place adds up; of the children only the heaviest counts, for each child
+        # of a value is another place.
+        total = 1 + sum(self.weight(part, inner) for part in _in_place(schema))
+        target = self._target(schema)
+        if target is not None:
+            total += self.weight(target, inner)
+        total += max((self.weight(child, inner) for child in _children(schema)), default=0)
+        self._weights[id(schema)] = total = min(total, MAX_BRANCHES + 1)
+        return total
+
+    def _target(self, node: dict[str, Any]) -> dict[str, Any] | None:
+        reference = node.get("$ref")
+        target = resolve(self._root, reference) if isinstance(reference, str) else None
+        return cast("dict[str, Any]", target) if isinstance(target, dict) else None
+
+
+def _in_place(schema: dict[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for keyword in _IN_PLACE_LISTS:
+        parts = schema.get(keyword)
+        if isinstance(parts, list):
+            found.extend(cast("list[Any]", parts))
+    found.extend(schema[keyword] for keyword in _IN_PLACE if keyword in schema)
+    dependent = schema.get("dependentSchemas")
+    if isinstance(dependent, dict):
+        found.extend(cast("dict[str, Any]", dependent).values())
+    return found
+
+
+def _children(schema: dict[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for keyword in _CHILD_MAPS:
+        parts = schema.get(keyword)
+        if isinstance(parts, dict):
+            found.extend(cast("dict[str, Any]", parts).values())
+    for keyword in _CHILD_LISTS:
+        parts = schema.get(keyword)
+        if isinstance(parts, list):
+            found.extend(cast("list[Any]", parts))
+    found.extend(schema[keyword] for keyword in _CHILDREN if keyword in schema)
+    return found

@@ -1,0 +1,113 @@
+"""Canonical JSON and the schema hash, byte for byte as JavaScript writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any, cast
+
+from callpact.errors import InvalidSchema
+from callpact.schema.document import MAX_SCHEMA_DEPTH, pointer
+
+_EXPONENT = re.compile(r"^(-?)(\d)(?:\.(\d+))?e([+-]\d+)$")
+
+
+def canonical_json(value: Any) -> str:
+    """JSON without white space, keys in UTF-16 order, numbers and strings as JavaScript has them.
+
+    Raises:
+        InvalidSchema: the value is not JSON, or nested too deeply.
+    """
+    return _write(value, [])
+
+
+def schema_hash(schema: dict[str, Any]) -> str:
+    """First eight hex digits of the SHA-256 over the canonical JSON, without its own field."""
+    if not isinstance(cast("Any", schema), dict):
+        kind = type(schema).__name__
+        raise InvalidSchema(f"only an object has a schema hash, got {kind}")
+    text = canonical_json({k: v for k, v in schema.items() if k != "schemaHash"})
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _write(value: Any, path: list[str | int]) -> str:
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, int | float):
+        return _number(value, path)
+    if len(path) > MAX_SCHEMA_DEPTH:
+        raise InvalidSchema(f"nested deeper than {MAX_SCHEMA_DEPTH} levels", pointer(path[:8]))
+    if isinstance(value, dict):
+        members = cast("dict[Any, Any]", value)
+        for key in members:
+            if not isinstance(key, str):
+                raise InvalidSchema(f"keys must be strings, got {key!r}", pointer(path))
+        ordered = sorted(cast("dict[str, Any]", members).items(), key=_utf16)
+        return "{" + ",".join(_member(k, v, path) for k, v in ordered) + "}"
+    if isinstance(value, list | tuple):
+        items = enumerate(cast("list[Any]", value))
+        return "[" + ",".join(_write(item, [*path, i]) for i, item in items) + "]"
+    raise InvalidSchema(f"{type(value).__name__} is not JSON", pointer(path))
+
+
+def _member(key: str, value: Any, path: list[str | int]) -> str:
+    return f"{_string(key)}:{_write(value, [*path, key])}"
+
+
+def _utf16(member: tuple[str, Any]) -> bytes:
+    return member[0].encode("utf-16-be", "surrogatepass")
+
+
+_SHORT = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r"}
+_ESCAPES = {code: _SHORT.get(code, f"\\u{code:04x}") for code in range(0x20)}
+_ESCAPES |= {0x22: '\\"', 0x5C: "\\\\"}
+_ESCAPES |= {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}
+
+
+def _string(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _number(value: float, path: list[str | int]) -> str:
+    if isinstance(value, int):
+        if abs(value) < 2**53:
+            return str(int(value))
+        try:
+            value = float(value)
+        except OverflowError:
+            value = math.inf
+    if not math.isfinite(value):
+        raise InvalidSchema(f"{value!r} is not a JSON number", pointer(path))
+    if value == 0:
+        return "0"
+    if value.is_integer() and abs(value) < 1e21:
+        return _integer(value)
+    text = json.dumps(value)
+    match = _EXPONENT.match(text)
+    if match is None:
+        return text
+    sign, first, rest, exponent = match.groups()
+    power = int(exponent)
+    if -7 < power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{first}{rest or ''}"
+    digits = f"{first}.{rest}" if rest else first
+    return f"{sign}{digits}e{'+' if power > 0 else '-'}{abs(power)}"
+
+
+def _integer(value: float) -> str:
+    """JavaScript writes the shortest digits that name the double, then zeros."""
+    text = repr(value)
+    if "e" not in text:
+        return text[:-2]
+    mantissa, exponent = text.split("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    digits = mantissa.lstrip("-").replace(".", "")
+    return sign + digits.ljust(int(exponent) + 1, "0")
