@@ -1,7 +1,197 @@
-"""callpact: every tool an AI agent can call, under one contract."""
+"""callpact: every tool an AI agent can call, under one contract.
+
+Importing this package runs nothing, reads no environment and configures no logging. What needs
+pydantic (functions, Data Tools) is imported on first use.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from callpact.catalog import Catalog
-from callpact.envelope import ResponseEnvelope, unwrap
-from callpact.errors import ToolError
+from callpact.envelope import (
+    HTTP_RESPONSE_META_SCHEMA,
+    LOCAL_RESPONSE_META_SCHEMA,
+    MCP_CONTENT_BLOCK_SCHEMA,
+    MCP_RESPONSE_META_SCHEMA,
+    RESPONSE_ENVELOPE_SCHEMA,
+    RESPONSE_META_SCHEMA,
+    RESPONSE_SOURCES,
+    AudioBlock,
+    HTTPResponseMeta,
+    ImageBlock,
+    LocalResponseMeta,
+    MCPAnnotations,
+    MCPContentBlock,
+    MCPResourceContent,
+    MCPResponseMeta,
+    ResourceBlock,
+    ResourceLinkBlock,
+    ResponseEnvelope,
+    ResponseMeta,
+    TextBlock,
+    http_envelope,
+    is_response_envelope,
+    local_envelope,
+    mcp_envelope,
+    raise_for_error,
+    unwrap,
+)
+from callpact.errors import (
+    CODES,
+    Aborted,
+    AccessDenied,
+    CallError,
+    CallpactError,
+    CastError,
+    DeclarationError,
+    DuplicateTool,
+    Failed,
+    HandlerCrashed,
+    InvalidConfig,
+    InvalidInput,
+    InvalidSchema,
+    InvalidTool,
+    Issue,
+    NotAllowed,
+    NotJson,
+    OutputRejected,
+    Rejected,
+    SourceRefused,
+    Timeout,
+    ToolError,
+    UnknownTool,
+    UpstreamError,
+    UsageError,
+)
+from callpact.events import CallFinished, Observer
 from callpact.runtime import Runtime
-from callpact.tool import Context, Contract, Tool
+from callpact.schema import Change
+from callpact.tool import Context, Contract, Handler, Policy, Tool
+
+if TYPE_CHECKING:
+    from callpact.schema.properties import (
+        PropertyArray,
+        PropertyAsset,
+        PropertyBoolean,
+        PropertyComponent,
+        PropertyContent,
+        PropertyDate,
+        PropertyEnum,
+        PropertyGroup,
+        PropertyInteger,
+        PropertyNumber,
+        PropertyString,
+    )
+    from callpact.sources.data import data_tool, exhausted_message
+    from callpact.sources.function import from_functions, tool
+
+_LAZY = {
+    "PropertyArray": "callpact.schema.properties",
+    "PropertyAsset": "callpact.schema.properties",
+    "PropertyBoolean": "callpact.schema.properties",
+    "PropertyComponent": "callpact.schema.properties",
+    "PropertyContent": "callpact.schema.properties",
+    "PropertyDate": "callpact.schema.properties",
+    "PropertyEnum": "callpact.schema.properties",
+    "PropertyGroup": "callpact.schema.properties",
+    "PropertyInteger": "callpact.schema.properties",
+    "PropertyNumber": "callpact.schema.properties",
+    "PropertyString": "callpact.schema.properties",
+    "data_tool": "callpact.sources.data",
+    "exhausted_message": "callpact.sources.data",
+    "from_functions": "callpact.sources.function",
+    "tool": "callpact.sources.function",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'callpact' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "CODES",
+    "HTTP_RESPONSE_META_SCHEMA",
+    "LOCAL_RESPONSE_META_SCHEMA",
+    "MCP_CONTENT_BLOCK_SCHEMA",
+    "MCP_RESPONSE_META_SCHEMA",
+    "RESPONSE_ENVELOPE_SCHEMA",
+    "RESPONSE_META_SCHEMA",
+    "RESPONSE_SOURCES",
+    "Aborted",
+    "AccessDenied",
+    "AudioBlock",
+    "CallError",
+    "CallFinished",
+    "CallpactError",
+    "CastError",
+    "Catalog",
+    "Change",
+    "Context",
+    "Contract",
+    "DeclarationError",
+    "DuplicateTool",
+    "Failed",
+    "HTTPResponseMeta",
+    "Handler",
+    "HandlerCrashed",
+    "ImageBlock",
+    "InvalidConfig",
+    "InvalidInput",
+    "InvalidSchema",
+    "InvalidTool",
+    "Issue",
+    "LocalResponseMeta",
+    "MCPAnnotations",
+    "MCPContentBlock",
+    "MCPResourceContent",
+    "MCPResponseMeta",
+    "NotAllowed",
+    "NotJson",
+    "Observer",
+    "OutputRejected",
+    "Policy",
+    "PropertyArray",
+    "PropertyAsset",
+    "PropertyBoolean",
+    "PropertyComponent",
+    "PropertyContent",
+    "PropertyDate",
+    "PropertyEnum",
+    "PropertyGroup",
+    "PropertyInteger",
+    "PropertyNumber",
+    "PropertyString",
+    "Rejected",
+    "ResourceBlock",
+    "ResourceLinkBlock",
+    "ResponseEnvelope",
+    "ResponseMeta",
+    "Runtime",
+    "SourceRefused",
+    "TextBlock",
+    "Timeout",
+    "Tool",
+    "ToolError",
+    "UnknownTool",
+    "UpstreamError",
+    "UsageError",
+    "data_tool",
+    "exhausted_message",
+    "from_functions",
+    "http_envelope",
+    "is_response_envelope",
+    "local_envelope",
+    "mcp_envelope",
+    "raise_for_error",
+    "tool",
+    "unwrap",
+]

@@ -155,7 +155,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True):
         data: Any = self.data
         wire: dict[str, Any] = {"data": data}
         if isinstance(data, bytes | bytearray | memoryview):
-            wire = {"data": base64.b64encode(data).decode(), "encoding": "base64"}
+            wire = {"data": base64.b64encode(cast("bytes", data)).decode(), "encoding": "base64"}
         wire["meta"] = msgspec.to_builtins(self.meta)
         if details:
             wire["warnings"] = msgspec.to_builtins(self.warnings)
@@ -164,7 +164,11 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True):
 
     def to_json(self, *, details: bool = False) -> bytes:
         """The JSON form as bytes."""
-        return orjson.dumps(self.to_wire(details=details))
+        wire = self.to_wire(details=details)
+        try:
+            return orjson.dumps(wire)
+        except TypeError:  # Integers beyond 64 bits and decimals, which orjson does not write.
+            return _encoder.encode(wire)
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> ResponseEnvelope[Any]:
@@ -185,7 +189,9 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True):
             except binascii.Error:
                 raise UsageError("the envelope's data is not base64 as it says") from None
         meta = wire["meta"]
-        return ResponseEnvelope(data, _meta(meta) if isinstance(meta, Mapping) else meta)
+        if isinstance(meta, Mapping):
+            meta = _meta(cast("Mapping[str, Any]", meta))
+        return ResponseEnvelope(data, meta)
 
     @staticmethod
     def from_json(text: bytes | str) -> ResponseEnvelope[Any]:
@@ -195,10 +201,13 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True):
             UsageError: the text is not the JSON of an envelope.
         """
         try:
-            wire = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
+            wire = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise UsageError(f"not an envelope: not JSON ({error})") from None
         return ResponseEnvelope.from_wire(wire)
+
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def _shown_change(change: Change) -> dict[str, Any]:
@@ -279,14 +288,12 @@ def mcp_envelope(
 
 def wrap(value: Any, operation_id: str) -> ResponseEnvelope[Any]:
     """The envelope of what a handler returned: an envelope stays as it is."""
-    if type(value) is ResponseEnvelope:
+    if isinstance(value, ResponseEnvelope):
         return cast("ResponseEnvelope[Any]", value)
-    if isinstance(value, Mapping | ResponseEnvelope) and is_response_envelope(
-        cast("object", value)
-    ):
-        if isinstance(value, ResponseEnvelope):
-            return cast("ResponseEnvelope[Any]", value)
-        return ResponseEnvelope.from_wire(cast("Mapping[str, Any]", value))
+    # Most answers are dicts without "meta": asked first, for the general question costs more.
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType] - any answer
+    if (kind is not dict or "meta" in value) and is_response_envelope(value):
+        return ResponseEnvelope.from_wire(value)
     return ResponseEnvelope(value, LocalResponseMeta(operation_id, time.time_ns() // 1_000_000))
 
 
@@ -303,7 +310,7 @@ def raise_for_error(envelope: ResponseEnvelope[T]) -> ResponseEnvelope[T]:
     """
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta) and meta.is_error:
-        texts = (block.text for block in meta.content if isinstance(block, TextBlock))
+        texts = (block.text for block in meta.content or () if isinstance(block, TextBlock))
         raise CallError("tool_error", next(texts, "The tool answered with an error"))
     return envelope
 

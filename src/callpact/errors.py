@@ -5,7 +5,8 @@ CallpactError
 │  ├─ InvalidSchema      a JSON Schema that cannot be compiled
 │  ├─ InvalidTool        a Tool, function or property block that cannot be declared so
 │  ├─ DuplicateTool      two tools under one name
-│  └─ SourceRefused      a source that cannot be read
+│  ├─ SourceRefused      a source that cannot be read
+│  └─ InvalidConfig      a configuration file that cannot be used
 ├─ CallError             at call; the only kind a caller sees
 │  ├─ UnknownTool
 │  ├─ Rejected           stopped at a gate: AccessDenied · InvalidInput · NotAllowed
@@ -206,6 +207,10 @@ class SourceRefused(DeclarationError):
     """A source that cannot be found or read."""
 
 
+class InvalidConfig(DeclarationError):
+    """A configuration file, or a line of it, that cannot be used."""
+
+
 class DuplicateTool(DeclarationError):
     """Two tools claim one name; both sources are named."""
 
@@ -266,6 +271,14 @@ class CallError(CallpactError):
         more = f"; and {len(self.issues) - 1} more" if len(self.issues) > 1 else ""
         return f"{self.code}: {self.message}{where}{f'; {hint}' if hint else ''}{more}"
 
+    def __repr__(self) -> str:
+        where = f", path={self.path!r}" if self.path else ""
+        return f"{type(self).__name__}({self.code!r}, {self.message!r}{where})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructors differ; what an error is stands in its attributes.
+        return (_rebuilt, (type(self), self.args, self.__dict__))
+
     def _state(self) -> tuple[Any, ...]:
         return (type(self), self.code, self.message, self.path, self.issues, self.details)
 
@@ -274,6 +287,13 @@ class CallError(CallpactError):
 
     def __hash__(self) -> int:
         return hash((type(self), self.code, self.message, self.path))
+
+
+def _rebuilt(kind: type[CallError], args: tuple[Any, ...], state: dict[str, Any]) -> CallError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UnknownTool(CallError):
@@ -329,13 +349,8 @@ class _Judged(CallError):
         return self.issues[0].path if self.issues else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (type(self), self.code, self.issues))
-
-
-def _rebuilt(kind: type[_Judged], code: str, issues: tuple[Issue, ...]) -> _Judged:
-    error = kind.__new__(kind)
-    _Judged.__init__(error, code, lambda: issues)
-    return error
+        _ = self.issues  # They must be written before they can be sent.
+        return super().__reduce__()
 
 
 class InvalidInput(_Judged, Rejected):
@@ -371,14 +386,13 @@ class UpstreamError(Failed):
 
 
 class Timeout(Failed):
-    """The deadline passed before the handler ended."""
+    """The deadline passed before the handler ended, or before it could begin."""
 
-    def __init__(self, tool: str, deadline: float) -> None:
-        super().__init__(
-            "timeout",
-            f"'{tool}' did not answer before its deadline",
-            details={"deadline": deadline},
-        )
+    def __init__(self, tool: str, deadline: float, *, begun: bool = True) -> None:
+        message = f"'{tool}' did not answer before its deadline"
+        if not begun:
+            message = f"The deadline was over before '{tool}' could begin; nothing was run"
+        super().__init__("timeout", message, details={"deadline": deadline})
 
 
 class Aborted(Failed):

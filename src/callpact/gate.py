@@ -6,22 +6,26 @@ Neither knows who calls or what runs in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec import UNSET
 
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import InvalidInput, Issue, NotJson, OutputRejected, UsageError
 from callpact.schema import is_json
 from callpact.schema.compiled import CompiledSchema, not_json
+from callpact.schema.document import MAX_VALUE_DEPTH
 from callpact.schema.fitting import Fitted, fit, repair
-from callpact.schema.issues import explain
+from callpact.schema.issues import explain, json_type
 from callpact.tool import POLICIES, Admitted, Contract, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.schema import Change
     from callpact.schema.issues import Side
 
+_BYTES = (bytes, bytearray, memoryview)
 _QUIET_FOR_WARN = frozenset(
     {"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"}
 )
@@ -59,7 +63,7 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
 
 
 def _not_an_object(arguments: Any) -> Issue:
-    kind = type(arguments).__name__
+    kind = json_type(arguments)
     return Issue("type", f"Input must be an object, got {kind}", "", "object", kind)
 
 
@@ -119,20 +123,16 @@ def tightened(contract: Contract, policy: Policy | None) -> Policy:
 def _release_slowly(
     schema: CompiledSchema | None, envelope: ResponseEnvelope[Any], policy: Policy
 ) -> ResponseEnvelope[Any]:
-    data, meta = envelope.data, envelope.meta
-    if isinstance(data, bytes | bytearray | memoryview):
-        return envelope
-    if not is_json(data):
-        data = _plain(data)
-        if isinstance(data, bytes):
-            return msgspec.structs.replace(envelope, data=data)
+    data, meta = _plain(envelope.data), envelope.meta
+    is_content = isinstance(meta, MCPResponseMeta) and _is_content(envelope.data, data, meta)
+    if data is not envelope.data:
         envelope = msgspec.structs.replace(envelope, data=data)
     if schema is None or policy == "pass":
         return envelope
-    if isinstance(meta, MCPResponseMeta) and (meta.is_error or data is meta.content):
-        # Content blocks and errors are not what the schema speaks of: casting them would
-        # replace a server's message by zero values.
+    if isinstance(meta, MCPResponseMeta) and meta.is_error:
         return envelope
+    if is_content or isinstance(data, bytes):
+        return _release_unjudged(envelope, "content blocks" if is_content else "bytes", policy)
     issues = _judge(schema, data, "Output")
     if policy == "reject":
         if issues is None:
@@ -147,16 +147,71 @@ def _release_slowly(
     return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
 
 
+def _is_content(given: Any, data: Any, meta: MCPResponseMeta) -> bool:
+    """True if an MCP server sent no structured data, so that its content blocks are the data."""
+    if given is meta.content:
+        return True
+    return meta.structured_content is UNSET and data == msgspec.to_builtins(meta.content or None)
+
+
+def _release_unjudged(
+    envelope: ResponseEnvelope[Any], kind: str, policy: Policy
+) -> ResponseEnvelope[Any]:
+    """Bytes and content blocks are not what a schema speaks of: a cast would make zeros of them."""
+    issue = Issue("type", f"Output must be structured data, got {kind}", "", "JSON", kind)
+    if policy == "reject":
+        raise OutputRejected(lambda: [issue])
+    return _told(envelope, envelope.data, (issue,), ())
+
+
 def _plain(data: Any) -> Any:
-    """Models, dataclasses, dates and the like as JSON data."""
+    """Models, dataclasses, dates and the like as JSON data; JSON and bytes as they are."""
+    if isinstance(data, _BYTES):
+        return bytes(cast("bytes", data))
+    if is_json(data):
+        return data
     try:
-        plain = msgspec.to_builtins(data, str_keys=True, enc_hook=_dump)
-    except (TypeError, ValueError, RecursionError):
+        plain = _dumped(data, MAX_VALUE_DEPTH)
+    except RecursionError:
         plain = data
-    if isinstance(plain, bytes) or is_json(plain):
+    if is_json(plain):
         return plain
-    places = not_json(data)
+    places = not_json(plain)
     raise NotJson(lambda: [_not_json_issue(issue) for issue in places])
+
+
+def _dumped(value: Any, levels: int) -> Any:
+    """What can be JSON as JSON; what cannot stays, for the report.
+
+    Sets and keys that are not text cannot: an order or a difference would be lost without a word.
+    """
+    if levels < 0:
+        raise RecursionError
+    if isinstance(value, Enum):
+        return _dumped(value.value, levels)
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, Mapping):
+        held = cast("Mapping[Any, Any]", value).items()
+        return {_dumped_key(key): _dumped(item, levels - 1) for key, item in held}
+    if isinstance(value, list | tuple):
+        return [_dumped(item, levels - 1) for item in cast("list[Any]", value)]
+    if isinstance(value, ResponseEnvelope):
+        return _dumped(cast("ResponseEnvelope[Any]", value).to_wire(), levels)
+    if isinstance(value, (*_BYTES, set, frozenset)):
+        return cast("Any", value)
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump)
+    except (TypeError, ValueError):
+        return value
+
+
+def _dumped_key(key: Any) -> Any:
+    key = key.value if isinstance(key, Enum) else key
+    return str(key) if isinstance(key, str) else key
 
 
 def _dump(value: Any) -> Any:

@@ -11,9 +11,13 @@ import itertools
 import logging
 import secrets
 import threading
+from collections.abc import Iterable
+from concurrent.futures import CancelledError
+from inspect import iscoroutinefunction
+from math import isnan
 from time import perf_counter, time, time_ns
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from callpact.catalog import Catalog
 from callpact.envelope import ResponseEnvelope, wrap
@@ -23,7 +27,6 @@ from callpact.gate import admit, release, tightened
 from callpact.tool import Admitted, Context, Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
 _log = logging.getLogger("callpact.runtime")
@@ -36,7 +39,7 @@ class Runtime:
         self, catalog: Catalog | Iterable[Any], observers: Iterable[Observer] = ()
     ) -> None:
         self.catalog = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
-        self._observers = tuple(observers)
+        self._observers = _checked_observers(observers)
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(6)
         self._thread: _LoopThread | None = None
@@ -59,8 +62,11 @@ class Runtime:
 
         Raises:
             CallError: with the code, the message and every issue.
-            UsageError: the call itself is made in a way that cannot work.
+            UsageError: the deadline or the policy cannot work; this is no call, and no observer
+                hears of it.
         """
+        if deadline is not None or policy is not None:
+            self._check_use(tool_id, deadline, policy)
         call_id = f"{self._prefix}-{next(self._ids):x}"
         arguments = {} if arguments is None else arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
@@ -69,8 +75,6 @@ class Runtime:
         try:
             tool = self.catalog.find(tool_id)
             tool_id = tool.id
-            if policy is not None:
-                tightened(tool.contract, policy)
             admitted = admit(tool, arguments)
             context = Context(
                 call_id=call_id, tool_id=tool_id, identity=identity, deadline=deadline
@@ -83,11 +87,20 @@ class Runtime:
         except CallError as error:
             failure = error
             raise
-        except asyncio.CancelledError:
+        except Exception:  # noqa: BLE001 - boundary: logged in full, shown as a code
+            _log.exception("tool %s failed (call %s)", tool_id, call_id)
+            failure = HandlerCrashed(tool_id)
+            raise failure from None
+        except BaseException as error:
             failure = Aborted(tool_id)
+            if isinstance(error, asyncio.CancelledError) and not _is_cancelled():
+                # Something that the handler waited for was cancelled; the caller was not.
+                raise failure from None
             raise
+        else:
+            return envelope
         finally:
-            if self._observers and (envelope is not None or failure is not None):
+            if self._observers:
                 self._publish(
                     CallFinished(
                         call_id,
@@ -100,7 +113,6 @@ class Runtime:
                         identity,
                     )
                 )
-        return envelope
 
     def execute_sync(
         self,
@@ -123,14 +135,17 @@ class Runtime:
         else:
             raise UsageError("execute_sync would block this event loop; await execute(...) instead")
         with self._lock:
-            if self._thread is None:
-                self._thread = _LoopThread()
+            thread = self._thread = self._thread or _LoopThread()
         call = self.execute(tool_id, arguments, deadline=deadline, policy=policy, identity=identity)
-        return self._thread.run(call)
+        try:
+            return thread.run(call)
+        except CancelledError:  # The runtime was closed meanwhile.
+            raise Aborted(tool_id) from None
 
     async def aclose(self) -> None:
-        """End the background loop, if there is one."""
-        self.close()
+        """End the background loop, if there is one; calls that still run there are aborted."""
+        if self._thread is not None:
+            await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """`aclose` for code without an event loop."""
@@ -139,7 +154,7 @@ class Runtime:
         if thread is not None:
             thread.stop()
 
-    async def __aenter__(self) -> Runtime:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -150,38 +165,57 @@ class Runtime:
     ) -> None:
         await self.aclose()
 
+    def _check_use(self, tool_id: str, deadline: Any, policy: Policy | None) -> None:
+        if deadline is not None and (
+            isinstance(deadline, bool) or not isinstance(deadline, int | float) or isnan(deadline)
+        ):
+            raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r}")
+        if policy is not None and tool_id in self.catalog:
+            tightened(self.catalog.find(tool_id).contract, policy)
+
     def _publish(self, event: CallFinished) -> None:
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception:  # Boundary: an observer never breaks a call.
+            except Exception:  # noqa: BLE001 - boundary: an observer never breaks a call
                 self.observer_failures += 1
                 _log.exception("an observer failed on call %s", event.call_id)
 
 
 async def _run(admitted: Admitted, context: Context) -> Any:
-    """Run the handler; whatever it raises that is not a CallError stays in the log."""
+    """Run the handler, within its deadline if there is one."""
     tool = admitted.tool
     deadline = context.deadline
+    if deadline is None:
+        value = tool.handler(admitted.arguments, context)
+        kind: Any = type(value)
+        return await (value if kind is CoroutineType else _settled(value))
+    left = deadline / 1000 - time()
+    if left <= 0:
+        raise Timeout(tool.id, deadline, begun=False)
+    timer = asyncio.timeout(left)
     try:
-        if deadline is None:
-            value = tool.handler(admitted.arguments, context)
-            return await value if type(value) is CoroutineType else await _settled(value)
-        left = deadline / 1000 - time()
-        if left <= 0:
-            raise Timeout(tool.id, deadline)
-        async with asyncio.timeout(left) as timer:
+        async with timer:
             return await _settled(tool.handler(admitted.arguments, context))
-    except CallError:
-        raise
     except TimeoutError:
-        if deadline is not None and timer.expired():
+        if timer.expired():
             raise Timeout(tool.id, deadline) from None
-        _log.exception("tool %s failed (call %s)", tool.id, context.call_id)
-        raise HandlerCrashed(tool.id) from None
-    except Exception:  # Boundary: a handler's exception is logged in full, shown as a code.
-        _log.exception("tool %s failed (call %s)", tool.id, context.call_id)
-        raise HandlerCrashed(tool.id) from None
+        raise
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _checked_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
+    if not isinstance(cast("Any", observers), Iterable):
+        raise UsageError(f"observers must be a list of functions, got {type(observers).__name__}")
+    checked = tuple(observers)
+    for observer in checked:
+        if not callable(observer) or iscoroutinefunction(observer):
+            raise UsageError(f"an observer is a plain function of (event), got {observer!r:.100}")
+    return checked
 
 
 async def _settled(value: Any) -> Any:
@@ -214,6 +248,17 @@ class _LoopThread:
             raise
 
     def stop(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise UsageError("a call cannot close the runtime that runs it")
+        asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

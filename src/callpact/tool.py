@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
@@ -26,6 +26,7 @@ POLICIES: tuple[str, ...] = get_args(Policy)
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
 _NOT_WIRE = re.compile(r"[^A-Za-z0-9_-]")
 _WIRE_LENGTH = 64
+_WIRE = re.compile(rf"[A-Za-z0-9_-]{{1,{_WIRE_LENGTH}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,25 +53,30 @@ class Contract:
 
     def __post_init__(self) -> None:
         compiled_in = compile_schema(self.input, formats=self.formats)
+        fill = object.__setattr__
         compiled_out = None
         if self.output is not None:
             compiled_out = compile_schema(self.output, formats=self.formats)
+            fill(self, "output", compiled_out.document)
             if compiled_out.is_unknown:
                 compiled_out = None
-        policy = self.policy or ("pass" if compiled_out is None else "cast")
+        policy = self.policy
+        if policy is None:
+            policy = "pass" if compiled_out is None else "cast"
         _one_of(policy, POLICIES, "policy")
         _one_of(self.input_policy, get_args(InputPolicy), "input_policy")
-        fill = object.__setattr__
         fill(self, "policy", policy)
         fill(self, "input", compiled_in.document)
-        if self.output is not None and compiled_out is not None:
-            fill(self, "output", compiled_out.document)
         fill(self, "compiled_input", compiled_in)
         fill(self, "compiled_output", compiled_out)
 
     def with_policy(self, policy: Policy) -> Contract:
         """The same contract under another output policy."""
-        return self if policy == self.policy else replace(self, policy=policy)
+        if policy == self.policy:
+            return self
+        # What is compiled is shared, not compiled again.
+        output = self.output if self.compiled_output is None else self.compiled_output
+        return replace(self, input=self.compiled_input, output=output, policy=policy)
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -111,6 +117,8 @@ class Tool:
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     examples: tuple[Any, ...] = ()
     source: str = "code"
+    timeout: float | None = None
+    """Seconds that a door gives a call of this tool; None for the door's own default."""
     wire_name: str = ""
     """The name over MCP; derived from the id when it is not given."""
 
@@ -129,13 +137,54 @@ class Tool:
                 f"got {kind}"
             )
         if not isinstance(cast("Any", self.description), str):
-            raise InvalidTool(f"tool '{self.id}': description must be text")
+            raise self._wrong("description", "text", self.description)
+        for name in ("title", "version"):
+            if not isinstance(getattr(self, name), str | None):
+                raise self._wrong(name, "text or None", getattr(self, name))
+        if not isinstance(cast("Any", self.source), str):
+            raise self._wrong("source", "text", self.source)
         _one_of(self.kind, get_args(Kind), f"tool '{self.id}': kind")
+        self._check_timeout()
         fill = object.__setattr__
-        fill(self, "tags", tuple(self.tags))
-        fill(self, "aliases", tuple(self.aliases))
+        fill(self, "tags", self._texts("tags"))
+        fill(self, "aliases", self._texts("aliases"))
+        fill(self, "examples", self._items("examples"))
+        if not isinstance(cast("Any", self.annotations), Mapping):
+            raise self._wrong("annotations", "a mapping", self.annotations)
+        fill(self, "annotations", dict(self.annotations))
         if not self.wire_name:
             fill(self, "wire_name", wire_name(self.id.replace(".", "_")))
+        elif not isinstance(cast("Any", self.wire_name), str) or not _WIRE.fullmatch(
+            self.wire_name
+        ):
+            what = f"at most {_WIRE_LENGTH} letters, digits, '_' and '-'"
+            raise self._wrong("wire_name", what, self.wire_name)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def _check_timeout(self) -> None:
+        seconds = cast("Any", self.timeout)
+        if seconds is None:
+            return
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+            raise self._wrong("timeout", "a positive number of seconds or None", seconds)
+
+    def _items(self, name: str) -> tuple[Any, ...]:
+        given = getattr(self, name)
+        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+            raise self._wrong(name, "a list or tuple", cast("object", given))
+        return tuple(cast("Iterable[Any]", given))
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        items = self._items(name)
+        for item in items:
+            if not isinstance(item, str) or not item:
+                raise self._wrong(name, "a list or tuple of texts that are not empty", items)
+        return items
+
+    def _wrong(self, name: str, what: str, value: object) -> InvalidTool:
+        return InvalidTool(f"tool '{self.id}': {name} must be {what}, got {value!r:.100}")
 
     @property
     def namespace(self) -> str:
@@ -166,5 +215,5 @@ def wire_name(text: str) -> str:
 
 
 def _one_of(value: object, allowed: tuple[str, ...], what: str) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise InvalidTool(f"{what} must be one of {', '.join(allowed)}, got {value!r}")

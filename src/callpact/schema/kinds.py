@@ -885,8 +885,8 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         c, d = cast("list[Any]", left), cast("list[Any]", right)
         return len(c) == len(d) and all(map(same, c, d))
-    return (
-        (type(left) is type(right) and left == right) or (_is_number(left, right) and left == right)
+    return (type(left) is type(right) and left == right) or (
+        _is_number(left, right) and left == right
     )
 
 

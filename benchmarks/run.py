@@ -1,0 +1,26 @@
+"""`make bench`: every figure of docs/explanation/performance.md, peers side by side in one run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+
+import calls
+import imports
+import schemas
+
+PARTS = {"calls": calls.main, "schemas": schemas.main, "imports": imports.main}
+
+
+def main(names: list[str]) -> None:
+    packages = ("callpact", "jsonschema-rs", "msgspec", "orjson", "mcp", "fastmcp")
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}")
+    print(", ".join(f"{name} {version(name)}" for name in packages))
+    for name in names or list(PARTS):
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,111 @@
+"""The embedded demo: real calls under contract, then an agent that goes on until Ctrl-C.
+
+    python examples/shop/demo.py [--once]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import shop
+
+from callpact import CallError, CallFinished, Catalog, Runtime, from_functions
+from callpact.wire import cli, gate
+
+SHOP = Path(__file__).parent / "shop.py"
+console = Console(highlight=False, soft_wrap=True)
+
+WHAT_AN_AGENT_TRIES: list[tuple[str, dict[str, Any]]] = [
+    ("shop.product_search", {"query": "tea"}),
+    ("shop.product_search", {"query": "coffee", "unit": "lb"}),
+    ("shop.product_search", {"query": "tea", "limit": 80}),
+    ("shop.product_search", {"search": "tea"}),
+    ("shop.supplier_offer", {"product_id": "t1"}),
+    ("shop.supplier_offer", {"product_id": "t9"}),
+    ("shop.stock_count", {"ids": ["t1", "c1"]}),
+    ("shop.stock_count", {"ids": []}),
+]
+
+
+def title(text: str) -> None:
+    console.print(f"\n[bold]{text}[/]")
+
+
+async def show(runtime: Runtime, tool_id: str, arguments: dict[str, Any]) -> None:
+    console.print(f"[cyan]{tool_id}[/] {cli.encode_json(arguments)}")
+    try:
+        envelope = await runtime.execute(tool_id, arguments)
+    except CallError as error:
+        console.print(cli.encode_json(gate.encode_error(error)), style="red")
+        return
+    console.print(cli.encode_json(envelope.to_wire()), style="green")
+    for note in cli.encode_notes(envelope):
+        console.print(f"  {note}", style="yellow")
+
+
+async def show_over_mcp() -> None:
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "callpact", "serve", "--stdio", "-s", f"python:{SHOP}"],
+    )
+    async with Client(server) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        console.print(f"protocol {client.protocol_version}, tools: {', '.join(names)}")
+        result = await client.call_tool("shop_product_search", {"query": "tea", "limit": 1})
+        console.print(f"structured content: {result.structured_content}", style="green")
+        result = await client.call_tool("shop_product_search", {"limit": "many"})
+        console.print(f"isError={result.is_error}: {result.content[0].text}", style="red")
+
+
+def tell(event: CallFinished) -> None:
+    outcome = f"[green]ok[/] from {event.envelope.meta.source}" if event.envelope else ""
+    if event.error is not None:
+        outcome = f"[red]{event.error.code}[/] at the {event.gate} gate: {event.error.message}"
+    elif event.envelope is not None and event.envelope.changes:
+        outcome += f", [yellow]{len(event.envelope.changes)} changes to keep the contract[/]"
+    console.print(f"{event.duration * 1e6:6.0f} µs  {event.tool_id:<22} {outcome}")
+
+
+async def act(runtime: Runtime, *, rounds: int | None) -> None:
+    count = 0
+    while rounds is None or count < rounds:
+        tool_id, arguments = random.choice(WHAT_AN_AGENT_TRIES)
+        try:
+            await runtime.execute(tool_id, arguments)
+        except CallError:
+            pass  # The observer has told it.
+        count += 1
+        if rounds is None:
+            await asyncio.sleep(1)
+
+
+async def main(*, once: bool) -> None:
+    tools = from_functions(shop.product_search, shop.supplier_offer, shop.stock_count)
+    runtime = Runtime(Catalog(tools))
+    title("1. A good call: checked on the way in and on the way out, in one envelope")
+    await show(runtime, "shop.product_search", {"query": "tea", "limit": 1})
+    title("2. A bad call: nothing runs, and the model reads everything that is wrong at once")
+    await show(runtime, "shop.product_search", {"limit": 80, "unit": "stone", "quary": "tea"})
+    title("3. An upstream that changed: fitted to the contract, and never quietly")
+    await show(runtime, "shop.supplier_offer", {"product_id": "t1"})
+    title("4. The same tools over MCP, asked by a real client")
+    await show_over_mcp()
+    title("5. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(once="--once" in sys.argv[1:]))
+    except KeyboardInterrupt:
+        console.print("\nbye")

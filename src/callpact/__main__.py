@@ -1,0 +1,5 @@
+"""`python -m callpact` is the command line."""
+
+from callpact.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""The configuration file `callpact.toml`: which sources, under which policy.
+
+[sources.shop]
+ref = "python:shop.py"
+policy = "reject"
+allow = ["shop.*"]
+deny = ["shop.delete_*"]
+timeout = 10
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from callpact.errors import InvalidConfig
+from callpact.tool import Policy
+
+DEFAULT_FILE = "callpact.toml"
+MAX_BYTES = 1_000_000
+"""Size of a configuration file."""
+
+
+class SourceConfig(BaseModel):
+    """One `[sources.NAME]` table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ref: str = Field(description="Where the tools are: `python:shop.py`, `python:package.module`")
+    policy: Policy | None = Field(None, description="Output policy of all its tools")
+    allow: list[str] = Field([], description="Patterns of the ids to take; all, if none is given")
+    deny: list[str] = Field([], description="Patterns of the ids to leave out")
+    timeout: float | None = Field(
+        None, gt=0, le=3600, description="Seconds that a call of its tools may take"
+    )
+
+
+class Config(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sources: dict[str, SourceConfig] = Field(
+        {}, description="Sources by name; the name is the namespace where a source has none"
+    )
+
+
+def read_config(path: Path) -> Config:
+    """Read a configuration file.
+
+    Raises:
+        InvalidConfig: with the file, the key, what was expected and what came.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidConfig(f"{path}: larger than {MAX_BYTES:,} bytes")
+        data = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InvalidConfig(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path}: cannot be read ({error})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(f"{path}: not TOML: {error}") from None
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        lines = [_line(cast("dict[str, Any]", item)) for item in error.errors(include_url=False)]
+        raise InvalidConfig(f"{path}: " + "; ".join(lines)) from None
+
+
+def _line(item: dict[str, Any]) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        model = SourceConfig if len(item["loc"]) > 2 else Config
+        return f"{key} is not known; known here: {', '.join(model.model_fields)}"
+    if item["type"] == "missing":
+        return f"{key} is required"
+    return f"{key}: {item['msg']}, got {item['input']!r}"

@@ -1,0 +1,1 @@
+"""Doors: what lets others call the tools of a runtime. A door never imports a source."""

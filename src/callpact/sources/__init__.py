@@ -1,0 +1,1 @@
+"""Sources turn declarations into Tools. Each stands alone; they meet only in `loaded.py`."""

@@ -1,0 +1,392 @@
+"""Python functions as tools: `tool` marks them, `from_functions` makes Tools of them.
+
+The marker changes nothing about a function. What a signature says is read once, when it is loaded;
+at a call only those arguments are touched whose JSON is not yet the value that the function wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, overload
+
+import msgspec
+from pydantic.fields import FieldInfo
+
+from callpact.envelope import ResponseEnvelope
+from callpact.errors import DeclarationError, InvalidInput, InvalidSchema, InvalidTool, Issue
+from callpact.schema import CompiledSchema, compile_schema
+from callpact.sources.annotation import LOAD_ERRORS, explain_refusal
+from callpact.sources.loaded import Finding, Tools
+from callpact.sources.signature import (
+    Parameter,
+    Signature,
+    function_label,
+    read_docstring,
+    read_signature,
+)
+from callpact.tool import Context, Contract, Handler, InputPolicy, Kind, Policy, Tool
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__callpact_tool__"
+_EMPTY = inspect.Parameter.empty
+_GAPS = re.compile(r"[_\-.]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOptions:
+    """What `@tool(...)` says of a function; left on it as a marker."""
+
+    namespace: str | None = None
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    version: str | None = None
+    kind: Kind = "mutation"
+    annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    policy: Policy | None = None
+    input_policy: InputPolicy = "exact"
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    tags: Iterable[str] = (),
+    aliases: Iterable[str] = (),
+    version: str | None = None,
+    kind: Kind = "mutation",
+    annotations: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    input_policy: InputPolicy = "exact",
+) -> Callable[[F], F]: ...
+def tool(
+    function: Any = None,
+    /,
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    tags: Iterable[str] = (),
+    aliases: Iterable[str] = (),
+    version: str | None = None,
+    kind: Kind = "mutation",
+    annotations: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    input_policy: InputPolicy = "exact",
+) -> Any:
+    """Mark a function as a tool; it stays callable as before.
+
+    Raises:
+        InvalidTool: `tags` or `aliases` is one text instead of a list of texts.
+    """
+    options = ToolOptions(
+        namespace=namespace,
+        name=name,
+        title=title,
+        description=description,
+        tags=_texts(tags, "tags"),
+        aliases=_texts(aliases, "aliases"),
+        version=version,
+        kind=kind,
+        annotations=dict(annotations or {}),
+        policy=policy,
+        input_policy=input_policy,
+    )
+    mark = functools.partial(_marked, options)
+    return mark if function is None else mark(function)
+
+
+def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InvalidTool(f"{what} must be a list of texts, got the text {given!r}")
+    return tuple(given)
+
+
+def _marked(options: ToolOptions, function: Any) -> Any:
+    inner = function.__func__ if isinstance(function, classmethod | staticmethod) else function
+    try:
+        setattr(inner, _MARK, options)
+    except (AttributeError, TypeError):  # Bound methods and built-ins take no attributes.
+        if not callable(inner):
+            raise _not_a_function(inner) from None
+        wrapped = functools.partial(inner)
+        name = getattr(inner, "__name__", None)
+        vars(wrapped).update({_MARK: options} | ({} if name is None else {"__name__": name}))
+        return wrapped
+    return function
+
+
+def from_functions(
+    *functions: Any, namespace: str | None = None, policy: Policy | None = None
+) -> Tools:
+    """Make Tools of functions, decorated with `tool` or plain; of one iterable as well.
+
+    The namespace is the decorator's, else `namespace`, else the last part of the module's name.
+
+    Raises:
+        InvalidTool: a function cannot be a tool as it is written; nothing is loaded.
+    """
+    given = functions
+    if len(functions) == 1 and _is_collection(functions[0]):
+        given = tuple(functions[0])
+    tools: list[Tool] = []
+    findings: list[Finding] = []
+    for function in given:
+        if isinstance(function, Tool):
+            tools.append(function)
+        else:
+            tools.append(_tool(function, namespace, policy, findings))
+    return Tools(tools, findings)
+
+
+def _is_collection(given: Any) -> bool:
+    return isinstance(given, Iterable) and not callable(given) and not isinstance(given, str | Tool)
+
+
+def _tool(
+    function: Any, namespace: str | None, policy: Policy | None, findings: list[Finding]
+) -> Tool:
+    options = getattr(function, _MARK, None) or ToolOptions()
+    _refuse(function)
+    label = function_label(function)
+    name = options.name or _name(function, label)
+    words = read_docstring(function)
+    signature = read_signature(function, words)
+    module = label.partition(":")[0].rpartition(".")[2].strip("_")
+    compiled_input, compiled_output = _compiled(signature, label, findings)
+    try:
+        return Tool(
+            id=f"{options.namespace or namespace or module}.{name}",
+            description=options.description or words.description or _GAPS.sub(" ", name).strip(),
+            contract=Contract(
+                input=compiled_input,
+                output=compiled_output,
+                policy=options.policy or policy,
+                input_policy=options.input_policy,
+            ),
+            handler=_handler(function, signature),
+            title=options.title,
+            tags=options.tags,
+            aliases=options.aliases,
+            version=options.version,
+            kind=options.kind,
+            annotations=options.annotations,
+            source=label,
+        )
+    except DeclarationError as error:
+        raise InvalidTool(f"{label}: {error}") from None
+
+
+def _compiled(
+    signature: Signature, label: str, findings: list[Finding]
+) -> tuple[CompiledSchema, CompiledSchema | None]:
+    try:
+        compiled_input = compile_schema(signature.input)
+    except InvalidSchema as error:
+        raise InvalidTool(
+            f"{label}: the schema of its parameters cannot be used: {error}"
+        ) from None
+    problem = signature.problem
+    compiled_output = None
+    if signature.output is not None:
+        try:
+            compiled_output = compile_schema(signature.output)
+        except InvalidSchema as error:
+            problem = (
+                f"the schema of its return type cannot be used ({error}); answers go unchecked"
+            )
+    if problem is not None:
+        findings.append(Finding(label, "warning", f"{label}: {problem}"))
+    return compiled_input, compiled_output
+
+
+# --- what cannot be a tool ------------------------------------------------------------------
+
+
+def _refuse(function: Any) -> None:
+    if isinstance(function, type):
+        raise InvalidTool(
+            f"{function_label(function)}: a class is not a tool; pass a function, a bound method, "
+            "or an object that can be called"
+        )
+    if not callable(function):
+        raise _not_a_function(function)
+    call = _code(function)
+    if inspect.isasyncgenfunction(call) or inspect.isgeneratorfunction(call):
+        raise InvalidTool(
+            f"{function_label(function)}: a generator gives many answers; subscriptions come with "
+            "a later version, return a list for now"
+        )
+
+
+def _not_a_function(given: Any) -> InvalidTool:
+    return InvalidTool(f"from_functions takes functions and Tools, got {type(given).__name__}")
+
+
+def _code(function: Any) -> Any:
+    """What says whether a call is sync, async or a generator."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    is_object = not hasattr(function, "__qualname__") and not hasattr(function, "__wrapped__")
+    return function.__call__ if is_object else function
+
+
+def _name(function: Any, label: str) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        kind = "a lambda" if name else f"a {type(function).__name__}"
+        raise InvalidTool(
+            f"{label}: {kind} has no name of its own; give one with tool(name=...)(...)"
+        )
+    return name
+
+
+# --- calls ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """How admitted arguments become a call; made once."""
+
+    loads: tuple[tuple[str, Callable[[Any], Any]], ...]
+    rest: Callable[[Any], Any] | None
+    known: frozenset[str]
+    names: dict[str, str]
+    filled: tuple[tuple[str, FieldInfo], ...]
+    contexts: tuple[str, ...]
+    positional: tuple[tuple[str, Any], ...]
+    hidden: frozenset[str]
+
+    @property
+    def is_plain(self) -> bool:
+        return not (self.loads or self.rest or self.is_shaped)
+
+    @property
+    def is_shaped(self) -> bool:
+        return bool(self.names or self.filled or self.contexts or self.positional)
+
+    def bind(self, arguments: dict[str, Any], context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments; what was given is left as it is.
+
+        Raises:
+            InvalidInput: a value kept its schema, but its type does not take it.
+        """
+        values = self._loaded(arguments)
+        if not self.is_shaped:
+            return [], values
+        names = self.names
+        values = {names.get(key, key): value for key, value in values.items()}
+        for name, info in self.filled:
+            if name not in values:
+                values[name] = info.get_default(call_default_factory=True, validated_data={})
+        for name in self.contexts:
+            values[name] = context
+        return [values.pop(name, default) for name, default in self.positional], values
+
+    def _loaded(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        values = arguments
+        failures: list[tuple[str, Exception]] = []
+        for key, load in self.loads if self.rest is None else self._all_loads(arguments):
+            if key not in arguments:
+                continue
+            given = arguments[key]
+            try:
+                value = load(given)
+            except LOAD_ERRORS as error:
+                failures.append((key, error))
+                continue
+            if value is not given:
+                if values is arguments:
+                    values = dict(arguments)
+                values[key] = value
+        if failures:
+            raise InvalidInput(functools.partial(self._issues, arguments, failures))
+        return values
+
+    def _all_loads(self, arguments: dict[str, Any]) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+        rest = cast("Callable[[Any], Any]", self.rest)
+        return (*self.loads, *((key, rest) for key in arguments if key not in self.known))
+
+    def _issues(
+        self, arguments: dict[str, Any], failures: list[tuple[str, Exception]]
+    ) -> list[Issue]:
+        return [
+            issue
+            for key, error in failures
+            for issue in explain_refusal(error, key, arguments[key], hidden=key in self.hidden)
+        ]
+
+
+def _plan(signature: Signature) -> _Plan:
+    parameters = signature.parameters
+    return _Plan(
+        loads=tuple((p.key, p.annotation.load) for p in parameters if p.annotation.load),
+        rest=signature.rest.load if signature.rest is not None else None,
+        known=frozenset(p.key for p in parameters),
+        names={p.key: p.name for p in parameters if p.key != p.name},
+        filled=tuple((p.name, p.info) for p in parameters if p.is_filled),
+        contexts=signature.contexts,
+        positional=tuple((p.name, p.default) for p in parameters if p.is_positional),
+        hidden=signature.hidden,
+    )
+
+
+def _handler(function: Any, signature: Signature) -> Handler:
+    plan = _plan(signature)
+    dump = signature.dump
+    if not inspect.iscoroutinefunction(_code(function)):
+        return _in_a_thread(function, plan, dump)
+    if dump is None and plan.is_plain:
+        return lambda arguments, _context: function(**arguments)
+    if dump is None:
+
+        def call(arguments: dict[str, Any], context: Context) -> Any:
+            args, kwargs = plan.bind(arguments, context)
+            return function(*args, **kwargs)
+
+        return call
+
+    async def call_and_dump(arguments: dict[str, Any], context: Context) -> Any:
+        args, kwargs = plan.bind(arguments, context)
+        return _dumped(await function(*args, **kwargs), dump)
+
+    return call_and_dump
+
+
+def _in_a_thread(function: Any, plan: _Plan, dump: Callable[[Any], Any] | None) -> Handler:
+    async def call(arguments: dict[str, Any], context: Context) -> Any:
+        args, kwargs = plan.bind(arguments, context)
+        value = await asyncio.to_thread(_call, function, args, kwargs)
+        if hasattr(value, "__await__"):  # A sync wrapper around an async function.
+            value = await value
+        return value if dump is None else _dumped(value, dump)
+
+    return call
+
+
+def _call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        # A future cannot carry it: the call would never end.
+        raise RuntimeError("the function raised StopIteration") from error
+
+
+def _dumped(value: Any, dump: Callable[[Any], Any]) -> Any:
+    if isinstance(value, ResponseEnvelope):
+        envelope = cast("ResponseEnvelope[Any]", value)
+        return msgspec.structs.replace(envelope, data=_dumped(envelope.data, dump))
+    return value if isinstance(value, bytes | bytearray | memoryview) else dump(value)

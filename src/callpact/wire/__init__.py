@@ -1,0 +1,1 @@
+"""Renderings: one result, many wires. Pure functions, one file per format."""

@@ -1,0 +1,32 @@
+"""FlowMCP's form: `{status, messages, data}`, failures as `E<3 digits> <tool>: <text>`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from callpact.envelope import ResponseEnvelope
+    from callpact.errors import CallError
+
+
+def encode_result(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
+    """A result; bytes as base64 text, as FlowMCP delivers images."""
+    return {"status": True, "messages": [], "data": envelope.to_wire()["data"]}
+
+
+def encode_error(error: CallError, tool_name: str) -> dict[str, Any]:
+    """A failure: one message per issue, each with its E-code."""
+    code = _code(error)
+    texts = [issue.message for issue in error.issues] or [error.message]
+    return {
+        "status": False,
+        "messages": [f"{code} {tool_name}: {text}" for text in texts],
+        "data": None,
+    }
+
+
+def _code(error: CallError) -> str:
+    # Seed 000's E001 is an answer with an error status; without one nothing was answered (E002).
+    if error.code == "upstream_error" and "statusCode" not in error.details:
+        return "E002"
+    return error.row.flowmcp
