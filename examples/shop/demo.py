@@ -46,11 +46,11 @@ async def show(runtime: Runtime, tool_id: str, arguments: dict[str, Any]) -> Non
     try:
         envelope = await runtime.execute(tool_id, arguments)
     except CallError as error:
-        console.print(cli.encode_json(gate.encode_error(error)), style="red")
+        console.print(cli.encode_json(gate.encode_error(error)), style="red", markup=False)
         return
-    console.print(cli.encode_json(envelope.to_wire()), style="green")
+    console.print(cli.encode_json(envelope.to_wire()), style="green", markup=False)
     for note in cli.encode_notes(envelope):
-        console.print(f"  {note}", style="yellow")
+        console.print(f"  {note}", style="yellow", markup=False)
 
 
 async def show_over_mcp() -> None:

@@ -1,7 +1,7 @@
 """callpact: every tool an AI agent can call, under one contract.
 
-Importing this package runs nothing, reads no environment and configures no logging. What needs
-pydantic (functions, Data Tools) is imported on first use.
+Importing this package runs nothing, reads no environment and configures no logging. What a program
+may never use (`from_functions` with its pydantic, Data Tools) is imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ from callpact.errors import (
 from callpact.events import CallFinished, Observer
 from callpact.runtime import Runtime
 from callpact.schema import Change
+from callpact.sources.marker import tool
 from callpact.tool import Context, Contract, Handler, Policy, Tool
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
         PropertyString,
     )
     from callpact.sources.data import data_tool, exhausted_message
-    from callpact.sources.function import from_functions, tool
+    from callpact.sources.function import from_functions
 
 _LAZY = {
     "PropertyArray": "callpact.schema.properties",
@@ -99,7 +100,6 @@ _LAZY = {
     "data_tool": "callpact.sources.data",
     "exhausted_message": "callpact.sources.data",
     "from_functions": "callpact.sources.function",
-    "tool": "callpact.sources.function",
 }
 
 

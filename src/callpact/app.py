@@ -1,7 +1,7 @@
 """The only place that wires things: references and configuration into a catalog.
 
 Kinds of source are found through the entry-point group `callpact.sources`; ours register the same
-way as anybody's.
+way as anybody's: a callable of (reference, namespace, folder) that gives a `Source`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from callpact.catalog import Catalog
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
@@ -18,6 +18,7 @@ from callpact.sources.loaded import Finding, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import TracebackType
 
     from callpact.tool import Tool
 
@@ -35,6 +36,17 @@ class App:
         for source in self.sources:
             await source.aclose()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
 
 async def load_app(refs: Iterable[str] = (), config_file: Path | None = None) -> App:
     """Load the named sources, else those of the configuration file (`./callpact.toml`).
@@ -48,24 +60,32 @@ async def load_app(refs: Iterable[str] = (), config_file: Path | None = None) ->
     sources: list[Source] = []
     report: list[Finding] = []
     refused: list[DeclarationError] = []
+    folder = config_file.parent if config_file is not None and not refs else Path()
     for name, settings in _wanted(tuple(refs), config_file):
         try:
-            source = open_source(settings.ref, namespace=name)
+            source = open_source(settings.ref, namespace=name, folder=folder)
             loaded = await source.load()
-            tools.extend(_selected(loaded, settings))
+            tools.extend(_selected(loaded, settings, report))
         except DeclarationError as error:
             refused.append(error)
             report.append(Finding(settings.ref, "error", str(error)))
             continue
         sources.append(source)
         report.extend(loaded.report)
-    if refused and not sources:
+    if len(refused) == 1 and not sources:
         raise refused[0]
-    return App(Catalog(tools), tuple(sources), tuple(report))
+    if refused and not sources:
+        raise SourceRefused("no source could be loaded: " + "; ".join(map(str, refused)))
+    loaded_app = App(Catalog(()), tuple(sources), tuple(report))
+    try:
+        return replace(loaded_app, catalog=Catalog(tools))
+    except DeclarationError:
+        await loaded_app.aclose()
+        raise
 
 
-def open_source(ref: str, *, namespace: str | None = None) -> Source:
-    """The source behind a reference `kind:rest`; a bare path or module name is sniffed.
+def open_source(ref: str, *, namespace: str | None = None, folder: Path | None = None) -> Source:
+    """The source behind a reference `kind:rest`; a bare path is sniffed.
 
     Raises:
         SourceRefused: no kind of source reads it.
@@ -75,17 +95,23 @@ def open_source(ref: str, *, namespace: str | None = None) -> Source:
     if not colon or kind not in kinds:
         kind, rest = _sniffed(ref), ref
     if kind not in kinds or not rest:
-        raise SourceRefused(
-            f"no source reads '{ref}'; give it a kind: {', '.join(sorted(kinds))} "
-            "(for example python:shop.py)"
-        )
-    opener = cast("Callable[[str, str | None], Source]", kinds[kind].load())
-    return opener(rest, namespace)
+        raise SourceRefused(f"no source reads '{ref}'{_remedy(ref, folder, sorted(kinds))}")
+    try:
+        opener = cast("Callable[[str, str | None, Path | None], Source]", kinds[kind].load())
+    except ImportError as error:
+        raise SourceRefused(f"'{ref}': what reads '{kind}:' cannot be imported: {error}") from error
+    return opener(rest, namespace, folder)
 
 
 def _sniffed(ref: str) -> str | None:
     path = ref.rpartition(":")[0] if not ref.endswith(".py") else ref
     return "python" if path.endswith(".py") else None
+
+
+def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
+    if ((folder or Path()) / f"{ref}.py").is_file():
+        return f"; did you mean {ref}.py?"
+    return f"; write KIND:WHERE, for example python:shop.py (kinds: {', '.join(kinds)})"
 
 
 def _wanted(refs: tuple[str, ...], file: Path | None) -> list[tuple[str | None, SourceConfig]]:
@@ -103,10 +129,20 @@ def _wanted(refs: tuple[str, ...], file: Path | None) -> list[tuple[str | None, 
     return list(config.sources.items())
 
 
-def _selected(tools: Iterable[Tool], settings: SourceConfig) -> Iterable[Tool]:
-    catalog = Catalog(tools, policy=settings.policy).select(settings.allow, settings.deny)
-    if not len(catalog) and (settings.allow or settings.deny):
-        raise DeclarationError(f"'{settings.ref}': allow and deny leave no tool")
+def _selected(
+    tools: Iterable[Tool], settings: SourceConfig, report: list[Finding]
+) -> Iterable[Tool]:
+    catalog = Catalog(tools, policy=settings.policy)
+    selected = catalog.select(settings.allow, settings.deny)
+    ids = ", ".join(tool.id for tool in catalog)
+    if len(catalog) and not len(selected):
+        raise InvalidConfig(f"'{settings.ref}': allow and deny leave no tool of {ids}")
+    for key in ("allow", "deny"):
+        for pattern in getattr(settings, key):
+            if not len(catalog.select([pattern])):
+                # A deny that fits nothing would leave open what it was meant to close.
+                text = f"'{settings.ref}': {key} '{pattern}' fits no tool; there are {ids}"
+                report.append(Finding(settings.ref, "warning", text))
     if settings.timeout is None:
-        return catalog
-    return [replace(tool, timeout=settings.timeout) for tool in catalog]
+        return selected
+    return [replace(tool, timeout=settings.timeout) for tool in selected]

@@ -27,7 +27,7 @@ MAX_BYTES = 1_000_000
 class SourceConfig(BaseModel):
     """One `[sources.NAME]` table."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     ref: str = Field(description="Where the tools are: `python:shop.py`, `python:package.module`")
     policy: Policy | None = Field(None, description="Output policy of all its tools")
@@ -41,7 +41,7 @@ class SourceConfig(BaseModel):
 class Config(BaseModel):
     """The whole file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     sources: dict[str, SourceConfig] = Field(
         {}, description="Sources by name; the name is the namespace where a source has none"

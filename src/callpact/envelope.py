@@ -158,7 +158,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True):
             wire = {"data": base64.b64encode(cast("bytes", data)).decode(), "encoding": "base64"}
         wire["meta"] = msgspec.to_builtins(self.meta)
         if details:
-            wire["warnings"] = msgspec.to_builtins(self.warnings)
+            wire["warnings"] = msgspec.to_builtins(list(self.warnings))
             wire["changes"] = [_shown_change(change) for change in self.changes]
         return wire
 

@@ -5,7 +5,7 @@ from callpact.schema.compiled import CompiledSchema, compile_schema, is_json
 from callpact.schema.fitting import Fitted, cast, convert, fit, strip
 from callpact.schema.hashing import canonical_json, schema_hash
 from callpact.schema.issues import check
-from callpact.schema.kinds import Change
+from callpact.schema.nodes import Change
 
 __all__ = [
     "Change",

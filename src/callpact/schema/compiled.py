@@ -6,6 +6,7 @@ first use, so that loading ten thousand tools costs ten thousand compilations an
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,8 @@ from callpact.schema.document import (
     pointer,
     references,
 )
-from callpact.schema.forms import UNFORMABLE, any_json, closed_form, plain_form
+from callpact.schema.forms import INVERTING, RESOURCES, UNFORMABLE, any_json, closed_form, plain_form
+from callpact.schema.kinds import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +66,7 @@ class _Bound:
 class CompiledSchema:
     """A JSON Schema ready to judge values."""
 
-    __slots__ = ("_facts", "_formats", "_links", "_validator", "accepts", "caster", "fits")
+    __slots__ = ("_facts", "_formats", "_links", "_reader", "_validator", "accepts", "fits")
 
     accepts: Callable[[Any], bool]
     """True for JSON that keeps the schema. May raise ValueError for what is not JSON at all."""
@@ -80,7 +82,7 @@ class CompiledSchema:
         self._validator = self._compile(self._facts.document)
         self.accepts = self._first_accepts
         self.fits = self._first_fits
-        self.caster: Any = None
+        self._reader: Reader | None = None
 
     @property
     def document(self) -> Document:
@@ -94,6 +96,13 @@ class CompiledSchema:
         return document is True or (
             isinstance(document, dict) and _ANNOTATIONS.issuperset(document)
         )
+
+    @property
+    def reader(self) -> Reader:
+        """The schema as nodes that convert, cast and strip; read on first use."""
+        if self._reader is None:
+            self._reader = Reader(self.document)
+        return self._reader
 
     def errors(self, value: Any) -> list[ValidationError] | list[Issue]:
         """Every violation as the validator tells it, or as issues where it cannot be asked."""
@@ -115,27 +124,29 @@ class CompiledSchema:
 
     def _formed(self, form: Callable[[Document], Document]) -> Callable[[Any], bool]:
         """One validator that does it all, or two in a row where the schema forbids rewriting."""
-        facts = self._facts
-        cyclic = self._links is not None and self._links.has_cycle
-        if not cyclic and not facts.keywords & UNFORMABLE:
-            formed = form(facts.document)
-            same = formed == facts.document
-            return self._validator.is_valid if same else self._compile(formed).is_valid
-        if form is closed_form:
-            return _never
-        is_valid = self._validator.is_valid
-        return lambda value: is_json(value) and is_valid(value)
+        facts, is_valid = self._facts, self._validator.is_valid
+        is_formable = self._links is None or self._links.is_formable
+        if facts.keywords & UNFORMABLE or not is_formable:
+            if form is closed_form:
+                return _never
+            return lambda value: is_json(value) and is_valid(value)
+        formed = form(facts.document)
+        if formed == facts.document:
+            return is_valid
+        judge = self._compile(formed, _resources()).is_valid
+        if form is closed_form and facts.keywords & INVERTING:
+            return lambda value: judge(value) and is_valid(value)
+        return judge
 
-    def _compile(self, document: Document) -> Any:
+    def _compile(self, document: Document, registry: jsonschema_rs.Registry | None = None) -> Any:
+        options: dict[str, Any] = {"offline": True}
+        if self._formats:
+            bounds = {"formatMinimum": _Bound, "formatMaximum": _Bound}
+            options |= {"validate_formats": True, "keywords": bounds}
+        if registry is not None:
+            options["registry"] = registry
         try:
-            if self._formats:
-                return jsonschema_rs.validator_for(
-                    document,
-                    offline=True,
-                    validate_formats=True,
-                    keywords={"formatMinimum": _Bound, "formatMaximum": _Bound},
-                )
-            return jsonschema_rs.validator_for(document, offline=True)
+            return jsonschema_rs.validator_for(document, **options)
         except jsonschema_rs.ValidationError as error:
             path = error.instance_path
             text = error.message
@@ -159,6 +170,11 @@ def compile_schema(schema: object, *, formats: bool = False) -> CompiledSchema:
     if isinstance(schema, CompiledSchema):
         return schema
     return CompiledSchema(schema, formats=formats)
+
+
+@functools.cache
+def _resources() -> jsonschema_rs.Registry:
+    return jsonschema_rs.Registry(RESOURCES)
 
 
 def _never(_value: Any) -> bool:

@@ -7,6 +7,7 @@ does, with the forms made here.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, cast
 
 from msgspec import Struct
@@ -47,8 +48,11 @@ _TELLING = frozenset(
         "$dynamicAnchor",
         "unevaluatedProperties",
         "unevaluatedItems",
-        "formatMinimum",
-        "formatMaximum",
+        "oneOf",
+        "not",
+        "if",
+        "contains",
+        "dependentSchemas",
     }
 )
 
@@ -56,6 +60,11 @@ _TELLING = frozenset(
 def pointer(path: list[str | int] | tuple[str | int, ...]) -> str:
     """JSON Pointer of a path of keys and indexes."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def is_old_draft(document: Document) -> bool:
+    """True for draft 7 and older, where nothing beside a `$ref` counts."""
+    return isinstance(document, dict) and "/draft-0" in str(document.get("$schema", ""))
 
 
 def freeze(document: object) -> Facts:
@@ -136,6 +145,9 @@ _CHILDREN = (
 )
 
 
+_DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
+
+
 def resolve(root: Document, reference: str) -> Any:
     """The part of `root` that a local reference names, or None when it is not local."""
     if reference == "#":
@@ -162,6 +174,8 @@ class References(Struct, frozen=True):
     """The largest number of subschemas that one place of a value is tried against."""
     returns: int
     """How many references lead back into a cycle."""
+    is_formable: bool
+    """True if they lead, without a cycle, to definitions only."""
 
     def explains(self, depth: int) -> bool:
         """True if every violation of a value of this depth can be listed in time."""
@@ -176,12 +190,14 @@ def references(root: dict[str, Any]) -> References:
         InvalidSchema: the references multiply to more than `MAX_BRANCHES` checks.
     """
     tracer = _Tracer(root)
-    weight = max(tracer.weight(node, frozenset()) for node in (root, *tracer.targets()))
+    targets = tracer.targets()
+    weight = max(tracer.weight(node, frozenset()) for node in (root, *targets))
     if weight > MAX_BRANCHES:
         raise InvalidSchema(
             f"its references multiply to more than {MAX_BRANCHES:,} checks of one value"
         )
-    return References(bool(tracer.returns), weight, tracer.returns)
+    is_formable = not tracer.returns and not tracer.strays
+    return References(bool(tracer.returns), weight, tracer.returns, is_formable)
 
 
 class _Tracer:
@@ -189,6 +205,8 @@ class _Tracer:
         self._root = root
         self._weights: dict[int, int] = {}
         self.returns = 0
+        self.strays = 0
+        """References to a place that is not a definition."""
 
     def targets(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -229,7 +247,11 @@ class _Tracer:
 
     def _target(self, node: dict[str, Any]) -> dict[str, Any] | None:
         reference = node.get("$ref")
-        target = resolve(self._root, reference) if isinstance(reference, str) else None
+        if not isinstance(reference, str):
+            return None
+        if not _DEFINITION.fullmatch(reference):
+            self.strays += 1
+        target = resolve(self._root, reference)
         return cast("dict[str, Any]", target) if isinstance(target, dict) else None
 
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from callpact.errors import CastError
-from callpact.schema.compiled import CompiledSchema
+from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import freeze, pointer
-from callpact.schema.kinds import Change, Reader, Run
+from callpact.schema.kinds import Reader
+from callpact.schema.nodes import Change, Run
 
 if TYPE_CHECKING:
-    from callpact.schema.kinds import Node
+    from collections.abc import Callable
+
+    from callpact.schema.nodes import Node
 
 
 class Fitted(Struct, frozen=True):
@@ -39,7 +42,7 @@ def cast(schema: object, value: Any) -> Any:
     Raises:
         CastError: the schema asks for what cannot be invented.
     """
-    return _pass("cast", schema, value)
+    return _pass("cast", schema, value, exact=True)
 
 
 def strip(schema: object, value: Any) -> Any:
@@ -48,57 +51,68 @@ def strip(schema: object, value: Any) -> Any:
 
 
 def fit(schema: object, value: Any) -> Fitted:
-    """Convert, cast and strip; a value that needs none of it comes back as the same object."""
-    if isinstance(schema, CompiledSchema) and _fits(schema, value):
+    """Convert, cast and strip; a value that needs none of it comes back as the same object.
+
+    Raises:
+        InvalidSchema: the schema itself cannot be used.
+    """
+    compiled = compile_schema(schema)
+    if _holds(compiled.fits, value):
         return Fitted(value)
-    node = _reader(schema).restart()
-    run = Run()
+    node, run = compiled.reader.start(value)
     try:
         new = node.convert(value, run)
-        mark = len(run.changes)
-        try:
-            new = node.cast(new, run)
-        except CastError as error:
-            # Seed 001's cast throws here; the data is left as it was, and the reason is told.
-            del run.changes[mark:]
-            run.path.clear()
-            return Fitted(new, tuple(run.changes), str(error))
+        if not _holds(compiled.accepts, new):
+            try:
+                new = _cast(node, new, run)
+            except CastError as error:
+                return Fitted(new, tuple(run.changes), str(error))
         new = node.strip(new, run)
+    except CastError as error:
+        return Fitted(value, (), str(error))
     except RecursionError:
         return Fitted(value, (), "the value is nested too deeply to be fitted")
-    return Fitted(new, tuple(run.changes))
+    return Fitted(new, tuple(run.changes)) if run.changes else Fitted(value)
+
+
+def _cast(node: Node, value: Any, run: Run) -> Any:
+    """Cast, or raise and leave no trace: seed 001 leaves the data as it was and tells why."""
+    mark = len(run.changes)
+    try:
+        return node.cast(value, run)
+    except (CastError, RecursionError):
+        del run.changes[mark:]
+        run.path.clear()
+        raise
 
 
 def repair(schema: CompiledSchema, value: Any) -> Fitted:
     """Convert as `convert` does, and read JSON text where an array or object is wanted."""
-    run = Run(json_text=True)
+    node, run = schema.reader.start(value, json_text=True)
     try:
-        return Fitted(_reader(schema).restart().convert(value, run), tuple(run.changes))
+        return Fitted(node.convert(value, run), tuple(run.changes))
     except (CastError, RecursionError):
         return Fitted(value)
 
 
-def _fits(schema: CompiledSchema, value: Any) -> bool:
+def _holds(judge: Callable[[Any], bool], value: Any) -> bool:
     try:
-        return schema.fits(value)
+        return judge(value)
     except ValueError:
         return False
 
 
-def _pass(verb: str, schema: object, value: Any) -> Any:
-    run = Run()
+def _pass(verb: str, schema: object, value: Any, *, exact: bool = False) -> Any:
+    path: list[str | int] = []
     try:
-        node: Node = _reader(schema, keep_open=False).restart()
+        node, run = _reader(schema, exact=exact).start(value)
+        path = run.path
         return getattr(node, verb)(value, run)
     except RecursionError:
-        raise CastError("the value is nested too deeply", pointer(run.path[:8])) from None
+        raise CastError("the value or the schema is nested too deeply", pointer(path[:8])) from None
 
 
-def _reader(schema: object, *, keep_open: bool = True) -> Reader:
+def _reader(schema: object, *, exact: bool) -> Reader:
     if not isinstance(schema, CompiledSchema):
-        return Reader(freeze(schema).document, keep_open=keep_open)
-    if not keep_open:
-        return Reader(schema.document)
-    if schema.caster is None:
-        schema.caster = Reader(schema.document, keep_open=True)
-    return schema.caster
+        return Reader(freeze(schema).document, exact=exact)
+    return Reader(schema.document, exact=True) if exact else schema.reader

@@ -10,11 +10,22 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from callpact.schema.document import MAX_VALUE_DEPTH, Document, resolve
+from callpact.schema.document import MAX_VALUE_DEPTH, Document, is_old_draft, resolve
 
 _LEVEL = "callpact.json.{}"
 _ANY_JSON: dict[str, Any] = {"$ref": "#/$defs/" + _LEVEL.format(0)}
-_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
+# Asserts the same without counting any key as evaluated: `not` keeps no annotations.
+_QUIET_JSON: dict[str, Any] = {"not": {"not": _ANY_JSON}}
+_NOTHING: dict[str, Any] = {"not": {}}
+# To draft 4, and to it alone, 7.0 is no integer: what `convert` would change.
+_WHOLE: dict[str, Any] = {"$ref": "urn:callpact:integer"}
+_WHOLE_RESOURCE: dict[str, Any] = {
+    "$schema": "http://json-schema.org/draft-04/schema#",
+    "id": "urn:callpact:integer",
+    "type": "integer",
+}
+RESOURCES = [("urn:callpact:integer", _WHOLE_RESOURCE)]
+"""What a closed form may refer to."""
 
 UNFORMABLE = frozenset(
     {
@@ -28,6 +39,10 @@ UNFORMABLE = frozenset(
     }
 )
 """Keywords whose meaning hangs on other places, so that a document with one is left as it is."""
+INVERTING = frozenset({"oneOf", "not", "if", "contains", "dependentSchemas"})
+"""Keywords under which accepting less may mean accepting more: closed says too little alone."""
+_COVERING = frozenset({"$ref", "const", "enum", "anyOf", "oneOf", "allOf"})
+_KEYED = frozenset({"properties", "patternProperties"})
 
 
 def any_json() -> dict[str, Any]:
@@ -50,7 +65,7 @@ def plain_form(document: Document) -> Document:
 
 
 def closed_form(document: Document) -> Document:
-    """The form that accepts only values that need no conversion, no cast and no strip."""
+    """The form that rejects every value that needs a conversion or a strip."""
     return _Former(document, closed=True).form()
 
 
@@ -58,45 +73,57 @@ class _Former:
     def __init__(self, document: Document, *, closed: bool) -> None:
         self._root = document
         self._closed = closed
-        self._loose = False
+        self._is_old = is_old_draft(document)
+        self._visits = False
 
     def form(self) -> Document:
         formed = self._form(self._root)
-        if not self._loose:
+        if not self._visits or not isinstance(formed, dict):
             return formed
-        if not isinstance(formed, dict) or ("$defs" not in formed and "$ref" in formed):
-            formed = {"allOf": [formed]} if formed != _ANY_JSON else dict(_ANY_JSON)
         return {**formed, "$defs": {**formed.get("$defs", {}), **any_json()["$defs"]}}
 
-    def _any(self) -> dict[str, Any]:
-        self._loose = True
-        return _ANY_JSON
+    def _any(self, *, quiet: bool = False) -> dict[str, Any]:
+        self._visits = True
+        return _QUIET_JSON if quiet else _ANY_JSON
 
     def _form(self, node: Any, *, closing: bool = True) -> Any:
+        """Form one subschema. A part of `allOf` is not closing: only together do they know all keys."""
         if node is True or node == {}:
-            return self._any()
+            return self._any(quiet=not closing)
         if not isinstance(node, dict):
             return node
         schema = dict(cast("dict[str, Any]", node))
-        self._descend(schema)
-        if "$ref" in schema or "const" in schema or "enum" in schema:
-            return schema
-        if "anyOf" in schema or "oneOf" in schema:
-            return schema
-        if "allOf" in schema:
-            if self._closed and closing:
-                schema["unevaluatedProperties"] = False
-            return schema
         types = schema.get("type")
         types = set(cast("list[str]", types)) if isinstance(types, list) else {types}
-        if None in types:
-            schema["allOf"] = [self._any()]
-            return schema
-        if "object" in types:
-            self._form_object(schema, closing=closing)
+        covered = bool(_COVERING & schema.keys())
+        self._descend(schema)
+        if _KEYED & schema.keys() or ("object" in types and not covered):
+            self._form_object(schema, closing=closing and "allOf" not in node)
         if "array" in types:
             self._form_array(schema)
+        more = [self._any(quiet=True)] if None in types and not covered else []
+        if self._closed:
+            more.extend(self._whole(schema, types))
+            if "oneOf" in schema:
+                # Exactly one of the open variants (INVERTING), and any of the closed ones.
+                more.append({"anyOf": schema.pop("oneOf")})
+            if "allOf" in node and closing:
+                more.extend(self._close(schema))
+        if more:
+            schema["allOf"] = [*schema.get("allOf", ()), *more]
         return schema
+
+    def _whole(self, schema: dict[str, Any], types: set[Any]) -> list[Any]:
+        if "integer" in types and "number" not in types and not {"const", "enum"} & schema.keys():
+            others = sorted(types - {"integer"})
+            return [{"anyOf": [_WHOLE, {"type": others}]} if others else _WHOLE]
+        return []
+
+    def _close(self, schema: dict[str, Any]) -> list[Any]:
+        if self._is_old:
+            return [_NOTHING]
+        schema["unevaluatedProperties"] = False
+        return []
 
     def _descend(self, schema: dict[str, Any]) -> None:
         for keyword in ("properties", "patternProperties", "$defs", "definitions"):
@@ -109,30 +136,30 @@ class _Former:
             schema["allOf"] = [self._form_part(part) for part in schema["allOf"]]
 
     def _form_part(self, part: Any) -> Any:
-        """A part of `allOf` stays open: only together do the parts know every key."""
-        while (
-            self._closed
-            and isinstance(part, dict)
-            and set(cast("dict[str, Any]", part)) == {"$ref"}
-        ):
+        if not self._closed:
+            return self._form(part)
+        while isinstance(part, dict) and set(cast("dict[str, Any]", part)) == {"$ref"}:
             part = resolve(self._root, part["$ref"])
-        return self._form(part, closing=not self._closed)
+        return self._form(part, closing=False)
 
     def _form_object(self, schema: dict[str, Any], *, closing: bool) -> None:
         rest = schema.get("additionalProperties")
-        if isinstance(rest, dict) or rest is True:
+        if rest is True or isinstance(rest, dict):
             schema["additionalProperties"] = self._form(rest)
-        elif rest is None and self._closed and "properties" in schema:
-            if closing:
-                schema["additionalProperties"] = False
-        elif rest is None:
+        elif rest is None and not (self._closed and _KEYED & schema.keys()):
             schema["additionalProperties"] = self._any()
+        elif rest is None and closing:
+            schema["additionalProperties"] = False
+            # A required key is known, even without a schema of its own.
+            own = schema.get("properties", {})
+            extra = {key: self._any() for key in schema.get("required", ()) if key not in own}
+            schema["properties"] = {**own, **extra}
 
     def _form_array(self, schema: dict[str, Any]) -> None:
         items = schema.get("items")
         if isinstance(items, list):
             schema["items"] = [self._form(item) for item in cast("list[Any]", items)]
-            if "additionalItems" not in schema:
-                schema["additionalItems"] = self._any()
-        elif items is not False:
+            rest = schema.get("additionalItems", True)
+            schema["additionalItems"] = self._form(rest)
+        else:
             schema["items"] = self._form(True if items is None else items)

@@ -238,7 +238,7 @@ class _Writer:
     def _union(self, error: Any, code: str) -> list[Issue]:
         path = error.instance_path
         branches: list[list[Any]] = error.kind.as_dict()["context"]
-        if not any(branches):
+        if not all(branches):
             text = (
                 f"{self._subject(path)} matches more than one of the forms that exclude each other"
             )

@@ -6,24 +6,32 @@ only joins the two.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp_types import methods
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from callpact.envelope import now_ms
-from callpact.errors import CallError, UnknownTool
+from callpact.errors import CallError, HandlerCrashed, UnknownTool
 from callpact.wire import mcp as wire
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
     from callpact.runtime import Runtime
+    from callpact.tool import Tool
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds after which a call that came through a door is given up."""
+_log = logging.getLogger("callpact.serve.mcp")
 
 
 def build_server(
@@ -31,15 +39,15 @@ def build_server(
 ) -> Server[Any]:
     """An MCP server over the tools of a runtime, for both eras of the protocol."""
     catalog = runtime.catalog
+    listed: dict[str, list[types.Tool]] = {}
 
     async def list_tools(
         context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        modern = _is_modern(context)
-        tools = [
-            types.Tool.model_validate(wire.encode_tool(tool, modern=modern)) for tool in catalog
-        ]
-        return types.ListToolsResult(tools=tools)
+        era = context.protocol_version
+        if era not in listed:
+            listed[era] = [made for tool in catalog if (made := _definition(tool, era)) is not None]
+        return types.ListToolsResult(tools=listed[era])
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -50,12 +58,18 @@ def build_server(
             envelope = await runtime.execute(
                 params.name, params.arguments, deadline=now_ms() + limit * 1000
             )
-        except UnknownTool as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
         except CallError as error:
+            # A handler that misses a tool of its own is a failed call, not a wrong request.
+            if tool is None and isinstance(error, UnknownTool):
+                raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
             return types.CallToolResult.model_validate(wire.encode_error(error))
-        result = wire.encode_result(envelope, catalog.find(params.name), modern=_is_modern(context))
-        return types.CallToolResult.model_validate(result)
+        tool = catalog.find(params.name)
+        result = wire.encode_result(envelope, tool, modern=_is_modern(context.protocol_version))
+        try:
+            return types.CallToolResult.model_validate(result)
+        except ValidationError as error:
+            _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
+            return types.CallToolResult.model_validate(wire.encode_error(HandlerCrashed(tool.id)))
 
     def input_schema(tool_name: str) -> dict[str, Any] | None:
         return wire.input_schema(catalog.find(tool_name)) if tool_name in catalog else None
@@ -75,9 +89,27 @@ async def serve_stdio(runtime: Runtime, *, name: str = "callpact", version: str 
     What a tool prints goes to standard error; the protocol has standard output to itself.
     """
     server = build_server(runtime, name=name, version=version)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            # What is printed would otherwise wait in a buffer and end up on the wire at the exit.
+            with contextlib.redirect_stdout(sys.stderr):
+                await server.run(incoming, outgoing, server.create_initialization_options())
+    except* BrokenPipeError:
+        _log.info("the client hung up before it had read every answer")
 
 
-def _is_modern(context: ServerRequestContext[Any]) -> bool:
-    return (context.protocol_version or "") >= wire.MODERN
+def _definition(tool: Tool, era: str) -> types.Tool | None:
+    """One entry of the list, or None where the SDK would refuse the whole list because of it."""
+    try:
+        wired = wire.encode_tool(tool, modern=_is_modern(era))
+        made = types.Tool.model_validate(wired)
+        entry = types.ListToolsResult(tools=[made]).model_dump(by_alias=True, exclude_none=True)
+        to_json(methods.serialize_server_result("tools/list", era, entry))
+    except (ValidationError, PydanticSerializationError) as error:
+        _log.error("tool %s is not listed: MCP does not take its definition: %s", tool.id, error)
+        return None
+    return made
+
+
+def _is_modern(era: str) -> bool:
+    return era >= wire.MODERN

@@ -17,7 +17,8 @@ import msgspec
 import orjson
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError, SchemaError, list_all_errors
+from pydantic_core import PydanticSerializationError, SchemaError
+from pydantic_core.core_schema import ErrorType
 
 from callpact.errors import InvalidTool, Issue
 from callpact.schema.document import pointer, resolve
@@ -36,6 +37,7 @@ REFUSALS = (
     PydanticUserError,
     PydanticUndefinedAnnotation,
     SchemaError,
+    re.error,
     NameError,
     TypeError,
     ValueError,
@@ -61,7 +63,7 @@ class Annotation:
 
 
 class _Schemas(GenerateJsonSchema):
-    ignored_warning_kinds: set[JsonSchemaWarningKind] = {
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {  # noqa: RUF012 - as Pydantic has it
         "skipped-choice",
         "non-serializable-default",
     }
@@ -88,7 +90,7 @@ def read_annotation(
         try:
             return reader(hint, metadata, mode)
         except REFUSALS as error:
-            reasons.append(str(error).partition("\n")[0].rstrip(":"))
+            reasons.append(str(error).partition("\n")[0].partition(". Set `arbitrary")[0])
     raise InvalidTool(reasons[0])
 
 
@@ -96,7 +98,7 @@ def annotation_schemas(
     annotations: Sequence[Annotation], mode: Mode = "validation"
 ) -> tuple[list[Any], dict[str, Any]]:
     """The schema of each annotation, and the definitions that they share."""
-    asked = [
+    asked: list[tuple[int, Mode, TypeAdapter[Any]]] = [
         (index, mode, annotation.adapter)
         for index, annotation in enumerate(annotations)
         if annotation.adapter is not None
@@ -111,9 +113,10 @@ def annotation_schemas(
     if others:
         hints = [annotations[index].hint for index in others]
         prefix = _free_prefix(hints, definitions)
-        made, shared = msgspec.json.schema_components(hints, f"#/$defs/{prefix}{{name}}")
-        schemas.update(zip(others, made, strict=True))
-        definitions.update({prefix + name: schema for name, schema in shared.items()})
+        template = f"#/$defs/{prefix}{{name}}"
+        structs, named = msgspec.json.schema_components(hints, ref_template=template)
+        schemas.update(zip(others, structs, strict=True))
+        definitions.update({prefix + name: schema for name, schema in named.items()})
     return [schemas[index] for index in range(len(annotations))], definitions
 
 
@@ -154,7 +157,7 @@ def _names_msgspec(hint: Any) -> bool:
         return True
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return True
-    parts = (*get_args(hint), *getattr(hint, "__metadata__", ()))
+    parts = (*get_args(hint), *getattr(cast("Any", hint), "__metadata__", ()))
     return any(_names_msgspec(part) for part in parts)
 
 
@@ -258,7 +261,7 @@ def _int(value: Any) -> Any:
 def _in_list(mend: Change, wrong: type, value: Any) -> Any:
     if isinstance(value, list) and wrong in set(map(type, cast("list[Any]", value))):
         return [mend(item) for item in cast("list[Any]", value)]
-    return value
+    return cast("Any", value)
 
 
 def _in_dict(mend: Change, wrong: type, value: Any) -> Any:
@@ -266,7 +269,7 @@ def _in_dict(mend: Change, wrong: type, value: Any) -> Any:
         items = cast("dict[str, Any]", value)
         if wrong in set(map(type, items.values())):
             return {key: mend(item) for key, item in items.items()}
-    return value
+    return cast("Any", value)
 
 
 _MENDERS: dict[tuple[Any, ...], Change | None] = {
@@ -305,7 +308,7 @@ def _need(core: Core) -> tuple[Any, ...]:
 def _is_harmless(core: Core) -> bool:
     if not _HARMLESS.issuperset(core) or not isinstance(core.get("pattern", ""), str):
         return False
-    metadata = core.get("metadata") or {}
+    metadata: dict[str, Any] = core.get("metadata") or {}
     return set(metadata) <= {"pydantic_js_updates"} and _SPOKEN.issuperset(
         metadata.get("pydantic_js_updates") or ()
     )
@@ -420,6 +423,8 @@ def _to_builtins(value: Any) -> Any:
 _SHOULD = re.compile(r"[A-Z]\w*(?: \w+)? should ")
 _PLACE = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
 _AUTHORS = frozenset({"value_error", "assertion_error"})
+_STANDARD = frozenset(cast("tuple[str, ...]", get_args(ErrorType))) - _AUTHORS
+"""Codes under which Pydantic speaks for itself."""
 
 
 def explain_refusal(error: Exception, name: str, value: Any, *, hidden: bool) -> list[Issue]:
@@ -446,13 +451,13 @@ class _Writer:
         if code == "missing":
             path.append(place[-1])
             return Issue(code, f"{_subject(path)} is required", pointer(path))
-        if self._hidden and (code not in _standard_codes() or not _SHOULD.match(text)):
+        if self._hidden and (code not in _STANDARD or not _SHOULD.match(text)):
             # The author's words may quote what they refuse.
             return Issue(code, f"{_subject(path)} must be valid, got a hidden value", pointer(path))
         message = f"{_subject(path)} {_must(code, text)}"
         if self._hidden or isinstance(value, dict | list | tuple):
             return Issue(code, message, pointer(path))
-        short = shown(cast("Any", value))
+        short = shown(value)
         received = value if len(short) < 80 else short
         return Issue(code, f"{message}, got {short}", pointer(path), received=received)
 
@@ -490,8 +495,3 @@ def _must(code: str, text: str) -> str:
     if prefix:
         return f"must {text[prefix.end() :]}"
     return text if text.startswith("must ") else f"must be valid: {text}"
-
-
-@functools.cache
-def _standard_codes() -> frozenset[str]:
-    return frozenset(error["type"] for error in list_all_errors()) - _AUTHORS

@@ -7,7 +7,6 @@ undeclared keys, so that it can trust their shape. Not a loader: a Data Tool is 
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import re
 import unicodedata
@@ -172,12 +171,10 @@ def _shaper(schema: dict[str, Any]) -> _Shaper | None:
     def shape(given: dict[str, Any]) -> dict[str, Any]:
         shaped: dict[str, Any] = {}
         for name, inner, default in parts:
-            value = given.get(name, _MISSING)
-            if value is _MISSING:
-                if default is _MISSING:
-                    continue
-                value = copy.deepcopy(default)
-            shaped[name] = value if inner is None else inner(value)
+            value = given.get(name, default)
+            if value is not _MISSING:
+                # Shaping copies every list and object: a default stays as it was declared.
+                shaped[name] = value if inner is None else inner(value)
         return shaped
 
     return shape

@@ -1,6 +1,6 @@
-"""Python functions as tools: `tool` marks them, `from_functions` makes Tools of them.
+"""Python functions as tools: `from_functions` makes Tools of functions, marked or not.
 
-The marker changes nothing about a function. What a signature says is read once, when it is loaded;
+What a signature says is read once, when it is loaded;
 at a call only those arguments are touched whose JSON is not yet the value that the function wants.
 """
 
@@ -11,8 +11,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast, overload
+from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 from pydantic.fields import FieldInfo
@@ -22,111 +22,17 @@ from callpact.errors import DeclarationError, InvalidInput, InvalidSchema, Inval
 from callpact.schema import CompiledSchema, compile_schema
 from callpact.sources.annotation import LOAD_ERRORS, explain_refusal
 from callpact.sources.loaded import Finding, Tools
+from callpact.sources.marker import ToolOptions, options_of
 from callpact.sources.signature import (
-    Parameter,
     Signature,
     function_label,
     read_docstring,
     read_signature,
 )
-from callpact.tool import Context, Contract, Handler, InputPolicy, Kind, Policy, Tool
+from callpact.tool import Context, Contract, Handler, Policy, Tool
 
-F = TypeVar("F", bound=Callable[..., Any])
-_MARK = "__callpact_tool__"
 _EMPTY = inspect.Parameter.empty
 _GAPS = re.compile(r"[_\-.]+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOptions:
-    """What `@tool(...)` says of a function; left on it as a marker."""
-
-    namespace: str | None = None
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
-    tags: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    version: str | None = None
-    kind: Kind = "mutation"
-    annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    policy: Policy | None = None
-    input_policy: InputPolicy = "exact"
-
-
-@overload
-def tool(function: F, /) -> F: ...
-@overload
-def tool(
-    *,
-    namespace: str | None = None,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    tags: Iterable[str] = (),
-    aliases: Iterable[str] = (),
-    version: str | None = None,
-    kind: Kind = "mutation",
-    annotations: Mapping[str, Any] | None = None,
-    policy: Policy | None = None,
-    input_policy: InputPolicy = "exact",
-) -> Callable[[F], F]: ...
-def tool(
-    function: Any = None,
-    /,
-    *,
-    namespace: str | None = None,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    tags: Iterable[str] = (),
-    aliases: Iterable[str] = (),
-    version: str | None = None,
-    kind: Kind = "mutation",
-    annotations: Mapping[str, Any] | None = None,
-    policy: Policy | None = None,
-    input_policy: InputPolicy = "exact",
-) -> Any:
-    """Mark a function as a tool; it stays callable as before.
-
-    Raises:
-        InvalidTool: `tags` or `aliases` is one text instead of a list of texts.
-    """
-    options = ToolOptions(
-        namespace=namespace,
-        name=name,
-        title=title,
-        description=description,
-        tags=_texts(tags, "tags"),
-        aliases=_texts(aliases, "aliases"),
-        version=version,
-        kind=kind,
-        annotations=dict(annotations or {}),
-        policy=policy,
-        input_policy=input_policy,
-    )
-    mark = functools.partial(_marked, options)
-    return mark if function is None else mark(function)
-
-
-def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise InvalidTool(f"{what} must be a list of texts, got the text {given!r}")
-    return tuple(given)
-
-
-def _marked(options: ToolOptions, function: Any) -> Any:
-    inner = function.__func__ if isinstance(function, classmethod | staticmethod) else function
-    try:
-        setattr(inner, _MARK, options)
-    except (AttributeError, TypeError):  # Bound methods and built-ins take no attributes.
-        if not callable(inner):
-            raise _not_a_function(inner) from None
-        wrapped = functools.partial(inner)
-        name = getattr(inner, "__name__", None)
-        vars(wrapped).update({_MARK: options} | ({} if name is None else {"__name__": name}))
-        return wrapped
-    return function
 
 
 def from_functions(
@@ -153,13 +59,15 @@ def from_functions(
 
 
 def _is_collection(given: Any) -> bool:
-    return isinstance(given, Iterable) and not callable(given) and not isinstance(given, str | Tool)
+    if callable(given) or isinstance(given, str | bytes | Mapping):
+        return False
+    return isinstance(given, Iterable)
 
 
 def _tool(
     function: Any, namespace: str | None, policy: Policy | None, findings: list[Finding]
 ) -> Tool:
-    options = getattr(function, _MARK, None) or ToolOptions()
+    options = options_of(function) or ToolOptions()
     _refuse(function)
     label = function_label(function)
     name = options.name or _name(function, label)
@@ -269,6 +177,7 @@ class _Plan:
     contexts: tuple[str, ...]
     positional: tuple[tuple[str, Any], ...]
     hidden: frozenset[str]
+    hides_rest: bool
 
     @property
     def is_plain(self) -> bool:
@@ -279,14 +188,8 @@ class _Plan:
         return bool(self.names or self.filled or self.contexts or self.positional)
 
     def bind(self, arguments: dict[str, Any], context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments; what was given is left as it is.
-
-        Raises:
-            InvalidInput: a value kept its schema, but its type does not take it.
-        """
-        values = self._loaded(arguments)
-        if not self.is_shaped:
-            return [], values
+        """Positional and keyword arguments."""
+        values = self.load(arguments)
         names = self.names
         values = {names.get(key, key): value for key, value in values.items()}
         for name, info in self.filled:
@@ -296,9 +199,14 @@ class _Plan:
             values[name] = context
         return [values.pop(name, default) for name, default in self.positional], values
 
-    def _loaded(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def load(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Typed arguments; what was given is left as it is.
+
+        Raises:
+            InvalidInput: a value kept its schema, but its type does not take it.
+        """
         values = arguments
-        failures: list[tuple[str, Exception]] = []
+        failures: list[tuple[str, Exception]] | None = None
         for key, load in self.loads if self.rest is None else self._all_loads(arguments):
             if key not in arguments:
                 continue
@@ -306,7 +214,7 @@ class _Plan:
             try:
                 value = load(given)
             except LOAD_ERRORS as error:
-                failures.append((key, error))
+                failures = [*(failures or ()), (key, error)]
                 continue
             if value is not given:
                 if values is arguments:
@@ -326,8 +234,11 @@ class _Plan:
         return [
             issue
             for key, error in failures
-            for issue in explain_refusal(error, key, arguments[key], hidden=key in self.hidden)
+            for issue in explain_refusal(error, key, arguments[key], hidden=self._hides(key))
         ]
+
+    def _hides(self, key: str) -> bool:
+        return key in self.hidden if key in self.known else self.hides_rest
 
 
 def _plan(signature: Signature) -> _Plan:
@@ -341,6 +252,7 @@ def _plan(signature: Signature) -> _Plan:
         contexts=signature.contexts,
         positional=tuple((p.name, p.default) for p in parameters if p.is_positional),
         hidden=signature.hidden,
+        hides_rest=signature.hides_rest,
     )
 
 
@@ -351,6 +263,9 @@ def _handler(function: Any, signature: Signature) -> Handler:
         return _in_a_thread(function, plan, dump)
     if dump is None and plan.is_plain:
         return lambda arguments, _context: function(**arguments)
+    if dump is None and not plan.is_shaped:
+        load = plan.load
+        return lambda arguments, _context: function(**load(arguments))
     if dump is None:
 
         def call(arguments: dict[str, Any], context: Context) -> Any:
@@ -389,4 +304,5 @@ def _dumped(value: Any, dump: Callable[[Any], Any]) -> Any:
     if isinstance(value, ResponseEnvelope):
         envelope = cast("ResponseEnvelope[Any]", value)
         return msgspec.structs.replace(envelope, data=_dumped(envelope.data, dump))
-    return value if isinstance(value, bytes | bytearray | memoryview) else dump(value)
+    is_bytes = isinstance(value, bytes | bytearray | memoryview)
+    return cast("Any", value) if is_bytes else dump(value)

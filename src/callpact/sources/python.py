@@ -6,30 +6,40 @@ Importing a module runs it; only name modules that you trust.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import DeclarationError, SourceRefused
-from callpact.sources.function import from_functions, is_marked
+from callpact.sources.function import from_functions
 from callpact.sources.loaded import Finding, Tools
+from callpact.sources.marker import options_of
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+_NOT_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]+")
+
 
 class PythonSource:
     """A module whose functions are tools."""
 
-    def __init__(self, ref: str, namespace: str | None = None) -> None:
+    def __init__(
+        self, ref: str, namespace: str | None = None, folder: Path | None = None
+    ) -> None:
         self._ref = ref
-        self._namespace = namespace
+        self._folder = folder or Path.cwd()
+        self._module, self._name = _split(ref)
+        self._namespace = namespace or _namespace(self._module)
 
     async def load(self) -> Tools:
         """Import the module and collect its tools.
@@ -37,41 +47,44 @@ class PythonSource:
         Raises:
             SourceRefused: it cannot be imported, or holds no tool.
         """
-        module_ref, name = _split(self._ref)
-        module = _import(module_ref)
-        if name is None:
-            found = _marked(module)
+        module = _import(self._module, self._folder)
+        found = _marked(module)
+        if self._name is None:
             if not found:
                 raise SourceRefused(
                     f"python:{self._ref} holds no tool; mark its functions with @callpact.tool, "
-                    "or name one object of it: python:module:name"
+                    f"or name one object of it: python:{self._ref}:name"
                 )
             return self._collect(found)
-        if not hasattr(module, name):
-            raise SourceRefused(f"python:{module_ref} has no '{name}'")
-        return self._collect(_objects(getattr(module, name)))
+        if not hasattr(module, self._name):
+            held = f"; its tools are {', '.join(found)}" if found else ""
+            raise SourceRefused(f"python:{self._module} has no '{self._name}'{held}")
+        return self._collect(_objects(self._name, getattr(module, self._name)))
 
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    def _collect(self, found: Iterable[Any]) -> Tools:
+    def _collect(self, found: dict[str, Any]) -> Tools:
         """Every tool that can be made; a bad one is reported and leaves the others alone."""
         tools: list[Tool] = []
         report: list[Finding] = []
-        for item in found:
+        for name, item in found.items():
+            place = f"python:{self._module}:{name}"
             try:
                 made = from_functions(item, namespace=self._namespace)
             except DeclarationError as error:
-                report.append(Finding(_name(item), "error", str(error)))
+                report.append(Finding(place, "error", str(error)))
                 continue
-            tools.extend(made)
+            tools.extend(replace(tool, source=place) for tool in made)
             report.extend(made.report)
         return Tools(tools, report)
 
 
-def open_python(ref: str, namespace: str | None = None) -> PythonSource:
-    """The source behind `python:` references."""
-    return PythonSource(ref, namespace)
+def open_python(
+    ref: str, namespace: str | None = None, folder: Path | None = None
+) -> PythonSource:
+    """The source behind `python:` references; `folder` is where relative ones start."""
+    return PythonSource(ref, namespace, folder)
 
 
 def _split(ref: str) -> tuple[str, str | None]:
@@ -82,36 +95,57 @@ def _split(ref: str) -> tuple[str, str | None]:
     return ref, None
 
 
-def _import(ref: str) -> ModuleType:
-    here = str(Path.cwd())
+def _namespace(module: str) -> str | None:
+    """The file's name; a module's own name is what `from_functions` takes by itself."""
+    if not module.endswith(".py"):
+        return None
+    return _NOT_NAMESPACE.sub("_", Path(module).stem).strip("_") or None
+
+
+def _import(ref: str, folder: Path) -> ModuleType:
+    here = str(folder.resolve())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return _import_file(Path(ref)) if ref.endswith(".py") else importlib.import_module(ref)
+        if ref.endswith(".py"):
+            return _import_file(folder / ref)
+        return importlib.import_module(ref)
     except SourceRefused:
         raise
     except (Exception, SystemExit) as error:  # Boundary: importing runs the user's own code.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(last.filename).name}, line {last.lineno}"
-        text = f"python:{ref} cannot be imported: {type(error).__name__}: {error} ({place})"
-        raise SourceRefused(text) from error
+        raise SourceRefused(f"python:{ref} cannot be imported: {_cause(error, ref)}") from error
+
+
+def _cause(error: BaseException, ref: str) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == ref.partition(".")[0]:
+        return f"there is no module '{error.name}' here or in this environment"
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):  # Its text names the file and the line already.
+        return text
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "importlib" not in frame.filename]
+    # The first frame is ours; without another one there is no line of the module to name.
+    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own[1:] else text
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise SourceRefused(f"python:{path} is not a file")
+        raise SourceRefused(f"there is no file {path}")
+    path = path.resolve()
     name = path.stem
     known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
+    if known is not None and getattr(known, "__file__", None) == str(path):
         return known
     if known is not None or not name.isidentifier():
-        name = f"callpact_file_{abs(hash(str(path.resolve())))}"
-    folder = str(path.resolve().parent)
+        name = f"callpact_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        if name in sys.modules:
+            return sys.modules[name]
+    folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SourceRefused(f"python:{path} is not a Python file")
+        raise SourceRefused(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     # Type hints are resolved through sys.modules, so the module must stand there while it runs.
     sys.modules[name] = module
@@ -123,22 +157,23 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _marked(module: ModuleType) -> list[Any]:
-    found: list[Any] = []
-    for value in vars(module).values():
-        own = isinstance(value, Tool) or (
-            is_marked(value) and inspect.getmodule(inspect.unwrap(value)) is module
-        )
-        if own and value not in found:
-            found.append(value)
+def _marked(module: ModuleType) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        is_tool = isinstance(value, Tool) or (options_of(value) and _is_own(value, module))
+        if is_tool and not any(value is other for other in found.values()):
+            found[name] = value
     return found
 
 
-def _objects(value: Any) -> list[Any]:
+def _is_own(function: Any, module: ModuleType) -> bool:
+    """False for a function that was imported from its own module: there it is a tool already."""
+    home = inspect.getmodule(inspect.unwrap(function))
+    return home is module or home is None or all(v is not function for v in vars(home).values())
+
+
+def _objects(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return list(cast("Iterable[Any]", value))
-    return [value]
-
-
-def _name(item: Any) -> str:
-    return item.id if isinstance(item, Tool) else getattr(item, "__qualname__", repr(item))
+        items = cast("Iterable[Any]", value)
+        return {f"{name}[{index}]": item for index, item in enumerate(items)}
+    return {name: value}

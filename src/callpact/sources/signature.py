@@ -75,6 +75,8 @@ class Signature:
     input: dict[str, Any]
     hidden: frozenset[str]
     """Keys whose values must not be shown."""
+    hides_rest: bool
+    """The same for what `**kwargs` take."""
     output: dict[str, Any] | None = None
     dump: Callable[[Any], Any] | None = None
     problem: str | None = field(default=None)
@@ -85,7 +87,7 @@ def function_label(function: Any) -> str:
     """`module:qualname` of what is called in the end."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
-    named = function if hasattr(function, "__qualname__") else type(function)
+    named = cast("Any", function if hasattr(function, "__qualname__") else type(function))
     return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
 
 
@@ -133,6 +135,7 @@ def read_signature(function: Any, words: Words) -> Signature:
         reserved=reserved,
         input=shape.schema,
         hidden=shape.hidden,
+        hides_rest=shape.hides_rest,
         **_result(hints, given.return_annotation),
     )
 
@@ -183,12 +186,15 @@ def _underlying(function: Any) -> Any:
             function = function.__func__
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
-        elif hasattr(function, "__globals__") or not inspect.isfunction(
-            getattr(type(function), "__call__", None)
-        ):
+        elif hasattr(function, "__globals__") or not inspect.isfunction(_call_of(function)):
             return function
         else:
-            function = type(function).__call__
+            function = _call_of(function)
+
+
+def _call_of(function: Any) -> Any:
+    """The `__call__` that the class of an object defines."""
+    return inspect.getattr_static(cast("Any", type(function)), "__call__", None)
 
 
 def _told(hint: Any) -> str:
@@ -197,10 +203,14 @@ def _told(hint: Any) -> str:
     return hint.__qualname__ if isinstance(hint, type) and not get_args(hint) else str(hint)
 
 
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in {Union, types.UnionType}
+
+
 def _is_context(hint: Any) -> bool:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    if get_origin(hint) in {Union, types.UnionType}:
+    if _is_union(hint):
         return set(get_args(hint)) == {Context, type(None)}
     return hint is Context
 
@@ -241,7 +251,9 @@ def _refuse_twins(label: str, parameters: list[Parameter]) -> None:
 
 def _self_names(function: Any) -> tuple[str, ...]:
     """The name that a bound method gives to its object: it cannot be given twice."""
-    target: Any = getattr(function, "__func__", None) or getattr(type(function), "__call__", None)
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    target = getattr(function, "__func__", None) or _call_of(function)
     code = getattr(target, "__code__", None)
     if code is None or not code.co_argcount or code.co_posonlyargcount:
         return ()
@@ -317,6 +329,7 @@ def _documentation(item: Any) -> str | None:
 class _Shape(NamedTuple):
     schema: dict[str, Any]
     hidden: frozenset[str]
+    hides_rest: bool
 
 
 def _input_schema(
@@ -327,9 +340,10 @@ def _input_schema(
     properties: dict[str, Any] = {}
     hidden: set[str] = set()
     for parameter, schema in zip(parameters, schemas, strict=False):
-        if holds_secret(schema, definitions):
+        made = properties[parameter.key] = _property(parameter, schema)
+        if holds_secret(made, definitions):
             hidden.add(parameter.key)
-        properties[parameter.key] = _property(parameter, schema, parameter.key in hidden)
+            made.pop("default", None)
     root: dict[str, Any] = {"type": "object", "properties": properties}
     required = [parameter.key for parameter in parameters if parameter.is_required]
     if required:
@@ -339,10 +353,29 @@ def _input_schema(
         root["propertyNames"] = {"not": {"enum": list(reserved)}}
     if definitions:
         root["$defs"] = definitions
-    return _Shape(root, frozenset(hidden))
+    _close(root)
+    hides_rest = rest is not None and holds_secret(schemas[-1], definitions)
+    return _Shape(root, frozenset(hidden), hides_rest)
 
 
-def _property(parameter: Parameter, schema: dict[str, Any], is_secret: bool) -> dict[str, Any]:  # noqa: FBT001 - private
+def _close(node: Any) -> None:
+    """Close the objects inside, too: an unknown key is a mistake at every level.
+
+    Models that allow extra keys say so themselves (`additionalProperties: true`).
+    """
+    if isinstance(node, dict):
+        schema = cast("dict[str, Any]", node)
+        if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+            schema.setdefault("additionalProperties", False)
+        for key, value in schema.items():
+            if key not in {"default", "const", "enum", "examples"}:
+                _close(value)
+    elif isinstance(node, list):
+        for item in cast("list[Any]", node):
+            _close(item)
+
+
+def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
     info = parameter.info
     made = dict(schema)
     made.pop("default", None)
@@ -350,8 +383,7 @@ def _property(parameter: Parameter, schema: dict[str, Any], is_secret: bool) -> 
         made["title"] = info.title
     if parameter.description:
         made["description"] = parameter.description
-    if not is_secret:
-        made.update(_default(parameter, made))
+    made.update(_default(parameter, made))
     if info.examples and is_json(info.examples):
         made["examples"] = info.examples
     if info.deprecated:
@@ -372,8 +404,10 @@ def _default(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
         value = parameter.info.default
     if value is _EMPTY or (value is None and not _allows_null(schema)):
         return {}
-    if not is_json(value) and parameter.annotation.dump is not None:
-        value = parameter.annotation.dump(value)
+    try:
+        value = value if parameter.annotation.dump is None else parameter.annotation.dump(value)
+    except REFUSALS:
+        return {}
     return {"default": value} if is_json(value) else {}
 
 
@@ -408,7 +442,8 @@ def _result(hints: _Hints, annotation: Any) -> dict[str, Any]:
             "so its answers are not checked"
         }
     schema = schemas[0]
-    if not schema:
+    # Bytes are delivered as they are: no schema speaks of them.
+    if not schema or (_is_union(hint) and set(_BYTES) & set(get_args(hint))):
         return {"dump": result.dump}
     if definitions:
         schema = {**schema, "$defs": definitions}
@@ -453,5 +488,4 @@ def _docstring(function: Any) -> str | None:
         return own or _docstring(cast("functools.partial[Any]", function).func)
     if hasattr(function, "__qualname__"):
         return function.__doc__
-    call = getattr(type(function), "__call__", None)
-    return getattr(call, "__doc__", None) or type(function).__doc__
+    return getattr(_call_of(function), "__doc__", None) or type(function).__doc__

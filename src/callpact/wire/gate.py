@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from callpact.errors import CallError
+    from callpact.errors import CallError, Issue
+
+_ALWAYS = ("code", "message", "path")
 
 
 def encode_error(error: CallError) -> dict[str, Any]:
@@ -23,7 +25,13 @@ def encode_error(error: CallError) -> dict[str, Any]:
     if issues and issues[0].hint:
         body["hint"] = issues[0].hint
     if len(issues) > 1:
-        body["issues"] = [msgspec.to_builtins(issue) for issue in issues]
+        body["issues"] = [encode_issue(issue) for issue in issues]
     if error.details:
         body["details"] = error.details
     return {"error": body}
+
+
+def encode_issue(issue: Issue) -> dict[str, Any]:
+    """One violation: its three members, and of the others those that say something."""
+    members = msgspec.structs.asdict(issue)
+    return {key: value for key, value in members.items() if key in _ALWAYS or value is not None}

@@ -2,7 +2,8 @@
 
 Two eras differ: from 2026-07-28 on any JSON value may be structured content; before, only an
 object, so that other values travel as `{"result": …}`, in schema and value alike. Text always
-mirrors the structured content completely, and errors carry none of it.
+mirrors the structured content completely, and errors carry none of it. What a tool publishes can
+never be broken by what it delivers. Schemas that are published are made in `mcp_schema.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import base64
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-import orjson
+from msgspec import UNSET
 
 from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from callpact.schema.document import resolve
 from callpact.wire.gate import encode_error as encode_gate_error
+from callpact.wire.gate import encode_issue
+from callpact.wire.json_text import json_text
+from callpact.wire.mcp_schema import input_schema, is_published, is_wrapped, output_schema
 
 if TYPE_CHECKING:
     from callpact.errors import CallError
@@ -30,7 +33,6 @@ _MAGIC = {
     b"OggS": "audio/ogg",
     b"ID3": "audio/mpeg",
 }
-_RELAXED_DEPTH = 12
 
 
 def encode_tool(tool: Tool, *, modern: bool) -> dict[str, Any]:
@@ -50,111 +52,156 @@ def encode_tool(tool: Tool, *, modern: bool) -> dict[str, Any]:
     return wire
 
 
-def input_schema(tool: Tool) -> dict[str, Any]:
-    """The published input schema: the declared one, with the object root that MCP asks for."""
-    declared = tool.contract.input
-    if not isinstance(declared, dict):
-        return {"type": "object"}
-    schema = cast("dict[str, Any]", declared)
-    return schema if schema.get("type") == "object" else {"type": "object", **schema}
-
-
-def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
-    """The published output schema: one that no answer of the tool can break."""
-    compiled = tool.contract.compiled_output
-    policy = tool.contract.policy
-    if compiled is None or policy == "pass" or not isinstance(compiled.document, dict):
-        return None
-    declared = compiled.document
-    if policy == "warn":
-        declared = _relaxed(declared, declared, _RELAXED_DEPTH)
-        return (
-            {"type": "object", **declared}
-            if not is_wrapped(tool, modern=modern)
-            else _boxed(declared)
-        )
-    return _boxed(declared) if is_wrapped(tool, modern=modern) else declared
-
-
-def is_wrapped(tool: Tool, *, modern: bool) -> bool:
-    """True if this tool's answers travel as `{"result": …}`.
-
-    For older peers whenever the root is not an object; for all where it may be null, because the
-    SDK cannot send a null.
-    """
-    compiled = tool.contract.compiled_output
-    if compiled is None or tool.contract.policy == "pass":
-        return False
-    if compiled.accepts(None):
-        return True
-    document = compiled.document
-    return not modern and not (isinstance(document, dict) and document.get("type") == "object")
-
-
 def encode_result(envelope: ResponseEnvelope[Any], tool: Tool, *, modern: bool) -> dict[str, Any]:
-    """A result as `CallToolResult`."""
+    """A released result as `CallToolResult`."""
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta):
-        return _relayed(meta)
+        return _relayed(envelope, meta, tool, modern=modern)
     data = envelope.data
-    notes = _notes(envelope)
     if isinstance(data, bytes | bytearray | memoryview):
-        return {"content": [_blob(bytes(data), envelope, tool)], "_meta": notes}
-    residual = [issue for issue in envelope.warnings if issue.code == "residual"]
-    if residual and tool.contract.policy == "cast":
-        # The published schema would be broken: the model gets the issues and the data as text.
-        body = {"error": {"code": "output_validation_failed", "message": residual[0].message}}
-        body["error"]["issues"] = msgspec.to_builtins(residual)
-        return {"content": [_text(_dumps({**body, "data": data}))], "isError": True, "_meta": notes}
-    has_schema = tool.contract.compiled_output is not None and tool.contract.policy != "pass"
-    if (
-        not has_schema
-        and not isinstance(data, dict)
-        and (isinstance(data, str) or not modern or data is None)
-    ):
-        text = data if isinstance(data, str) else _dumps(data)
-        return {"content": [_text(text)], "_meta": notes}
-    structured: Any = data
-    if has_schema and (
-        is_wrapped(tool, modern=modern) or (not modern and not isinstance(data, dict))
-    ):
-        structured = {"result": data}
-    content = [_text(_dumps(structured))]
-    invented = [change.path or "the whole answer" for change in envelope.changes if change.invented]
-    if invented:
-        content.append(
-            _text(f"Not from the tool, but filled in to keep its contract: {', '.join(invented)}")
-        )
-    return {"content": content, "structuredContent": structured, "_meta": notes}
+        blocks = [_blob(bytes(cast("bytes", data)), envelope, tool)]
+        if not is_published(tool):
+            return {"content": blocks, "_meta": _notes(envelope)}
+        if tool.contract.policy != "warn":
+            return _broken(envelope, blocks)
+        # What bytes are in JSON (design section 3); no answer can break a relaxed schema.
+        plain = {key: envelope.to_wire()[key] for key in ("data", "encoding")}
+        structured = _structured(plain, tool, modern=modern)
+        return {"content": blocks, "structuredContent": structured, "_meta": _notes(envelope)}
+    if _breaks(envelope, tool):
+        return _broken(envelope)
+    if is_published(tool):
+        structured = _structured(data, tool, modern=modern)
+    elif isinstance(data, str) or not _is_sendable(data, modern=modern):
+        text = data if isinstance(data, str) else json_text(data)
+        return {"content": [_text(text)], "_meta": _notes(envelope)}
+    else:
+        structured = data
+    content = [_text(json_text(structured)), *_inventions(envelope)]
+    return {"content": content, "structuredContent": structured, "_meta": _notes(envelope)}
 
 
 def encode_error(error: CallError) -> dict[str, Any]:
     """A failure that the model should read, as a result with `isError`."""
-    return {"content": [_text(_dumps(encode_gate_error(error)))], "isError": True}
+    return {"content": [_text(json_text(encode_gate_error(error)))], "isError": True}
 
 
-def _dumps(value: Any) -> str:
-    return orjson.dumps(value, default=repr).decode()
+# --- answers of other MCP servers -----------------------------------------------------------
+
+
+def _relayed(
+    envelope: ResponseEnvelope[Any], meta: MCPResponseMeta, tool: Tool, *, modern: bool
+) -> dict[str, Any]:
+    """Content blocks as they came; structured content as the contract let it out."""
+    wire = cast("dict[str, Any]", msgspec.to_builtins(meta))
+    blocks = cast("list[dict[str, Any]]", wire.get("content") or [])
+    notes = cast("dict[str, Any]", wire.get("_meta") or {}) | _notes(envelope)
+    if wire.get("isError"):
+        return {"content": blocks, "isError": True, "_meta": notes}
+    has_structure = meta.structured_content is not UNSET
+    if _breaks(envelope, tool):
+        broken = _broken(envelope, [] if has_structure else blocks)
+        return {**broken, "_meta": notes}
+    data = envelope.data if has_structure else cast("Any", blocks)
+    if not is_published(tool):
+        if not has_structure:
+            return {"content": blocks, "_meta": notes}
+        result = {"content": _mirrored(blocks, data, envelope), "_meta": notes}
+        return (
+            {**result, "structuredContent": data} if _is_sendable(data, modern=modern) else result
+        )
+    structured = _structured(data, tool, modern=modern)
+    if has_structure:
+        blocks = _mirrored(blocks, structured, envelope)
+    content = [*blocks, *_inventions(envelope)]
+    return {"content": content, "structuredContent": structured, "_meta": notes}
+
+
+def _mirrored(
+    blocks: list[dict[str, Any]], structured: Any, envelope: ResponseEnvelope[Any]
+) -> list[dict[str, Any]]:
+    """The blocks with a text that says what the structured content says.
+
+    The upstream's own text stands, unless the contract changed the data behind it.
+    """
+    others = [block for block in blocks if block.get("type") != "text"]
+    if not envelope.changes and len(others) < len(blocks):
+        return blocks
+    return [_text(json_text(structured)), *others]
+
+
+# --- parts of a result ----------------------------------------------------------------------
+
+
+def _structured(data: Any, tool: Tool, *, modern: bool) -> object:
+    """The value in the form that the published schema speaks of.
+
+    Under `warn` an answer may be of any kind: what the era cannot send is put into an object too.
+    """
+    if is_wrapped(tool, modern=modern) or not _is_sendable(data, modern=modern):
+        return {"result": data}
+    return data
+
+
+def _is_sendable(data: Any, *, modern: bool) -> bool:
+    """True for what may be structured content by itself; the SDK drops a null in every era."""
+    return data is not None and (modern or isinstance(data, dict))
+
+
+def _breaks(envelope: ResponseEnvelope[Any], tool: Tool) -> bool:
+    """True if a strict schema is published and the answer still does not keep it."""
+    contract = tool.contract
+    if not envelope.warnings or contract.compiled_output is None:
+        return False
+    if contract.policy not in {"cast", "reject"}:
+        return False
+    try:
+        return not contract.compiled_output.accepts(envelope.data)
+    except ValueError:
+        return True
+
+
+def _broken(
+    envelope: ResponseEnvelope[Any], blocks: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """An answer that would break the published schema: the issues, and the data all the same."""
+    residual = [issue for issue in envelope.warnings if issue.code == "residual"]
+    issues = residual or list(envelope.warnings)
+    body: dict[str, Any] = {
+        "error": {
+            "code": "output_validation_failed",
+            "message": issues[0].message,
+            "path": issues[0].path,
+            "issues": [encode_issue(issue) for issue in issues],
+        }
+    }
+    if not blocks:
+        body["data"] = envelope.data
+    content = [_text(json_text(body)), *(blocks or ())]
+    return {"content": content, "isError": True, "_meta": _notes(envelope)}
+
+
+def _inventions(envelope: ResponseEnvelope[Any]) -> list[dict[str, Any]]:
+    invented = [change.path or "the whole answer" for change in envelope.changes if change.invented]
+    if not invented:
+        return []
+    where = ", ".join(invented)
+    return [_text(f"Not from the tool, but filled in to keep its contract: {where}")]
+
+
+def _notes(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
+    notes: dict[str, Any] = {"callpact/source": envelope.meta.source}
+    if envelope.warnings or envelope.changes:
+        wire = envelope.to_wire(details=True)
+        if envelope.warnings:
+            notes["callpact/warnings"] = wire["warnings"]
+        if envelope.changes:
+            notes["callpact/changes"] = wire["changes"]
+    return notes
 
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def _notes(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
-    wire = envelope.to_wire(details=True)
-    notes: dict[str, Any] = {"callpact/source": wire["meta"]["source"]}
-    if envelope.warnings:
-        notes["callpact/warnings"] = wire["warnings"]
-    if envelope.changes:
-        notes["callpact/changes"] = wire["changes"]
-    return notes
-
-
-def _relayed(meta: MCPResponseMeta) -> dict[str, Any]:
-    wire = cast("dict[str, Any]", msgspec.to_builtins(meta))
-    kept = ("content", "isError", "structuredContent", "_meta")
-    return {key: wire[key] for key in kept if key in wire}
 
 
 def _blob(data: bytes, envelope: ResponseEnvelope[Any], tool: Tool) -> dict[str, Any]:
@@ -170,59 +217,3 @@ def _blob(data: bytes, envelope: ResponseEnvelope[Any], tool: Tool) -> dict[str,
         "blob": text,
     }
     return {"type": "resource", "resource": resource}
-
-
-def _boxed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of `{"result": …}`; definitions stay at the root, where references look."""
-    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
-    if "#" in _references(inner):
-        inner = {"description": "See the tool's documentation"}
-    boxed: dict[str, Any] = {
-        "type": "object",
-        "properties": {"result": inner},
-        "required": ["result"],
-    }
-    if "$defs" in schema:
-        boxed["$defs"] = schema["$defs"]
-    return boxed
-
-
-def _references(node: Any) -> set[str]:
-    found: set[str] = set()
-    stack: list[Any] = [node]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            members = cast("dict[str, Any]", item)
-            reference = members.get("$ref")
-            if isinstance(reference, str):
-                found.add("#" if not reference.startswith("#/$defs/") else reference)
-            stack.extend(members.values())
-        elif isinstance(item, list):
-            stack.extend(cast("list[Any]", item))
-    return found
-
-
-def _relaxed(node: Any, root: dict[str, Any], depth: int) -> dict[str, Any]:
-    """The same tree of fields, with the declared type in words and no keyword that asserts."""
-    if not isinstance(node, dict) or depth == 0:
-        return {}
-    schema = cast("dict[str, Any]", node)
-    if isinstance(schema.get("$ref"), str):
-        return _relaxed(resolve(root, schema["$ref"]), root, depth - 1)
-    out: dict[str, Any] = {}
-    if isinstance(schema.get("title"), str):
-        out["title"] = schema["title"]
-    words = [str(schema["description"])] if schema.get("description") else []
-    if "type" in schema:
-        kinds = schema["type"]
-        declared = " or ".join(cast("list[str]", kinds)) if isinstance(kinds, list) else str(kinds)
-        words.append(f"(declared: {declared})")
-    if words:
-        out["description"] = " ".join(words)
-    if isinstance(schema.get("properties"), dict):
-        properties = cast("dict[str, Any]", schema["properties"])
-        out["properties"] = {k: _relaxed(v, root, depth - 1) for k, v in properties.items()}
-    if isinstance(schema.get("items"), dict):
-        out["items"] = _relaxed(schema["items"], root, depth - 1)
-    return out

@@ -1,0 +1,138 @@
+"""The kinds of schema that leave a choice or point elsewhere: unions and references."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from callpact.schema.nodes import MISSING, Meter, Node, Run, copied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Union(Node):
+    __slots__ = ("variants",)
+    is_leaf = False
+
+    def __init__(self, schema: dict[str, Any], variants: list[Node]) -> None:
+        super().__init__(schema)
+        self.variants = variants
+
+    def check(self, value: Any) -> bool:
+        return any(variant.check(value) for variant in self.variants)
+
+    def _invent(self, meter: Meter) -> Any:
+        return self.variants[0].create(meter)
+
+    def cast(self, value: Any, run: Run) -> Any:
+        if self.check(value):
+            return value
+        if self.default is not MISSING:
+            self._note_made(value, run)
+            return copied(self.default, run.meter)
+        return self.best(value).cast(value, run)
+
+    def best(self, value: Any, among: list[Node] | None = None) -> Node:
+        """The variant that the value most likely means."""
+        variants = among or self.variants
+        scores = [variant.score(value) for variant in variants]
+        return variants[scores.index(max(scores))]
+
+    def score(self, value: Any) -> int:
+        return max(variant.score(value) for variant in self.variants)
+
+    def convert(self, value: Any, run: Run) -> Any:
+        accepting = self._accepting(value)
+        mark, first = len(run.changes), MISSING
+        for variant in accepting or self.variants:
+            run.meter.spend()
+            new = variant.convert(value, run)
+            changes = run.changes[mark:]
+            if accepting and not changes:
+                return value
+            if first is MISSING and (accepting or variant.check(new)):
+                first = (new, changes)
+            del run.changes[mark:]
+            if first is not MISSING and not accepting:
+                break
+        if first is MISSING:
+            return self.best(value).convert(value, run)
+        run.changes.extend(first[1])
+        return first[0]
+
+    def strip(self, value: Any, run: Run) -> Any:
+        if not isinstance(value, dict | list | tuple):
+            return value
+        accepting = self._accepting(value)
+        mark = len(run.changes)
+        for variant in accepting:
+            # What one accepting variant declares in full holds nothing undeclared.
+            run.meter.spend()
+            variant.strip(value, run)
+            if len(run.changes) == mark:
+                return value  # pyright: ignore[reportUnknownVariableType] - JSON
+            del run.changes[mark:]
+        return self.best(value, accepting).strip(value, run)
+
+    def _accepting(self, value: Any) -> list[Node]:
+        return [variant for variant in self.variants if variant.check(value)]
+
+    def _keys(self, value: Any) -> set[str] | None:
+        found: set[str] = set()
+        for variant in self._accepting(value) or [self.best(value)]:
+            known = variant.keys(value)
+            if known is None:
+                return None
+            found |= known
+        return found
+
+    def nodes_of(self, key: str) -> list[Node]:
+        found = [node for variant in self.variants for node in variant.nodes_of(key)]
+        return found + super().nodes_of(key)
+
+
+class Ref(Node):
+    """A reference, resolved when it is first followed; its steps are counted."""
+
+    __slots__ = ("_meter", "_read", "_reference", "_target")
+    is_leaf = False
+
+    def __init__(
+        self, schema: dict[str, Any], read: Callable[[str], Node], meter: Meter
+    ) -> None:
+        super().__init__(schema)
+        self._reference: str = schema["$ref"]
+        self._read = read
+        self._meter = meter
+        self._target: Node | None = None
+
+    @property
+    def target(self) -> Node:
+        self._meter.spend()
+        if self._target is None:
+            self._target = self._read(self._reference)
+        return self._target
+
+    def check(self, value: Any) -> bool:
+        return self.target.check(value)
+
+    def _invent(self, meter: Meter) -> Any:
+        return self.target.create(meter)
+
+    def cast(self, value: Any, run: Run) -> Any:
+        return self.target.cast(value, run)
+
+    def convert(self, value: Any, run: Run) -> Any:
+        return self.target.convert(value, run)
+
+    def strip(self, value: Any, run: Run) -> Any:
+        return self.target.strip(value, run)
+
+    def score(self, value: Any) -> int:
+        return self.target.score(value)
+
+    def _keys(self, value: Any) -> set[str] | None:
+        return self.target.keys(value)
+
+    def nodes_of(self, key: str) -> list[Node]:
+        return self.target.nodes_of(key)

@@ -1,0 +1,48 @@
+"""How MCP clients are told to start a server: the snippets for their own configuration files.
+
+Clients start a server in a folder of their choosing, so everything in a snippet is absolute.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+CLIENTS = ("claude", "vscode", "cursor")
+"""Programs whose configuration is known: Claude Desktop, VS Code, Cursor."""
+
+
+def client_config(
+    client: str, name: str, refs: tuple[str, ...], config_file: Path
+) -> dict[str, Any]:
+    """What to put into a client's configuration, for the named sources or else the file."""
+    args = ["-m", "callpact", "serve", "--stdio"]
+    if name != "callpact":
+        args += ["--name", name]
+    for ref in refs:
+        args += ["-s", _absolute(ref)]
+    if not refs:
+        args += ["--config", str(config_file.resolve())]
+    # This interpreter has callpact and what the tools need; a `callpact` on the path may not.
+    entry: dict[str, Any] = {"command": sys.executable, "args": args}
+    if any(_file_of(ref) is None for ref in refs):
+        entry["env"] = {"PYTHONPATH": str(Path.cwd())}  # Modules are looked for where we are now.
+    if client == "vscode":
+        return {"servers": {name: {"type": "stdio", **entry}}}
+    return {"mcpServers": {name: entry}}
+
+
+def _absolute(ref: str) -> str:
+    file = _file_of(ref)
+    if file is None:
+        return ref
+    before, _, after = ref.partition(file)
+    return f"{before}{Path(file).resolve()}{after}"
+
+
+def _file_of(ref: str) -> str | None:
+    """The file in `kind:file.py:name`, `file.py:name` or `file.py`; None where there is none."""
+    rest = ref.removeprefix("python:")
+    file, found, after = rest.rpartition(".py")
+    return file + found if found and (not after or after.startswith(":")) else None
