@@ -34,7 +34,7 @@ LIMITS = {
     "callpact.schema.issues": ("MAX_ISSUES",),
     "callpact.schema.kinds": ("MAX_INVENTED",),
     "callpact.config": ("MAX_BYTES",),
-    "callpact.serve.mcp": ("DEFAULT_TIMEOUT",),
+    "callpact.serve": ("DEFAULT_TIMEOUT",),
 }
 
 

@@ -277,7 +277,7 @@ def test_text_that_is_not_an_envelope_is_refused(text):
 
 
 def test_what_is_not_an_envelope_is_refused_with_what_one_looks_like():
-    with pytest.raises(UsageError, match="'data' and 'meta'.*local, http, mcp"):
+    with pytest.raises(UsageError, match=r"'data' and 'meta'.*local, http, mcp"):
         ResponseEnvelope.from_wire({"data": 1})
 
 

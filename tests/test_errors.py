@@ -95,6 +95,12 @@ def test_a_tool_errors_own_code_is_rendered_as_the_designs_row_for_tools():
     assert (OWN_CODE.flowmcp, OWN_CODE.http) == ("E005", 422)
 
 
+def test_what_a_handler_passes_as_message_becomes_text():
+    error = ToolError("sold_out", ValueError("no tea left"))
+    assert error.message == "no tea left"
+    assert ToolError(404, "gone").code == "404"
+
+
 def test_every_exit_code_tells_a_failure_from_success():
     assert all(row.exit > 0 for row in (*CODES.values(), OWN_CODE))
 

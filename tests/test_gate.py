@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 import uuid
-from collections import ChainMap, OrderedDict, namedtuple
+from collections import ChainMap, OrderedDict
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -375,6 +376,23 @@ def test_reject_delivers_nothing_of_an_answer_that_is_wrong_incomplete_or_too_mu
     assert caught.value.message.startswith("Output")
 
 
+def test_reject_refuses_undeclared_fields_also_where_the_schema_is_left_open():
+    nested = {"type": "object", "properties": {"rows": {"type": "array", "items": OUT}}}
+    with pytest.raises(OutputRejected) as caught:
+        _released({"rows": [GOOD, {**GOOD, "a/b": 1}], "debug": 1}, "reject", nested)
+    assert set(_codes(caught.value.issues)) == {
+        ("additionalProperties", "/rows/1/a~1b"),
+        ("additionalProperties", "/debug"),
+    }
+    assert "Output property 'a/b' is not known" in {i.message for i in caught.value.issues}
+
+
+def test_reject_lets_further_fields_pass_where_the_schema_welcomes_them():
+    welcoming = {**OUT, "additionalProperties": True}
+    data = {**GOOD, "vendor": "acme"}
+    assert _released(data, "reject", welcoming).data is data
+
+
 def test_reject_delivers_a_good_answer_as_it_is():
     envelope = local_envelope(GOOD, "shop.search")
     assert release(Contract(output=CLOSED, policy="reject"), envelope) is envelope
@@ -477,7 +495,7 @@ class _Colour(enum.Enum):
 
 class _Model(BaseModel):
     id: str
-    day: datetime.date
+    day: dt.date
 
 
 class _Struct(msgspec.Struct, rename="camel"):
@@ -499,20 +517,23 @@ class _Count(int):
     pass
 
 
-_Pair = namedtuple("_Pair", "left right")
+class _Pair(NamedTuple):
+    left: int
+    right: int
 
 
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (_Model(id="a", day=datetime.date(2026, 1, 2)), {"id": "a", "day": "2026-01-02"}),
-        ([_Model(id="a", day=datetime.date(2026, 1, 2))], [{"id": "a", "day": "2026-01-02"}]),
+        (_Model(id="a", day=dt.date(2026, 1, 2)), {"id": "a", "day": "2026-01-02"}),
+        ([_Model(id="a", day=dt.date(2026, 1, 2))], [{"id": "a", "day": "2026-01-02"}]),
         (_Struct("a"), {"itemId": "a"}),
         (_Point(1, {"t"}, {2026: "now"}), {"x": 1, "tags": ["t"], "by_year": {"2026": "now"}}),
         ({"p": {"q": _Struct("a")}}, {"p": {"q": {"itemId": "a"}}}),
-        (datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC), "2026-01-02T03:04:00Z"),
+        (dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC), "2026-01-02T03:04:00Z"),
         (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
-        ({_Colour.RED: datetime.date(2026, 1, 2)}, {"red": "2026-01-02"}),
+        ({_Colour.RED: dt.date(2026, 1, 2)}, {"red": "2026-01-02"}),
+        ([_Colour.RED, dt.date(2026, 1, 2)], ["red", "2026-01-02"]),
         (_Text("text"), "text"),
         (_Count(3), 3),
         (_Pair(1, 2), [1, 2]),
@@ -527,7 +548,7 @@ def test_models_dataclasses_and_dates_become_plain_data(value, plain):
 
 
 def test_a_model_is_judged_after_it_became_plain_data():
-    envelope = _released(_Model(id="a", day=datetime.date(2026, 1, 2)), "cast")
+    envelope = _released(_Model(id="a", day=dt.date(2026, 1, 2)), "cast")
     assert envelope.data == {"id": "a", "price": 0}
 
 

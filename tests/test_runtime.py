@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime
+import datetime as dt
 import logging
 import re
 import threading
@@ -168,12 +168,12 @@ def test_repairs_of_the_input_are_warnings_of_the_answer():
 @dataclasses.dataclass
 class _Answer:
     n: int
-    day: datetime.date
+    day: dt.date
 
 
 def test_a_dataclass_of_a_raw_handler_becomes_plain_data():
     async def handler(arguments, context):
-        return _Answer(1, datetime.date(2026, 1, 2))
+        return _Answer(1, dt.date(2026, 1, 2))
 
     assert _Story(handler).call().data == {"n": 1, "day": "2026-01-02"}
 
@@ -426,9 +426,7 @@ def test_bad_input_is_told_before_a_deadline_in_the_past():
     _Story(_echo).failure(InvalidInput, {"n": "5"}, deadline=_later(-1))
 
 
-@pytest.mark.parametrize(
-    "deadline", ["soon", float("nan"), True, datetime.datetime(2026, 1, 1), [1]]
-)
+@pytest.mark.parametrize("deadline", ["soon", float("nan"), True, dt.datetime(2026, 1, 1), [1]])
 def test_a_deadline_that_is_no_point_in_time_is_wrong_use_and_no_call(deadline):
     story = _Story(_echo)
     with pytest.raises(UsageError, match="deadline must be epoch milliseconds"):

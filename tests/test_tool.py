@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_tool_cannot_be_changed():
 )
 def test_an_id_that_is_not_namespace_and_name_is_refused(bad):
     with pytest.raises(
-        InvalidTool, match=re.escape(f"namespace.name' in letters, digits")
+        InvalidTool, match=re.escape("namespace.name' in letters, digits")
     ) as caught:
         _tool(id=bad)
     assert repr(bad) in str(caught.value)
@@ -136,8 +137,6 @@ def test_a_long_name_is_cut_to_64_characters_with_a_stable_hash():
     assert len(name) == 64
     assert name[:55] == long[:55]
     # sha256 of the text, eight hex digits: the same on every machine and in every run.
-    import hashlib
-
     assert name[55:] == "_" + hashlib.sha256(long.encode()).hexdigest()[:8]
     assert wire_name(long) == name
     assert wire_name(long + "2") != name

@@ -116,7 +116,7 @@ def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
 
 def _wanted(refs: tuple[str, ...], file: Path | None) -> list[tuple[str | None, SourceConfig]]:
     if refs:
-        return [(None, SourceConfig(ref=ref, policy=None, timeout=None)) for ref in refs]
+        return [(None, SourceConfig.model_validate({"ref": ref})) for ref in refs]
     path = file or Path(DEFAULT_FILE)
     if file is None and not path.exists():
         raise InvalidConfig(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-import shutil
+import os
 import sys
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
 from importlib.metadata import version as package_version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -22,9 +25,10 @@ from rich.table import Table
 from callpact.app import App, load_app
 from callpact.config import DEFAULT_FILE
 from callpact.envelope import now_ms
-from callpact.errors import CallError, CallpactError, UsageError
+from callpact.errors import CallError, CallpactError, UnknownTool
 from callpact.runtime import Runtime
-from callpact.schema.document import resolve
+from callpact.serve import DEFAULT_TIMEOUT
+from callpact.serve.clients import client_config
 from callpact.wire import cli as text
 from callpact.wire import flowmcp, gate
 
@@ -39,12 +43,13 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-class As(str, Enum):
+class As(StrEnum):
     """Renderings of a result."""
 
     data = "data"
@@ -53,7 +58,7 @@ class As(str, Enum):
     flowmcp = "flowmcp"
 
 
-class Client(str, Enum):
+class Client(StrEnum):
     """Programs that start MCP servers."""
 
     claude = "claude"
@@ -61,7 +66,7 @@ class Client(str, Enum):
     cursor = "cursor"
 
 
-class LogLevel(str, Enum):
+class LogLevel(StrEnum):
     """How much is logged."""
 
     debug = "debug"
@@ -70,10 +75,10 @@ class LogLevel(str, Enum):
     error = "error"
 
 
-class PolicyName(str, Enum):
+class PolicyName(StrEnum):
     """Output policies, from the loosest to the strictest."""
 
-    pass_ = "pass"
+    pass_ = "pass"  # noqa: S105 - a policy
     warn = "warn"
     cast = "cast"
     reject = "reject"
@@ -83,10 +88,11 @@ def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, s
     """Names for the shell: the tools of the sources named so far, else of ./callpact.toml."""
     refs = context.params.get("source") or ()
     try:
-        catalog = asyncio.run(load_app(refs, context.params.get("config"))).catalog
+        with contextlib.redirect_stdout(sys.stderr):
+            catalog = asyncio.run(load_app(refs, context.params.get("config"))).catalog
     except CallpactError:
         return []
-    return [(t.id, _first_line(t.description)) for t in catalog if t.id.startswith(incomplete)]
+    return [(t.id, text.first_line(t.description)) for t in catalog if t.id.startswith(incomplete)]
 
 
 Sources = Annotated[
@@ -111,19 +117,28 @@ ToolName = Annotated[
 ]
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True)
-    ] = False,
-) -> None:
-    if version:
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if value:
         out.print(f"callpact {package_version('callpact')}")
         raise typer.Exit
 
 
+@app.callback()
+def _root(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command("list")
 def list_tools(
+    *,
     source: Sources = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -131,25 +146,26 @@ def list_tools(
 ) -> None:
     """List the tools, and what was wrong with those that are missing."""
     _log_to_stderr(log_level)
-    catalog = _load(source, config).catalog
+    catalog = asyncio.run(_load(source, config)).catalog
     if as_json:
         for tool in catalog:
-            _write(orjson.dumps(_summary(tool)) + b"\n")
+            _write(orjson.dumps(text.encode_summary(tool)) + b"\n")
         return
     table = Table("TOOL", "DOES", "ARGUMENTS", "POLICY", box=None, pad_edge=False)
     for tool in catalog:
-        arguments = ", ".join(_argument_names(tool))
-        about = _first_line(tool.description)
+        arguments = ", ".join(text.argument_names(tool))
+        about = text.first_line(tool.description)
         table.add_row(
             f"[bold]{tool.id}[/]", escape(about), escape(arguments), str(tool.contract.policy)
         )
     out.print(table)
-    err.print(f"{len(catalog)} {'tool' if len(catalog) == 1 else 'tools'}", style="dim")
+    err.print(_counted(catalog), style="dim")
 
 
 @app.command()
 def show(
     tool: ToolName,
+    *,
     source: Sources = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -157,9 +173,14 @@ def show(
 ) -> None:
     """Show one tool: what it does, what it takes, what it gives."""
     _log_to_stderr(log_level)
-    found = _find(_load(source, config).catalog, tool)
+    catalog = asyncio.run(_load(source, config)).catalog
+    try:
+        found = _find(catalog, tool)
+    except CallError as error:
+        _print_failure(error, As.data, tool)
+        raise typer.Exit(error.row.exit) from None
     if as_json:
-        _write(orjson.dumps(_described(found), option=orjson.OPT_INDENT_2) + b"\n")
+        _write(orjson.dumps(text.encode_description(found), option=orjson.OPT_INDENT_2) + b"\n")
         return
     out.print(f"[bold]{found.id}[/]  {escape(found.title or '')}".rstrip())
     out.print(escape(found.description))
@@ -181,9 +202,10 @@ def show(
 @app.command()
 def call(
     tool: ToolName,
+    *,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE…", help="Arguments, read by the tool's own schema."),
+        typer.Argument(metavar="KEY=VALUE", help="Arguments, read by the tool's own schema."),
     ] = None,
     input_json: Annotated[
         str | None,
@@ -194,33 +216,44 @@ def call(
         PolicyName | None, typer.Option("--policy", help="Tighten the output policy for this call.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds the call may take.", min=0.001)
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            "--timeout",
+            help=f"Seconds the call may take. [default: as configured, else {DEFAULT_TIMEOUT:g}]",
+            min=0.001,
+            max=86400,
+        ),
+    ] = None,
     source: Sources = None,
     config: ConfigFile = None,
     log_level: Level = LogLevel.warning,
 ) -> None:
     """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference)."""
     _log_to_stderr(log_level)
-    loaded = _load(source, config)
+    raw = sys.stdin.read() if input_json == "-" else input_json
 
-    async def go() -> ResponseEnvelope[Any]:
-        async with Runtime(loaded.catalog) as runtime:
-            found = runtime.catalog.find(tool)
-            return await runtime.execute(
-                found.id,
-                _arguments(found, arguments or [], input_json),
-                deadline=now_ms() + timeout * 1000,
-                policy=cast("Any", policy.value if policy else None),
-            )
+    async def go() -> int:
+        async with await _load(source, config) as loaded, Runtime(loaded.catalog) as runtime:
+            name = tool
+            try:
+                found = _find(runtime.catalog, tool)
+                name = found.name
+                given = text.decode_arguments(found.contract.input, arguments or (), raw)
+                seconds = timeout or found.timeout or DEFAULT_TIMEOUT
+                with contextlib.redirect_stdout(sys.stderr):
+                    envelope = await runtime.execute(
+                        found.id,
+                        given,
+                        deadline=now_ms() + seconds * 1000,
+                        policy=cast("Any", policy.value if policy else None),
+                    )
+            except CallError as error:
+                _print_failure(error, as_, name)
+                return error.row.exit
+            _print_result(envelope, as_)
+            return 0
 
-    try:
-        envelope = asyncio.run(go())
-    except CallError as error:
-        name = loaded.catalog.find(tool).name if tool in loaded.catalog else tool
-        _print_failure(error, as_, name)
-        raise typer.Exit(error.row.exit) from None
-    _print_result(envelope, as_)
+    _run(go())
 
 
 @app.command()
@@ -231,17 +264,22 @@ def init(
     files = {folder / DEFAULT_FILE: _INIT_CONFIG, folder / "tools.py": _INIT_TOOLS}
     present = [str(path) for path in files if path.exists()]
     if present:
-        _fail(f"{' and '.join(present)} exist already; nothing was written")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in files.items():
-        path.write_text(content, "utf-8")
-        err.print(f"wrote {path}")
+        verb = "exists" if len(present) == 1 else "exist"
+        _fail(f"{' and '.join(present)} {verb} already; nothing was written")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            path.write_text(content, "utf-8")
+            err.print(f"wrote {path}")
+    except OSError as error:
+        _fail(f"cannot write to {folder}: {error.strerror or error}")
     where = "" if folder == Path() else f"cd {folder} && "
     err.print(f"try: [bold]{where}callpact call tools.greet name=Ada[/]")
 
 
 @app.command()
 def serve(
+    *,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Speak MCP on standard input and output.")
     ] = False,
@@ -258,26 +296,24 @@ def serve(
 ) -> None:
     """Serve the tools over MCP."""
     _log_to_stderr(log_level)
+    if find_spec("mcp") is None:
+        _fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
     if print_config is not None:
-        _load(source, config)
-        _write(
-            (text.encode_json(_client_config(print_config, name, source, config)) + "\n").encode()
-        )
+        asyncio.run(_load(source, config))
+        file = config or Path(DEFAULT_FILE)
+        _print_json(client_config(print_config.value, name, tuple(source or ()), file))
         return
     if not stdio:
         _fail("say how to serve: --stdio speaks MCP on standard input and output")
-    try:
-        from callpact.serve.mcp import serve_stdio
-    except ImportError as error:
-        _fail(f"serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]' ({error})")
-    loaded = _load(source, config)
+    from callpact.serve.mcp import serve_stdio
 
-    async def go() -> None:
-        async with Runtime(loaded.catalog) as runtime:
-            err.print(f"serving {len(loaded.catalog)} tools over stdio", style="dim")
+    async def go() -> int:
+        async with await _load(source, config) as loaded, Runtime(loaded.catalog) as runtime:
+            err.print(f"serving {_counted(loaded.catalog)} over stdio", style="dim")
             await serve_stdio(runtime, name=name, version=package_version("callpact"))
+            return 0
 
-    asyncio.run(go())
+    _run(go())
 
 
 def main() -> None:
@@ -297,22 +333,72 @@ def main() -> None:
 # --- loading --------------------------------------------------------------------------------
 
 
-def _load(refs: list[str] | None, config: Path | None) -> App:
-    loaded = asyncio.run(load_app(refs or (), config))
+async def _load(refs: list[str] | None, config: Path | None) -> App:
+    # What a module prints while it is imported must not get between the results.
+    with contextlib.redirect_stdout(sys.stderr):
+        loaded = await load_app(refs or (), config)
     for finding in loaded.report:
         style = "red" if finding.severity == "error" else "yellow"
-        err.print(
-            f"[{style}]{finding.severity}:[/] {escape(finding.place)}: {escape(finding.message)}"
-        )
+        known = finding.message.startswith((finding.place, f"'{finding.place}'"))
+        place = "" if known else f"{finding.place}: "
+        err.print(f"[{style}]{finding.severity}:[/] {escape(place + finding.message)}")
+    if not len(loaded.catalog):
+        await loaded.aclose()
+        _fail("no tool could be loaded")
     return loaded
 
 
 def _find(catalog: Catalog, name: str) -> Tool:
-    try:
-        return catalog.find(name)
-    except CallError as error:
-        _print_failure(error, As.data, name)
-        raise typer.Exit(error.row.exit) from None
+    """As the catalog finds it; a bare name is answered with the ids that end in it."""
+    namesakes = [tool.id for tool in catalog if tool.name == name]
+    if name not in catalog and namesakes:
+        raise UnknownTool(name, namesakes)
+    return catalog.find(name)
+
+
+class _Threads(ThreadPoolExecutor):
+    """The threads of sync tools, and which of them still run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        return future
+
+    @property
+    def are_busy(self) -> bool:
+        return any(future.running() for future in self._open)
+
+
+def _run(work: Coroutine[Any, Any, int]) -> None:
+    """`asyncio.run`, but a thread that nobody waits for any more cannot keep the process alive."""
+    threads = _Threads()
+
+    async def guarded() -> int:
+        asyncio.get_running_loop().set_default_executor(threads)
+        code = 130
+        try:
+            code = await work
+        except asyncio.CancelledError:  # Ctrl-C
+            _leave_if(threads.are_busy, code)
+            raise
+        _leave_if(threads.are_busy, code)
+        return code
+
+    code = asyncio.run(guarded())
+    if code:
+        raise typer.Exit(code)
+
+
+def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
+    if is_busy:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _log_to_stderr(level: LogLevel) -> None:
@@ -324,64 +410,6 @@ def _log_to_stderr(level: LogLevel) -> None:
 def _fail(message: str) -> Any:
     err.print(f"[red]error:[/] {escape(message)}")
     raise typer.Exit(2)
-
-
-# --- arguments ------------------------------------------------------------------------------
-
-
-def _arguments(tool: Tool, pairs: list[str], input_json: str | None) -> Any:
-    given: Any = {}
-    if input_json is not None:
-        raw = sys.stdin.read() if input_json == "-" else input_json
-        try:
-            given = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise UsageError(f"--input is not JSON: {error}") from None
-        if pairs and not isinstance(given, dict):
-            raise UsageError("KEY=VALUE can only be added to an --input that is an object")
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UsageError(f"arguments are written KEY=VALUE, got '{pair}'")
-        given[key] = _read_value(tool, key, value)
-    return given
-
-
-def _read_value(tool: Tool, key: str, value: str) -> Any:
-    """Text where the schema takes text; else JSON where it parses, so that the gate can judge it."""
-    if "string" in _types(tool.contract.input, key):
-        return value
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value
-
-
-def _types(schema: Any, key: str) -> set[str]:
-    node = _properties(schema).get(key)
-    found: set[str] = set()
-    pending: list[Any] = [node]
-    for _ in range(50):
-        if not pending:
-            break
-        item = pending.pop()
-        if not isinstance(item, dict):
-            continue
-        part = cast("dict[str, Any]", item)
-        kinds = part.get("type", ())
-        found.update([kinds] if isinstance(kinds, str) else kinds)
-        pending.extend(part.get("anyOf") or part.get("oneOf") or ())
-        found.update("string" for value in part.get("enum", ()) if isinstance(value, str))
-        if isinstance(part.get("$ref"), str):
-            pending.append(resolve(schema, part["$ref"]))
-    return found
-
-
-def _properties(schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, dict):
-        return {}
-    found = cast("dict[str, Any]", schema).get("properties")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 # --- printing -------------------------------------------------------------------------------
@@ -396,10 +424,10 @@ def _print_result(envelope: ResponseEnvelope[Any], as_: As) -> None:
     for note in text.encode_notes(envelope):
         err.print(escape(note), style="yellow")
     data = envelope.data
-    if as_ is As.data and isinstance(data, bytes | bytearray | memoryview):
+    if as_ is As.data and isinstance(data, bytes):
         if sys.stdout.isatty():
             _fail(f"the answer is {len(data)} bytes; send them to a file, or use --as envelope")
-        _write(bytes(data))
+        _write(data)
         return
     forms: dict[As, Callable[[], Any]] = {
         As.data: lambda: data,
@@ -431,18 +459,17 @@ def _print_properties(title: str, schema: Any) -> None:
     if schema is None:
         out.print(f"[bold]{title}[/] anything\n")
         return
-    properties = _properties(schema)
+    properties = text.properties_of(schema)
     if not properties:
         out.print(f"[bold]{title}[/] {escape(json.dumps(schema)[:300])}\n")
         return
     out.print(f"[bold]{title}[/]")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
-    required = set(cast("dict[str, Any]", schema).get("required") or ())
+    required: set[str] = set(cast("dict[str, Any]", schema).get("required") or ())
     for key, sub in properties.items():
         node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
-        kinds = " or ".join(sorted(_types(schema, key))) or "any"
-        limits = {k: v for k, v in node.items() if k in _SHOWN_RULES}
-        notes = [f"{k} {v}" for k, v in limits.items()] + ([] if key in required else ["optional"])
+        kinds = " or ".join(text.types_of(schema, key)) or "any"
+        notes = [*text.rules_of(node), *([] if key in required else ["optional"])]
         table.add_row(
             f"[cyan]{escape(key)}[/]",
             escape(kinds),
@@ -453,78 +480,11 @@ def _print_properties(title: str, schema: Any) -> None:
     out.print()
 
 
-_SHOWN_RULES = (
-    "enum",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "default",
-    "minItems",
-    "maxItems",
-)
+def _counted(catalog: Catalog) -> str:
+    return f"{len(catalog)} {'tool' if len(catalog) == 1 else 'tools'}"
 
 
-def _argument_names(tool: Tool) -> list[str]:
-    schema = tool.contract.input
-    required = (
-        set(cast("dict[str, Any]", schema).get("required") or ())
-        if isinstance(schema, dict)
-        else set[str]()
-    )
-    return [key if key in required else f"[{key}]" for key in _properties(schema)]
-
-
-def _first_line(description: str) -> str:
-    return description.strip().partition("\n")[0]
-
-
-def _summary(tool: Tool) -> dict[str, Any]:
-    return {
-        "id": tool.id,
-        "wireName": tool.wire_name,
-        "description": tool.description,
-        "kind": tool.kind,
-        "policy": tool.contract.policy,
-        "tags": list(tool.tags),
-        "source": tool.source,
-    }
-
-
-def _described(tool: Tool) -> dict[str, Any]:
-    return {**_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
-
-
-# --- client configuration -------------------------------------------------------------------
-
-
-def _client_config(
-    client: Client, name: str, refs: list[str] | None, config: Path | None
-) -> dict[str, Any]:
-    """The snippet for a client's own configuration file, with absolute paths: it has another cwd."""
-    command = shutil.which("callpact")
-    args = ["serve", "--stdio"] if command else ["-m", "callpact", "serve", "--stdio"]
-    for ref in refs or ():
-        args += ["-s", _absolute(ref)]
-    if not refs:
-        args += ["--config", str((config or Path(DEFAULT_FILE)).resolve())]
-    entry: dict[str, Any] = {"command": command or sys.executable, "args": args}
-    if client is Client.vscode:
-        return {"servers": {name: {"type": "stdio", **entry}}}
-    return {"mcpServers": {name: entry}}
-
-
-def _absolute(ref: str) -> str:
-    kind, colon, rest = ref.partition(":")
-    path = rest if colon else kind
-    file, name_colon, attribute = path.partition(".py:")
-    if not path.endswith(".py") and not name_colon:
-        return ref
-    file = str(Path(file + ".py" if name_colon else path).resolve())
-    return f"{kind}:{file}{':' + attribute if name_colon else ''}" if colon else file
-
+# --- what `init` writes ---------------------------------------------------------------------
 
 _INIT_CONFIG = """\
 # Where the tools are. Every [sources.NAME] table takes: ref, policy, allow, deny, timeout.

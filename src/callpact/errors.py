@@ -371,7 +371,12 @@ class ToolError(CallError):
         path: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(code, message, path=path, details=details)
+        # Handlers pass what they have, often a caught exception: on every wire it is text.
+        super().__init__(_text(code), _text(message), path=path, details=details)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else str(value)
 
 
 class Failed(CallError):

@@ -135,6 +135,7 @@ def _release_slowly(
         return _release_unjudged(envelope, "content blocks" if is_content else "bytes", policy)
     issues = _judge(schema, data, "Output")
     if policy == "reject":
+        issues = issues or _undeclared(schema, data)
         if issues is None:
             return envelope
         raise OutputRejected(issues)
@@ -145,6 +146,18 @@ def _release_slowly(
     fitted = fit(schema, data)
     warnings = found + tuple(_invented(change) for change in fitted.changes if change.invented)
     return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
+
+
+def _undeclared(schema: CompiledSchema, data: Any) -> Any:
+    """What `cast` would strip, `reject` refuses: fields that the schema does not declare."""
+    paths = [change.path for change in fit(schema, data).changes if change.action == "stripped"]
+    return (lambda: [_undeclared_issue(path) for path in paths]) if paths else None
+
+
+def _undeclared_issue(path: str) -> Issue:
+    name = path.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    hint = "declare it, or allow others with additionalProperties"
+    return Issue("additionalProperties", f"Output property '{name}' is not known", path, hint=hint)
 
 
 def _is_content(given: Any, data: Any, meta: MCPResponseMeta) -> bool:

@@ -44,7 +44,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._left = 0
-        self._value: Any = None
+        self._value = MISSING
 
     def start(self, value: Any) -> None:
         """Begin a pass over a value."""
@@ -54,11 +54,13 @@ class Meter:
     def spend(self, steps: int = 1) -> None:
         """Count some steps. Raises CastError when they are too many for the size of the value."""
         self._left -= steps
-        if self._left < 0:
+        if self._left >= 0:
+            return
+        if self._value is not MISSING:
             self._left += _STEPS_PER_PART * _count(self._value)
-            self._value = None
-            if self._left < 0:
-                raise CastError("the schema multiplies beyond what a cast may follow or invent")
+            self._value = MISSING
+        if self._left < 0:
+            raise CastError("the schema multiplies beyond what a cast may follow or invent")
 
 
 def _count(value: Any) -> int:

@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from callpact.envelope import now_ms
 from callpact.errors import CallError, HandlerCrashed, UnknownTool
+from callpact.serve import DEFAULT_TIMEOUT
 from callpact.wire import mcp as wire
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from callpact.runtime import Runtime
     from callpact.tool import Tool
 
-DEFAULT_TIMEOUT = 60.0
-"""Seconds after which a call that came through a door is given up."""
 _log = logging.getLogger("callpact.serve.mcp")
 
 

@@ -33,9 +33,7 @@ _NOT_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]+")
 class PythonSource:
     """A module whose functions are tools."""
 
-    def __init__(
-        self, ref: str, namespace: str | None = None, folder: Path | None = None
-    ) -> None:
+    def __init__(self, ref: str, namespace: str | None = None, folder: Path | None = None) -> None:
         self._ref = ref
         self._folder = folder or Path.cwd()
         self._module, self._name = _split(ref)
@@ -80,9 +78,7 @@ class PythonSource:
         return Tools(tools, report)
 
 
-def open_python(
-    ref: str, namespace: str | None = None, folder: Path | None = None
-) -> PythonSource:
+def open_python(ref: str, namespace: str | None = None, folder: Path | None = None) -> PythonSource:
     """The source behind `python:` references; `folder` is where relative ones start."""
     return PythonSource(ref, namespace, folder)
 

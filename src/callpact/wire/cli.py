@@ -1,14 +1,135 @@
-"""A result or a failure as a person reads it in a terminal. Text only; colours are the CLI's."""
+"""The command line's forms: `KEY=VALUE` into arguments, results and failures into text.
+
+Text only; colours are the CLI's.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
+from callpact.errors import UsageError
+from callpact.schema.document import resolve
 from callpact.wire.json_text import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from callpact.envelope import ResponseEnvelope
     from callpact.errors import CallError
+    from callpact.tool import Tool
+
+_RULES = (
+    *("enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "format"),
+    *("default", "minItems", "maxItems"),
+)
+_MAX_PARTS = 50
+
+
+def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None = None) -> Any:
+    """The arguments of a call: all of them as JSON, and `KEY=VALUE` pairs that add to them.
+
+    Raises:
+        UsageError: the JSON or a pair cannot be read.
+    """
+    given: Any = {} if input_json is None else _read_json(input_json)
+    seen: set[str] = set()
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"arguments are written KEY=VALUE, got '{pair}'")
+        if not isinstance(given, dict):
+            raise UsageError("KEY=VALUE can only be added to an --input that is an object")
+        if key in seen:
+            raise UsageError(f"'{key}' is given twice; write a list as JSON: {key}='[…]'")
+        seen.add(key)
+        given[key] = _read_value(schema, key, value)
+    return cast("Any", given)
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"--input is not JSON: {error}") from None
+
+
+def _read_value(schema: Any, key: str, value: str) -> Any:
+    """Text where the schema takes text; else JSON where it parses, so that the gate can judge it."""
+    if "string" in types_of(schema, key):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return value
+
+
+def types_of(schema: Any, key: str) -> list[str]:
+    """The types that a property of a schema takes, in the order they are declared."""
+    found: list[str] = []
+    pending: list[Any] = [properties_of(schema).get(key)]
+    for _ in range(_MAX_PARTS):
+        if not pending:
+            break
+        item = pending.pop(0)
+        if not isinstance(item, dict):
+            continue
+        part = cast("dict[str, Any]", item)
+        kinds = part.get("type", ())
+        found += [kinds] if isinstance(kinds, str) else kinds
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            pending += part.get(keyword) or ()
+        values = [*part.get("enum", ()), *([part["const"]] if "const" in part else [])]
+        found += ["string" for value in values if isinstance(value, str)]
+        if isinstance(part.get("$ref"), str):
+            pending.append(resolve(schema, part["$ref"]))
+    return list(dict.fromkeys(found))
+
+
+def properties_of(schema: Any) -> dict[str, Any]:
+    """The declared properties of a schema; none where it declares none."""
+    if not isinstance(schema, dict):
+        return {}
+    found = cast("dict[str, Any]", schema).get("properties")
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def rules_of(schema: dict[str, Any]) -> list[str]:
+    """The rules of a property that a person wants to see, each as `name value`."""
+    return [f"{key} {json_text(value)}" for key, value in schema.items() if key in _RULES]
+
+
+def argument_names(tool: Tool) -> list[str]:
+    """The arguments of a tool, optional ones in brackets."""
+    schema = tool.contract.input
+    required: set[str] = set()
+    if isinstance(schema, dict):
+        required.update(cast("dict[str, Any]", schema).get("required") or ())
+    return [key if key in required else f"[{key}]" for key in properties_of(schema)]
+
+
+def first_line(description: str) -> str:
+    """What a list has room for."""
+    return description.strip().partition("\n")[0]
+
+
+def encode_summary(tool: Tool) -> dict[str, Any]:
+    """A tool in a list."""
+    return {
+        "id": tool.id,
+        "wireName": tool.wire_name,
+        "description": tool.description,
+        "kind": tool.kind,
+        "policy": tool.contract.policy,
+        "tags": list(tool.tags),
+        "source": tool.source,
+    }
+
+
+def encode_description(tool: Tool) -> dict[str, Any]:
+    """A tool in full."""
+    return {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
 
 
 def encode_json(value: Any) -> str:

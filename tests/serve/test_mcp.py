@@ -1,0 +1,256 @@
+"""The MCP door, asked by the SDK's own client in process, in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from callpact.errors import CallError, ToolError, UnknownTool
+from callpact.runtime import Runtime
+from callpact.serve.mcp import build_server
+from callpact.tool import Contract, Tool
+
+ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+ADD = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+SUM = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+
+
+async def add(arguments, context):
+    return {"sum": arguments["a"] + arguments["b"]}
+
+
+async def refuse(arguments, context):
+    raise ToolError("sold_out", "None left", path="/item")
+
+
+async def crash(arguments, context):
+    raise RuntimeError("the password is tea")
+
+
+async def hang(arguments, context):
+    await asyncio.Event().wait()
+
+
+async def miss(arguments, context):
+    raise UnknownTool("inner.tool")
+
+
+async def names(arguments, context):
+    return ["a", "b"]
+
+
+async def nothing(arguments, context):
+    return None
+
+
+def make(name: str, handler, **more) -> Tool:
+    contract = Contract(
+        input=more.pop("input", {"type": "object"}), output=more.pop("output", None)
+    )
+    return Tool(id=f"t.{name}", description=name, contract=contract, handler=handler, **more)
+
+
+TOOLS = [
+    make("add", add, input=ADD, output=SUM, aliases=("plus",)),
+    make("refuse", refuse),
+    make("crash", crash),
+    make("hang", hang, timeout=0.01),
+    make("miss", miss),
+    make("names", names, output={"type": "array", "items": {"type": "string"}}),
+    make("nothing", nothing, output={"type": ["string", "null"]}),
+]
+
+
+def ask(mode, question, tools=TOOLS):
+    """Put a question to a server; gives its answer and what the observer heard."""
+    events = []
+
+    async def go():
+        server = build_server(Runtime(tools, observers=[events.append]), name="t", version="1")
+        async with Client(server, mode=mode) as client:
+            # An answer that raises must not raise inside the client's task group.
+            try:
+                return await question(client)
+            except (MCPError, RuntimeError) as error:
+                return error
+
+    return asyncio.run(go()), events
+
+
+def call(mode, name, arguments=None, tools=TOOLS):
+    return ask(mode, lambda client: client.call_tool(name, arguments or {}), tools)
+
+
+def error_of(result):
+    assert result.is_error
+    assert result.structured_content is None
+    return json.loads(result.content[0].text)["error"]
+
+
+@ERAS
+def test_every_tool_is_listed_with_its_schemas(mode):
+    listed, _ = ask(mode, lambda client: client.list_tools())
+    by_name = {tool.name: tool for tool in listed.tools}
+    assert list(by_name) == [tool.wire_name for tool in TOOLS]
+    assert by_name["t_add"].input_schema == ADD
+    assert by_name["t_add"].output_schema == SUM
+    assert by_name["t_refuse"].output_schema is None
+
+
+@ERAS
+def test_the_same_list_comes_twice(mode):
+    async def twice(client):
+        first = await client.list_tools(cache_mode="refresh")
+        return first.tools, (await client.list_tools(cache_mode="refresh")).tools
+
+    (first, second), _ = ask(mode, twice)
+    assert first == second
+
+
+@ERAS
+@pytest.mark.parametrize("name", ["t_add", "t.add", "plus"])
+def test_a_good_call_gives_structured_content_and_one_event(name, mode):
+    result, events = call(mode, name, {"a": 1, "b": 2})
+    assert not result.is_error
+    assert result.structured_content == {"sum": 3}
+    assert json.loads(result.content[0].text) == {"sum": 3}
+    assert [(event.tool_id, event.is_error) for event in events] == [("t.add", False)]
+
+
+@ERAS
+def test_a_rejected_call_tells_every_issue_and_runs_nothing(mode):
+    result, events = call(mode, "t_add", {"a": "x", "c": 1})
+    body = error_of(result)
+    assert body["code"] == "schema_validation_failed"
+    assert {issue["path"] for issue in body["issues"]} == {"/a", "/b", "/c"}
+    assert [event.gate for event in events] == ["input"]
+
+
+@ERAS
+def test_an_unknown_tool_is_a_protocol_error(mode):
+    error, events = call(mode, "t_ad")
+    assert isinstance(error, MCPError)
+    assert error.error.code == -32602
+    assert "t_ad" in error.error.message
+    assert [(event.error.code, event.gate) for event in events] == [("tool_not_found", "find")]
+
+
+@ERAS
+def test_a_tool_error_keeps_its_code_message_and_path(mode):
+    result, events = call(mode, "t_refuse")
+    assert error_of(result) == {"code": "sold_out", "message": "None left", "path": "/item"}
+    assert [event.error.code for event in events] == ["sold_out"]
+
+
+@ERAS
+def test_a_crash_is_told_without_its_text(mode, caplog):
+    with caplog.at_level(logging.CRITICAL, logger="callpact.runtime"):
+        result, events = call(mode, "t_crash")
+    assert error_of(result)["code"] == "handler_error"
+    assert "tea" not in result.content[0].text
+    assert [event.error.code for event in events] == ["handler_error"]
+
+
+@ERAS
+def test_the_timeout_of_a_tool_ends_its_call(mode):
+    result, events = call(mode, "t_hang")
+    assert error_of(result)["code"] == "timeout"
+    assert [event.error.code for event in events] == ["timeout"]
+
+
+@ERAS
+def test_a_tool_that_misses_a_tool_of_its_own_is_a_failed_call_not_a_wrong_request(mode):
+    result, events = call(mode, "t_miss")
+    assert error_of(result)["code"] == "tool_not_found"
+    assert len(events) == 1
+
+
+@ERAS
+def test_lists_and_nulls_pass_the_clients_own_check(mode):
+    result, _ = call(mode, "t_names")
+    names_ = ["a", "b"]
+    assert result.structured_content == (names_ if mode == "auto" else {"result": names_})
+    result, _ = call(mode, "t_nothing")
+    assert result.structured_content == {"result": None}
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"annotations": {"readOnlyHint": "perhaps"}},
+        {"title": "\ud800"},
+        {"annotations": {"title": {1, 2}}},
+    ],
+)
+def test_a_tool_that_mcp_cannot_take_is_left_out_and_logged_and_the_others_are_listed(
+    flaw, mode, caplog
+):
+    tools = [make("bad", add, **flaw), make("good", add, input=ADD)]
+    listed, _ = ask(mode, lambda client: client.list_tools(), tools)
+    assert [tool.name for tool in listed.tools] == ["t_good"]
+    records = [record for record in caplog.records if record.name == "callpact.serve.mcp"]
+    assert [record.levelname for record in records] == ["ERROR"]
+    assert "t.bad" in records[0].getMessage()
+    result, _ = call(mode, "t_good", {"a": 1, "b": 2}, tools)
+    assert result.structured_content == {"sum": 3}
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {},
+        {"type": ["object", "null"]},
+        {"properties": {"a": True}},
+        {"$ref": "#/$defs/A", "$defs": {"A": {}}},
+    ],
+)
+def test_an_odd_input_schema_does_not_take_the_list_down(schema, mode):
+    listed, _ = ask(mode, lambda client: client.list_tools(), [make("odd", add, input=schema)])
+    assert [tool.name for tool in listed.tools] == ["t_odd"]
+
+
+@ERAS
+def test_an_answer_that_is_no_mcp_result_is_a_failed_call(mode, caplog):
+    async def odd(arguments, context):
+        return {"data": 1, "meta": {"source": "mcp", "content": [{"type": "smell"}]}}
+
+    with caplog.at_level(logging.CRITICAL, logger="callpact.serve.mcp"):
+        result, events = call(mode, "t_odd", tools=[make("odd", odd)])
+    assert error_of(result)["code"] == "handler_error"
+    assert len(events) == 1
+
+
+def test_a_cancelled_request_is_an_aborted_call():
+    events = []
+
+    async def go():
+        began = asyncio.Event()
+
+        async def wait(arguments, context):
+            began.set()
+            await asyncio.Event().wait()
+
+        runtime = Runtime([make("wait", wait)], observers=[events.append])
+        async with Client(build_server(runtime)) as client:
+            request = asyncio.create_task(client.call_tool("t_wait", {}))
+            await began.wait()
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+
+    asyncio.run(go())
+    assert [event.error.code for event in events] == ["aborted"]
+    assert isinstance(events[0].error, CallError)

@@ -1,0 +1,153 @@
+"""References and configuration into one catalog."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callpact.app import load_app
+from callpact.errors import CallpactError, DuplicateTool, InvalidConfig, SourceRefused
+
+TOOLS = """
+from callpact import tool
+
+@tool
+def search(q: str) -> int:
+    return 1
+
+@tool
+def delete(id: str) -> int:
+    return 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("app_shop", "app_bank"):
+        (tmp_path / f"{name}.py").write_text(TOOLS, "utf-8")
+    return tmp_path
+
+
+def load(refs=(), config=None):
+    return asyncio.run(load_app(refs, config))
+
+
+def configure(folder, text):
+    path = folder / "callpact.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def ids(app):
+    return [tool.id for tool in app.catalog]
+
+
+def problem(refs=(), config=None) -> str:
+    with pytest.raises(CallpactError) as caught:
+        load(refs, config)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "ref", ["app_shop.py", "./app_shop.py", "python:app_shop.py", "python:app_shop"]
+)
+def test_a_source_can_be_named_in_several_ways(folder, ref):
+    assert ids(load([ref])) == ["app_shop.search", "app_shop.delete"]
+
+
+def test_several_sources_make_one_catalog(folder):
+    assert len(load(["app_shop.py", "app_bank.py"]).catalog) == 4
+
+
+def test_named_sources_win_over_the_file(folder):
+    configure(folder, '[sources.bank]\nref = "python:app_bank.py"')
+    assert ids(load(["app_shop.py:search"])) == ["app_shop.search"]
+
+
+def test_the_name_of_a_table_is_the_namespace(folder):
+    configure(folder, '[sources.bank]\nref = "python:app_bank.py"')
+    assert ids(load()) == ["bank.search", "bank.delete"]
+
+
+def test_references_in_a_file_start_at_the_files_own_folder(folder, tmp_path_factory, monkeypatch):
+    path = configure(folder, '[sources.bank]\nref = "python:app_bank.py"')
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert ids(load(config=path)) == ["bank.search", "bank.delete"]
+
+
+def test_policy_selection_and_timeout_of_a_table_hold_for_its_tools(folder):
+    configure(
+        folder,
+        '[sources.shop]\nref = "python:app_shop.py"\npolicy = "reject"\n'
+        'allow = ["shop.*"]\ndeny = ["shop.del*"]\ntimeout = 2',
+    )
+    (tool,) = load().catalog
+    assert (tool.id, tool.contract.policy, tool.timeout) == ("shop.search", "reject", 2.0)
+
+
+@pytest.mark.parametrize("key", ["allow", "deny"])
+def test_a_pattern_that_fits_no_tool_is_a_warning(folder, key):
+    patterns = '["shop.*", "shop.delet"]' if key == "allow" else '["shop.delet"]'
+    configure(folder, f'[sources.shop]\nref = "python:app_shop.py"\n{key} = {patterns}')
+    app = load()
+    assert len(app.catalog) == 2
+    (finding,) = app.report
+    assert finding.severity == "warning"
+    assert f"{key} 'shop.delet'" in finding.message
+
+
+def test_a_selection_that_leaves_nothing_is_told_with_what_there_was(folder):
+    configure(folder, '[sources.shop]\nref = "python:app_shop.py"\nallow = ["bank.*"]')
+    assert "shop.search" in problem()
+
+
+def test_no_source_at_all_says_how_to_name_one(folder):
+    told = problem()
+    assert "-s" in told
+    assert "callpact init" in told
+
+
+def test_a_file_without_sources_says_what_to_add(folder):
+    with pytest.raises(InvalidConfig, match=r"\[sources\.NAME\]"):
+        load(config=configure(folder, ""))
+
+
+@pytest.mark.parametrize("ref", ["shop.json", "https://example.org", "cobol:shop", "python:", ""])
+def test_a_reference_that_no_source_reads_says_what_one_looks_like(folder, ref):
+    with pytest.raises(SourceRefused) as caught:
+        load([ref])
+    assert f"'{ref}'" in str(caught.value)
+    assert "python:shop.py" in str(caught.value)
+
+
+def test_a_file_without_its_ending_is_suggested(folder):
+    assert "did you mean app_shop.py?" in problem(["app_shop"])
+
+
+def test_a_refused_source_is_reported_and_leaves_the_others_alone(folder):
+    app = load(["app_shop.py", "nosuch.py"])
+    assert len(app.catalog) == 2
+    assert [(f.place, f.severity) for f in app.report] == [("nosuch.py", "error")]
+
+
+def test_if_every_source_is_refused_all_are_told(folder):
+    told = problem(["nosuch.py", "neither.py"])
+    assert "nosuch.py" in told
+    assert "neither.py" in told
+
+
+def test_two_tools_of_one_name_are_told_with_both_sources(folder):
+    configure(
+        folder,
+        '[sources.a]\nref = "python:twin_a.py"\n[sources.b]\nref = "python:twin_b.py"',
+    )
+    for name in ("twin_a", "twin_b"):
+        text = TOOLS.replace("@tool\n", "@tool(namespace='shop')\n")
+        (folder / f"{name}.py").write_text(text, "utf-8")
+    with pytest.raises(DuplicateTool) as caught:
+        load()
+    assert "python:twin_a.py:search" in str(caught.value)
+    assert "python:twin_b.py:search" in str(caught.value)
