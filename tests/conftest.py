@@ -1,4 +1,4 @@
-"""What all tests share: the profiles of hypothesis. A test ties itself to a rule of a seed with
+"""What all tests share: the profiles of hypothesis, and that no skip passes unseen in CI. A test ties itself to a rule of a seed with
 `@pytest.mark.requirement("id")`; `contract/test_requirements.py` checks both directions.
 """
 
@@ -15,3 +15,11 @@ settings.register_profile(
     "ci", max_examples=150, deadline=None, derandomize=True, suppress_health_check=_QUIET
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """In CI a skipped test is a failed one: what was not tried has not passed."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped and os.environ.get("CI") == "true":
+        terminalreporter.write_line(f"{len(skipped)} skipped in CI, which counts as failed")
+        terminalreporter._session.exitstatus = 1

@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from callpact.app import App, load_app
-from callpact.config import DEFAULT_FILE
+from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
 from callpact.runtime import Runtime
@@ -205,7 +205,10 @@ def call(
     *,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Arguments, read by the tool's own schema."),
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Arguments, read by the tool's own schema; lists and objects as JSON.",
+        ),
     ] = None,
     input_json: Annotated[
         str | None,
@@ -261,7 +264,7 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Where to write; made if it is missing.")] = Path(),
 ) -> None:
     """Write a small callpact.toml and a first tool to start from."""
-    files = {folder / DEFAULT_FILE: _INIT_CONFIG, folder / "tools.py": _INIT_TOOLS}
+    files = {folder / DEFAULT_FILE: FIRST_CONFIG, folder / "tools.py": FIRST_TOOLS}
     present = [str(path) for path in files if path.exists()]
     if present:
         verb = "exists" if len(present) == 1 else "exist"
@@ -319,7 +322,7 @@ def serve(
 def main() -> None:
     """Run the command line; every error of ours is one clear line, never a trace."""
     try:
-        app()
+        app(prog_name="callpact")  # Also under `python -m`: completion goes by this name.
     except CallpactError as error:
         err.print(f"[red]error:[/] {escape(str(error))}")
         raise SystemExit(2) from None
@@ -465,16 +468,14 @@ def _print_properties(title: str, schema: Any) -> None:
         return
     out.print(f"[bold]{title}[/]")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
-    required: set[str] = set(cast("dict[str, Any]", schema).get("required") or ())
     for key, sub in properties.items():
         node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
         kinds = " or ".join(text.types_of(schema, key)) or "any"
-        notes = [*text.rules_of(node), *([] if key in required else ["optional"])]
         table.add_row(
             f"[cyan]{escape(key)}[/]",
             escape(kinds),
             escape(str(node.get("description", ""))),
-            f"[dim]{escape(', '.join(notes))}[/]",
+            f"[dim]{escape(', '.join(text.rules_of(schema, key)))}[/]",
         )
     out.print(table)
     out.print()
@@ -482,33 +483,3 @@ def _print_properties(title: str, schema: Any) -> None:
 
 def _counted(catalog: Catalog) -> str:
     return f"{len(catalog)} {'tool' if len(catalog) == 1 else 'tools'}"
-
-
-# --- what `init` writes ---------------------------------------------------------------------
-
-_INIT_CONFIG = """\
-# Where the tools are. Every [sources.NAME] table takes: ref, policy, allow, deny, timeout.
-[sources.tools]
-ref = "python:tools.py"
-"""
-
-_INIT_TOOLS = '''\
-"""Tools of this project. Type hints become the contract, the docstring is what the model reads."""
-
-from typing import Annotated
-
-from pydantic import Field
-
-from callpact import tool
-
-
-@tool
-async def greet(name: str, times: Annotated[int, Field(ge=1, le=5)] = 1) -> list[str]:
-    """Greet somebody.
-
-    Args:
-        name: Who is greeted.
-        times: How often.
-    """
-    return [f"Hello, {name}!"] * times
-'''

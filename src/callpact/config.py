@@ -79,3 +79,33 @@ def _line(item: dict[str, Any]) -> str:
     if item["type"] == "missing":
         return f"{key} is required"
     return f"{key}: {item['msg']}, got {item['input']!r}"
+
+
+# --- what `callpact init` writes -------------------------------------------------------------
+
+FIRST_CONFIG = """\
+# Where the tools are. Every [sources.NAME] table takes: ref, policy, allow, deny, timeout.
+[sources.tools]
+ref = "python:tools.py"
+"""
+
+FIRST_TOOLS = '''\
+"""Tools of this project. Type hints become the contract, the docstring is what the model reads."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from callpact import tool
+
+
+@tool
+async def greet(name: str, times: Annotated[int, Field(ge=1, le=5)] = 1) -> list[str]:
+    """Greet somebody.
+
+    Args:
+        name: Who is greeted.
+        times: How often.
+    """
+    return [f"Hello, {name}!"] * times
+'''

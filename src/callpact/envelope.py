@@ -100,7 +100,9 @@ class ResourceLinkBlock(
 MCPContentBlock = TextBlock | ImageBlock | AudioBlock | ResourceBlock | ResourceLinkBlock
 
 
-class LocalResponseMeta(Struct, frozen=True, tag_field="source", tag="local", rename="camel"):
+class LocalResponseMeta(
+    Struct, frozen=True, gc=False, tag_field="source", tag="local", rename="camel"
+):
     """The tool ran in this process. `timestamp` is epoch milliseconds, set when wrapped."""
 
     operation_id: str
@@ -135,7 +137,7 @@ class MCPResponseMeta(
 ResponseMeta = LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta
 
 
-class ResponseEnvelope(Struct, Generic[T], frozen=True):
+class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
     """A result: `data`, the `meta` that says where it came from, and what the contract made of it.
 
     `warnings` describe the data before any change, `changes` list what was done to it. Both stay

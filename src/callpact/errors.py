@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-class Issue(Struct, frozen=True, omit_defaults=True):
+class Issue(Struct, frozen=True, gc=False, omit_defaults=True):
     """One violation: the rule that was broken (`code`), where (`path`, a JSON Pointer), and how."""
 
     code: str

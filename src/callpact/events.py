@@ -11,7 +11,7 @@ from callpact.envelope import ResponseEnvelope
 from callpact.errors import CallError, OutputRejected, Rejected, UnknownTool
 
 
-class CallFinished(Struct, frozen=True):
+class CallFinished(Struct, frozen=True, gc=False):
     """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds."""
 
     call_id: str

@@ -48,18 +48,18 @@ def admit(tool: Tool, arguments: Any) -> Admitted:
 
 def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
     schema = tool.contract.compiled_input
-    if isinstance(arguments, Mapping):
+    if type(arguments) is not dict and isinstance(arguments, Mapping):
         arguments = dict(cast("Mapping[str, Any]", arguments))
-    issues = _judge(schema, arguments, "Input")
-    if issues is None and isinstance(arguments, dict):
-        return Admitted(tool, cast("dict[str, Any]", arguments))
-    if issues is None:
+    errors = schema.errors(arguments)
+    if not errors:
+        if isinstance(arguments, dict):
+            return Admitted(tool, cast("dict[str, Any]", arguments))
         raise InvalidInput(lambda: [_not_an_object(arguments)])
     if tool.contract.input_policy == "tolerant":
         repaired = repair(schema, arguments)
         if repaired.changes and _judge(schema, repaired.value, "Input") is None:
             return Admitted(tool, repaired.value, tuple(map(_repaired, repaired.changes)))
-    raise InvalidInput(issues)
+    raise InvalidInput(lambda: explain(schema, errors, "Input"))
 
 
 def _not_an_object(arguments: Any) -> Issue:

@@ -41,7 +41,7 @@ class Runtime:
         self.catalog = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
         self._observers = _checked_observers(observers)
         self._ids = itertools.count(1)
-        self._prefix = secrets.token_hex(6)
+        self._prefix = secrets.token_hex(6) + "-"
         self._thread: _LoopThread | None = None
         self._lock = threading.Lock()
         self.observer_failures = 0
@@ -67,7 +67,7 @@ class Runtime:
         """
         if deadline is not None or policy is not None:
             self._check_use(tool_id, deadline, policy)
-        call_id = f"{self._prefix}-{next(self._ids):x}"
+        call_id = self._prefix + str(next(self._ids))
         arguments = {} if arguments is None else arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
@@ -76,10 +76,10 @@ class Runtime:
             tool = self.catalog.find(tool_id)
             tool_id = tool.id
             admitted = admit(tool, arguments)
-            context = Context(
-                call_id=call_id, tool_id=tool_id, identity=identity, deadline=deadline
-            )
-            value = await _run(admitted, context)
+            context = Context(call_id, tool_id, identity, deadline)
+            value: Any = (_run if deadline is None else _run_in_time)(admitted, context)
+            if type(value) is CoroutineType or hasattr(value, "__await__"):  # pyright: ignore[reportUnknownArgumentType] - any answer
+                value = await cast("Any", value)  # Seed 001: awaited if awaitable.
             answer = wrap(value, tool_id)
             if admitted.warnings:
                 answer = _warned(answer, admitted)
@@ -113,6 +113,8 @@ class Runtime:
                         identity,
                     )
                 )
+            # The error holds this frame; holding it in turn would make every failure garbage.
+            del failure
 
     def execute_sync(
         self,
@@ -182,22 +184,22 @@ class Runtime:
                 _log.exception("an observer failed on call %s", event.call_id)
 
 
-async def _run(admitted: Admitted, context: Context) -> Any:
-    """Run the handler, within its deadline if there is one."""
-    tool = admitted.tool
-    deadline = context.deadline
-    if deadline is None:
-        value = tool.handler(admitted.arguments, context)
-        kind: Any = type(value)
-        return await (value if kind is CoroutineType else _settled(value))
+def _run(admitted: Admitted, context: Context) -> Any:
+    return admitted.tool.handler(admitted.arguments, context)
+
+
+async def _run_in_time(admitted: Admitted, context: Context) -> Any:
+    tool, deadline = admitted.tool, cast("float", context.deadline)
     left = deadline / 1000 - time()
     if left <= 0:
         raise Timeout(tool.id, deadline, begun=False)
     timer = asyncio.timeout(left)
     try:
         async with timer:
-            return await _settled(tool.handler(admitted.arguments, context))
-    except TimeoutError:
+            value = tool.handler(admitted.arguments, context)
+            return await value if hasattr(value, "__await__") else value
+    except Exception:
+        # A handler may turn its cancellation into an error of its own: it was out of time.
         if timer.expired():
             raise Timeout(tool.id, deadline) from None
         raise
@@ -216,11 +218,6 @@ def _checked_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
         if not callable(observer) or iscoroutinefunction(observer):
             raise UsageError(f"an observer is a plain function of (event), got {observer!r:.100}")
     return checked
-
-
-async def _settled(value: Any) -> Any:
-    """A value, or what an awaitable gives (seed 001: await if awaitable)."""
-    return await value if hasattr(value, "__await__") else value
 
 
 def _warned(envelope: ResponseEnvelope[Any], admitted: Admitted) -> ResponseEnvelope[Any]:

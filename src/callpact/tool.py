@@ -79,7 +79,7 @@ class Contract:
         return replace(self, input=self.compiled_input, output=output, policy=policy)
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class Context(Struct, frozen=True):
     """What a handler may know of its call: never the secrets, never the runtime itself."""
 
     call_id: str

@@ -21,6 +21,7 @@ from callpact.wire.cli import (
     encode_json,
     encode_notes,
     encode_summary,
+    rules_of,
 )
 from callpact.wire.json_text import json_text
 
@@ -100,6 +101,13 @@ def test_input_that_is_not_an_object_is_left_to_the_gate():
 def test_what_cannot_be_read_is_named(pairs, input_json, named):
     with pytest.raises(UsageError, match=named.replace("[", r"\[")):
         decode_arguments(SCHEMA, pairs, input_json)
+
+
+def test_a_schema_behind_a_reference_is_read_too():
+    schema = {"$ref": "#/$defs/S", "$defs": {"S": SCHEMA, "Kind": {"type": "string"}}}
+    assert decode_arguments(schema, ["text=1", "count=1"]) == {"text": "1", "count": 1}
+    assert rules_of(schema, "size") == ['enum ["1","2"]', "optional"]
+    assert rules_of(schema, "text") == []
 
 
 def test_a_schema_that_is_not_an_object_takes_json():

@@ -112,6 +112,21 @@ def test_a_root_that_is_not_an_object_is_boxed_for_older_peers_only(policy):
     }
 
 
+def test_an_object_behind_a_reference_needs_no_box_but_an_object_root_for_older_peers():
+    schema = {"$ref": "#/$defs/Offer", "$defs": {"Offer": OFFER}}
+    tool = make_tool({"price": 1, "stock": 2}, schema)
+    assert encode_tool(tool, modern=True)["outputSchema"] == schema
+    assert encode_tool(tool, modern=False)["outputSchema"] == {**schema, "type": "object"}
+    assert call(tool, modern=False)["structuredContent"] == {"price": 1, "stock": 2}
+
+
+def test_another_kind_behind_references_is_boxed():
+    schema = {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"type": "array"}}}
+    assert encode_tool(make_tool(output=schema), modern=False)["outputSchema"]["required"] == [
+        "result"
+    ]
+
+
 @ERAS
 def test_a_root_that_may_be_null_is_boxed_in_every_era(modern):
     tool = make_tool(output={"type": ["integer", "null"]})
@@ -469,6 +484,8 @@ OUTPUTS = [
     {"type": "array", "items": {"type": "integer", "minimum": 3}, "minItems": 1},
     {"enum": ["kg", "lb"]},
     {"const": None},
+    {"$ref": "#/$defs/Offer", "$defs": {"Offer": OFFER}},
+    {"$ref": "#/properties/a", "properties": {"a": OFFER}},
     False,
     *TREES,
 ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
+from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema_rs
 
 from callpact.errors import InvalidSchema, Issue
 from callpact.schema.document import (
+    MAX_BACKTRACKS,
     MAX_VALUE_DEPTH,
     Document,
     Facts,
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 
     from jsonschema_rs import ValidationError
 
+MAX_EXPLAINED = 100_000
+"""Parts of a value up to which all its violations are told; beyond, the first."""
+_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
+_MAX_PLACES = 10
+_MAX_BITS = 13_000
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ANNOTATIONS = frozenset(
     {
@@ -98,6 +105,11 @@ class CompiledSchema:
         )
 
     @property
+    def has_secrets(self) -> bool:
+        """True if some place may be marked as a secret."""
+        return bool(self._facts.keywords & {"writeOnly", "format"})
+
+    @property
     def reader(self) -> Reader:
         """The schema as nodes that convert, cast and strip; read on first use."""
         if self._reader is None:
@@ -108,11 +120,25 @@ class CompiledSchema:
         """Every violation as the validator tells it, or as issues where it cannot be asked."""
         if not is_json(value):
             return not_json(value)
-        if self._links is not None and not self._links.explains(_depth(value)):
+        size, depth = _measure(value)
+        if self._links is not None and not self._links.explains(depth):
             if self._validator.is_valid(value):
                 return []
             return [Issue("schema", "Value does not match its schema", "")]
-        return list(self._validator.iter_errors(value))
+        if size * self._facts.breadth > MAX_EXPLAINED:
+            return self._first_error(value)
+        errors = list(self._validator.iter_errors(value))
+        # The validator reads a number of too many digits as null.
+        if any(error.instance is None for error in errors) and (places := _vast(value)):
+            return places
+        return errors
+
+    def _first_error(self, value: Any) -> list[ValidationError]:
+        try:
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return [error]
+        return []
 
     def _first_accepts(self, value: Any) -> bool:
         self.accepts = self._formed(plain_form)
@@ -139,7 +165,7 @@ class CompiledSchema:
         return judge
 
     def _compile(self, document: Document, registry: jsonschema_rs.Registry | None = None) -> Any:
-        options: dict[str, Any] = {"offline": True}
+        options: dict[str, Any] = {"offline": True, "pattern_options": _PATTERNS}
         if self._formats:
             bounds = {"formatMinimum": _Bound, "formatMaximum": _Bound}
             options |= {"validate_formats": True, "keywords": bounds}
@@ -205,42 +231,58 @@ def is_json(value: Any) -> bool:
 
 def not_json(value: Any) -> list[Issue]:
     """Where a value is not JSON: the first few places, each with what stands there."""
+    return _strange_places(value) or [Issue("json", "Value is not JSON", "", "JSON")]
+
+
+def _vast(value: Any) -> list[Issue]:
+    return [issue for issue in _strange_places(value) if issue.code == "json"]
+
+
+def _strange_places(value: Any) -> list[Issue]:
     found: list[Issue] = []
     stack: list[tuple[Any, tuple[str | int, ...]]] = [(value, ())]
-    while stack and len(found) < 10:
+    while stack and len(found) < _MAX_PLACES:
         item, path = stack.pop()
         if isinstance(item, dict | list | tuple) and len(path) >= MAX_VALUE_DEPTH:
             message = f"Value is nested deeper than {MAX_VALUE_DEPTH} levels"
             found.append(Issue("depth", message, pointer(path[:4]), MAX_VALUE_DEPTH))
         elif isinstance(item, dict):
             for key, child in cast("dict[Any, Any]", item).items():
-                if isinstance(key, str) and (text := _not_json_text(key)) is None:
+                text = _strange_key(key)
+                if text is None:
                     stack.append((child, (*path, key)))
                 else:
-                    text = (
-                        f"a key that is not a string: {key!r:.40}"
-                        if not isinstance(key, str)
-                        else text
-                    )
                     found.append(Issue("json", f"Value holds {text}", pointer(path), "JSON"))
         elif isinstance(item, list | tuple):
             stack.extend((child, (*path, i)) for i, child in enumerate(cast("list[Any]", item)))
-        elif (text := _not_json_scalar(item)) is not None:
+        elif (text := _strange_scalar(item)) is not None:
             found.append(Issue("json", f"Value holds {text}", pointer(path), "JSON"))
-    return found or [Issue("json", "Value is not JSON", "", "JSON")]
+    return found[:_MAX_PLACES]
 
 
-def _not_json_scalar(item: Any) -> str | None:
-    if item is None or isinstance(item, bool | int):
+def _strange_key(key: Any) -> str | None:
+    if type(key) is str or (isinstance(key, Enum) and isinstance(key, str)):
+        return _strange_text(key)
+    return f"a key that is not a string: {type(key).__name__}"
+
+
+def _strange_scalar(item: Any) -> str | None:
+    if isinstance(item, Enum):
+        item = item.value
+    kind = type(item)
+    if item is None or kind is bool:
         return None
-    if isinstance(item, str):
-        return _not_json_text(item)
-    if isinstance(item, float):
+    if kind is str:
+        return _strange_text(item)
+    if kind is int:
+        vast = item.bit_length() > _MAX_BITS
+        return "a number of too many digits" if vast else None
+    if kind is float:
         return None if math.isfinite(item) else f"{item!r}, which is not a JSON number"
-    return f"{type(item).__name__}, which is not JSON"
+    return f"{kind.__name__}, which is not JSON"
 
 
-def _not_json_text(text: str) -> str | None:
+def _strange_text(text: str) -> str | None:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -248,10 +290,12 @@ def _not_json_text(text: str) -> str | None:
     return None
 
 
-def _depth(value: Any) -> int:
-    depth, layer = 0, [value]
+def _measure(value: Any) -> tuple[int, int]:
+    """How many parts a value has, and how many levels."""
+    size, depth, layer = 0, 0, [value]
     while layer:
         depth += 1
+        size += len(layer)
         below: list[Any] = []
         for item in layer:
             if isinstance(item, dict):
@@ -259,4 +303,4 @@ def _depth(value: Any) -> int:
             elif isinstance(item, list | tuple):
                 below.extend(cast("list[Any]", item))
         layer = below
-    return depth
+    return size, depth

@@ -24,6 +24,8 @@ MAX_BRANCHES = 10_000_000
 """Subschemas that one place of a value may have to be tried against (doubling bombs)."""
 MAX_VALUE_DEPTH = 128
 """Levels of JSON that a value may nest."""
+MAX_BACKTRACKS = 5_000
+"""Steps back that the search for a pattern with look-around or back-references may take."""
 MAX_DETAIL = 5_000
 """Branches up to which a rejected value is explained in full."""
 _MAX_CHAIN = 200
@@ -36,6 +38,8 @@ class Facts(Struct, frozen=True):
     document: Document
     keywords: frozenset[str]
     """Those keys of the document that change how it may be rewritten or evaluated."""
+    breadth: int
+    """How much longer than usual one error may be: by the longest union or enum."""
 
 
 _TELLING = frozenset(
@@ -53,8 +57,13 @@ _TELLING = frozenset(
         "if",
         "contains",
         "dependentSchemas",
+        "writeOnly",
+        "format",
     }
 )
+
+
+_WIDE = {"anyOf": 10, "enum": 300}
 
 
 def pointer(path: list[str | int] | tuple[str | int, ...]) -> str:
@@ -74,19 +83,20 @@ def freeze(document: object) -> Facts:
         InvalidSchema: not an object or boolean, not JSON, too deep or too large.
     """
     if isinstance(document, bool):
-        return Facts(document, frozenset())
+        return Facts(document, frozenset(), 1)
     if not isinstance(document, dict):
         kind = type(document).__name__
         raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
     copier = _Copier()
     copy = copier.copy(cast("dict[str, Any]", document), [])
-    return Facts(copy, frozenset(copier.telling))
+    return Facts(copy, frozenset(copier.telling), copier.breadth)
 
 
 class _Copier:
     def __init__(self) -> None:
         self.left = MAX_SCHEMA_NODES
         self.telling: set[str] = set()
+        self.breadth = 1
 
     def copy(self, value: Any, path: list[str | int]) -> Any:
         kind = type(value)
@@ -104,6 +114,9 @@ class _Copier:
                     raise InvalidSchema(f"keys must be strings, got {key!r}", pointer(path))
                 if key in _TELLING and (key != "$id" or path):
                     self.telling.add(key)
+                elif key in _WIDE and isinstance(item, list):
+                    count = len(cast("list[Any]", item))
+                    self.breadth = max(self.breadth, count // _WIDE[key])
                 path.append(key)
                 out[key] = self.copy(item, path)
                 path.pop()
@@ -237,7 +250,7 @@ class _Tracer:
         inner = above | {id(schema)}
         # What applies in place adds up; of the children only the heaviest counts, for each child
         # of a value is another place.
-        total = 1 + sum(self.weight(part, inner) for part in _in_place(schema))
+        total = 1 + sum(self.weight(part, inner) for part in in_place(schema))
         target = self._target(schema)
         if target is not None:
             total += self.weight(target, inner)
@@ -255,7 +268,8 @@ class _Tracer:
         return cast("dict[str, Any]", target) if isinstance(target, dict) else None
 
 
-def _in_place(schema: dict[str, Any]) -> list[Any]:
+def in_place(schema: dict[str, Any]) -> list[Any]:
+    """The subschemas that apply to the same place of a value."""
     found: list[Any] = []
     for keyword in _IN_PLACE_LISTS:
         parts = schema.get(keyword)
@@ -280,3 +294,28 @@ def _children(schema: dict[str, Any]) -> list[Any]:
             found.extend(cast("list[Any]", parts))
     found.extend(schema[keyword] for keyword in _CHILDREN if keyword in schema)
     return found
+
+
+def children_at(schema: dict[str, Any], part: str | int) -> list[Any]:
+    """The subschemas that may apply to one child of a value: under a key, or at an index."""
+    if isinstance(part, str):
+        properties = schema.get("properties")
+        patterns = schema.get("patternProperties")
+        found: list[Any] = []
+        if isinstance(properties, dict) and part in properties:
+            found.append(properties[part])
+        else:
+            found.extend(schema.get(keyword) for keyword in _OTHER_KEYS)
+        if isinstance(patterns, dict):
+            found.extend(cast("dict[str, Any]", patterns).values())
+        return found
+    places = [schema.get(keyword) for keyword in _PLACES]
+    return [
+        item
+        for place in places
+        for item in (cast("list[Any]", place)[part : part + 1] if isinstance(place, list) else [place])
+    ]
+
+
+_OTHER_KEYS = ("additionalProperties", "unevaluatedProperties")
+_PLACES = ("prefixItems", "items", "additionalItems", "contains", "unevaluatedItems")

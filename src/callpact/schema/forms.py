@@ -75,12 +75,22 @@ class _Former:
         self._closed = closed
         self._is_old = is_old_draft(document)
         self._visits = False
+        self._opened: dict[str, str] = {}
+        """Definitions that are also wanted as a part of `allOf`, by reference."""
 
     def form(self) -> Document:
         formed = self._form(self._root)
-        if not self._visits or not isinstance(formed, dict):
+        extra: dict[str, Any] = {}
+        while self._opened:
+            reference, name = self._opened.popitem()
+            extra[name] = None
+            extra[name] = self._form(resolve(self._root, reference), closing=False)
+            self._opened = {r: n for r, n in self._opened.items() if n not in extra}
+        if self._visits:
+            extra.update(any_json()["$defs"])
+        if not extra or not isinstance(formed, dict):
             return formed
-        return {**formed, "$defs": {**formed.get("$defs", {}), **any_json()["$defs"]}}
+        return {**formed, "$defs": {**formed.get("$defs", {}), **extra}}
 
     def _any(self, *, quiet: bool = False) -> dict[str, Any]:
         self._visits = True
@@ -138,8 +148,11 @@ class _Former:
     def _form_part(self, part: Any) -> Any:
         if not self._closed:
             return self._form(part)
-        while isinstance(part, dict) and set(cast("dict[str, Any]", part)) == {"$ref"}:
-            part = resolve(self._root, part["$ref"])
+        if isinstance(part, dict) and set(cast("dict[str, Any]", part)) == {"$ref"}:
+            reference: str = part["$ref"]
+            name = "callpact.open." + reference[2:].replace("/", ".")
+            self._opened[reference] = name
+            return {"$ref": "#/$defs/" + name.replace("~", "~0")}
         return self._form(part, closing=False)
 
     def _form_object(self, schema: dict[str, Any], *, closing: bool) -> None:

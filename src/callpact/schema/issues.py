@@ -1,62 +1,60 @@
-"""Violations in words: what was expected, what came, where, and the likely remedy.
+"""Violations as issues: what was expected, what came, where, and the likely remedy.
 
 It turns the validator's errors into `Issue`s. Nothing here decides whether a value is valid.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
-
-from msgspec import Struct
 
 from callpact.errors import Issue
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import pointer
+from callpact.schema.secrecy import Secrets
+from callpact.schema.wording import (
+    ASIS,
+    HIDDEN,
+    Rule,
+    brief,
+    choice_rule,
+    cut,
+    json_type,
+    known_keys,
+    nearest,
+    rule_of,
+    shown,
+    type_rule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jsonschema_rs import ValidationError
 
+__all__ = ["MAX_ISSUES", "Side", "check", "explain", "json_type", "shown"]
+
 Side = Literal["Value", "Input", "Output"]
 MAX_ISSUES = 100
 """Issues reported for one value; the best first."""
-_SHOWN = 80
-_LISTED = 20
-_ASIS: Any = object()
+_MAX_ERRORS = 10_000
+_MAX_PATH = 500
+_MAX_SEARCHES = 20
 
-_RANKS = {"required": 0, "type": 1, "enum": 2, "const": 2, "additionalProperties": 4}
-_ARTICLES = {"integer": "an integer", "array": "an array", "object": "an object", "null": "null"}
-_BOUNDS = {
-    "minimum": "≥",
-    "maximum": "≤",
-    "exclusiveMinimum": ">",
-    "exclusiveMaximum": "<",
-    "formatMinimum": "≥",
-    "formatMaximum": "≤",
+_RANKS = {
+    "json": 0,
+    "depth": 0,
+    "required": 0,
+    "dependentRequired": 0,
+    "dependencies": 0,
+    "type": 1,
+    "enum": 2,
+    "const": 2,
+    "additionalProperties": 4,
+    "unevaluatedProperties": 4,
 }
-_SIZES = {
-    "minLength": "at least {} {}",
-    "maxLength": "at most {} {}",
-    "minItems": "at least {} {}",
-    "maxItems": "at most {} {}",
-    "minProperties": "at least {} {}",
-    "maxProperties": "at most {} {}",
-}
-_NAMED = {
-    "multipleOf": ("must be a multiple of {}", "multiple_of"),
-    "pattern": ("must match the pattern {}", "pattern"),
-    "format": ("must be a valid {}", "format"),
-}
-_SAID = {
-    "uniqueItems": "must not hold the same item twice",
-    "contains": "does not hold the items it must",
-    "falseSchema": "is not allowed",
-    "not": "is of a kind that is excluded",
-}
-_UNITS = {"Length": "character", "Items": "item", "Properties": "property"}
+_OTHER = 3
+_NAMED_CHILDREN = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 
 
 def check(schema: object, value: Any) -> list[Issue]:
@@ -79,70 +77,35 @@ def explain(
     errors: Iterable[ValidationError | Issue],
     side: Side = "Value",
 ) -> list[Issue]:
-    """Put the validator's errors into words."""
+    """Put the validator's errors into words: at most `MAX_ISSUES`, deepest place first."""
     writer = _Writer(compiled, side)
     issues: dict[tuple[str, str, str], Issue] = {}
-    for error in errors:
+    likely = sorted(islice(errors, _MAX_ERRORS), key=_first_rank)
+    for error in likely[: 2 * MAX_ISSUES]:
         for issue in writer.write(error):
             issues.setdefault((issue.path, issue.code, issue.message), issue)
-    ordered = sorted(issues.values(), key=_rank)
-    return ordered[:MAX_ISSUES]
+    return sorted(issues.values(), key=_rank)[:MAX_ISSUES]
 
 
 def _rank(issue: Issue) -> tuple[int, int]:
-    return (-issue.path.count("/"), _RANKS.get(issue.code, 3))
+    return (-issue.path.count("/"), _RANKS.get(issue.code, _OTHER))
 
 
-def json_type(value: Any) -> str:
-    """The JSON name of a value's type."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array"
-
-
-def shown(value: Any) -> str:
-    """A value as it may stand in a message: short, in one line."""
-    if isinstance(value, str):
-        return f"'{value}'" if len(value) <= _SHOWN else f"'{value[:_SHOWN]}…'"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    if isinstance(value, int | float):
-        return f"{value!r:.{_SHOWN}}"
-    return f"an {json_type(value)}"
-
-
-def _plural(count: int, unit: str) -> str:
-    if count == 1:
-        return unit
-    return unit[:-1] + "ies" if unit.endswith("y") else unit + "s"
-
-
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
-
-
-class _Rule(Struct, frozen=True):
-    """What a rule asks for, in words, and what came instead."""
-
-    must: str
-    expected: Any = None
-    got: str | None = None
-    received: Any = None
-    hint: str | None = None
+def _first_rank(error: ValidationError | Issue) -> tuple[int, int]:
+    """The rank of an error before it is written; what it writes may lie deeper."""
+    if isinstance(error, Issue):
+        return _rank(error)
+    code = error.kind.name
+    depth = len(error.instance_path) + (code in {"required", "additionalProperties"})
+    return (-depth, _RANKS.get(code, _OTHER))
 
 
 class _Writer:
     def __init__(self, compiled: CompiledSchema, side: Side) -> None:
         self._document = compiled.document
         self._side = side
+        self._secrets = Secrets(compiled.document, has_any=compiled.has_secrets)
+        self._searches = _MAX_SEARCHES
 
     def write(self, error: ValidationError | Issue) -> list[Issue]:
         if isinstance(error, Issue):
@@ -150,88 +113,101 @@ class _Writer:
             if message.startswith("Value "):
                 message = self._side + message[5:]
             return [Issue(error.code, message, error.path, error.expected)]
-        kind = error.kind
-        code: str = kind.name
+        code: str = error.kind.name
         if code == "required":
             return [self._missing(error)]
         if code in {"additionalProperties", "unevaluatedProperties"}:
-            return [self._extra(error, key) for key in kind.as_dict()["unexpected"]]
+            unexpected: list[str] = error.kind.as_dict()["unexpected"]
+            return [self._extra(error, key) for key in unexpected[:MAX_ISSUES]]
         if code in {"anyOf", "oneOf"}:
             return self._union(error, code)
-        if code == "falseSchema":
-            code = next((str(p) for p in reversed(error.schema_path) if isinstance(p, str)), "not")
-        return [self._issue(error, code, self._rule(error, error.kind.name))]
-
-    def _issue(self, error: Any, code: str, rule: _Rule) -> Issue:
-        got = f", got {rule.got}" if rule.got is not None else ""
-        received = error.instance if rule.received is _ASIS else rule.received
-        if isinstance(received, dict | list) or (
-            isinstance(received, str) and len(received) > _SHOWN
-        ):
-            received = rule.got
-        return Issue(
-            code,
-            f"{self._subject(error.instance_path)} {rule.must}{got}",
-            pointer(error.instance_path),
-            rule.expected,
-            received,
-            rule.hint,
-        )
-
-    # -- single rules ------------------------------------------------------------------------
-
-    def _rule(self, error: Any, code: str) -> _Rule:
-        details: dict[str, Any] = error.kind.as_dict()
-        value = error.instance
-        secret = self._is_secret(error.schema_path)
-        got = "a hidden value" if secret else shown(value)
-        received = None if secret else _ASIS
-        if code == "type":
-            return _type_rule(details["types"], value, secret=secret)
-        if code == "enum":
-            return _choice_rule(details["options"], value, secret=secret)
-        if code == "const":
-            expected = details["expected_value"]
-            return _Rule(f"must be {shown(expected)}", expected, got, received)
-        if code in _BOUNDS:
-            limit = details["message" if code.startswith("format") else "limit"]
-            return _Rule(f"must be {_BOUNDS[code]} {limit}", limit, got, received)
-        if code in _SIZES:
-            limit = int(details["limit"])
-            words = _SIZES[code].format(limit, _plural(limit, _UNITS[code[3:]]))
-            return _Rule(f"must have {words}", limit, str(len(value)), len(value))
-        if code in _NAMED:
-            words, member = _NAMED[code]
-            return _Rule(words.format(details[member]), details[member], got, received)
         if code == "propertyNames":
-            return _Rule(f"has a key that is not allowed: {details['error'].message}")
-        if code in _SAID:
-            return _Rule(_SAID[code])
-        return _Rule(f"breaks the rule '{code}'", None, got, received)
+            return [self._bad_name(error)]
+        if code == "falseSchema":
+            return [self._forbidden(error)]
+        return [self._ruled(error, code)]
+
+    def _ruled(self, error: Any, code: str) -> Issue:
+        """An issue of a single rule about the value itself."""
+        if code == "enum":
+            return self._issue(error, "enum", choice_rule(self._options(error), error.instance))
+        details: dict[str, Any] = error.kind.as_dict()
+        if code == "contains":
+            code = str(error.schema_path[-1])
+        if code == "pattern" and "pattern" not in details:
+            # The search was given up; the pattern stands in the schema.
+            details = {"pattern": str(self._at(error.schema_path))}
+        return self._issue(error, code, rule_of(code, details, error.instance))
+
+    def _issue(self, error: Any, code: str, rule: Rule) -> Issue:
+        path = error.instance_path
+        got, received, hint = rule.got, rule.received, rule.hint
+        if received is ASIS:
+            received = brief(error.instance)
+        if code != "type" and got is not None and self._secrets.hide(path):
+            got, received, hint = HIDDEN, None, None
+        elif code == "type" and hint is not None and self._secrets.hide(path):
+            hint = None
+        elif code == "type" and got != received and self._secrets.hide(path):
+            got = received
+        tail = "" if got is None else f", got {got}"
+        text = f"{self._subject(path)} {rule.must}{tail}"
+        return Issue(code, text, _pointer(path), rule.expected, received, hint)
 
     # -- keys --------------------------------------------------------------------------------
 
     def _missing(self, error: Any) -> Issue:
         name: str = error.kind.property
         path = [*error.instance_path, name]
+        keyword = str(error.schema_path[-1])
+        because = ""
+        if keyword in {"dependentRequired", "dependencies"}:
+            because = self._because(error, name)
+        else:
+            keyword = "required"
         about = self._property(error.schema_path, name).get("description")
-        hint = f"{name}: {about}" if isinstance(about, str) and about else None
-        return Issue("required", f"{self._subject(path)} is required", pointer(path), hint=hint)
+        hint = f"{cut(name)}: {about}" if isinstance(about, str) and about else None
+        text = f"{self._subject(path)} is required{because}"
+        return Issue(keyword, text, _pointer(path), hint=hint)
+
+    def _because(self, error: Any, name: str) -> str:
+        rules = self._node(error.schema_path)
+        given: Any = error.instance
+        for key, needed in rules.items():
+            if key in given and isinstance(needed, list) and name in needed:
+                return f" when '{cut(key)}' is given"
+        return ""
 
     def _extra(self, error: Any, name: str) -> Issue:
         path = [*error.instance_path, name]
         declared = list(self._node(error.schema_path[:-1]).get("properties") or {})
-        near = difflib.get_close_matches(name, declared, n=1)
-        if near:
-            hint = f"did you mean '{near[0]}'?"
+        self._searches -= 1
+        near = nearest(name, cast("list[Any]", declared)) if self._searches >= 0 else None
+        text = f"{self._subject(path)} is not known"
+        hint = near or known_keys(declared)
+        return Issue(error.kind.name, text, _pointer(path), hint=hint)
+
+    def _bad_name(self, error: Any) -> Issue:
+        inner: Any = error.kind.as_dict()["error"]
+        name: str = inner.instance
+        path = [*error.instance_path, name]
+        code = inner.kind.name
+        if code == "enum":
+            rule = choice_rule(self._options(inner), name)
         else:
-            hint = (
-                f"known: {', '.join(declared[:_LISTED])}"
-                if declared
-                else "no property is known here"
-            )
-        code = error.kind.name
-        return Issue(code, f"{self._subject(path)} is not known", pointer(path), hint=hint)
+            rule = rule_of(code, inner.kind.as_dict(), name)
+        text = f"Property name {shown(name)} {rule.must}"
+        return Issue("propertyNames", text, _pointer(path), rule.expected, hint=rule.hint)
+
+    def _forbidden(self, error: Any) -> Issue:
+        """A place under the schema `false`; the code is the keyword that holds it."""
+        path: list[Any] = list(error.schema_path)
+        names = [part for part in path if isinstance(part, str)]
+        code = names[-1] if names else "false"
+        if len(path) > 1 and path[-2] in _NAMED_CHILDREN:
+            code = str(path[-2])
+        text = f"{self._subject(error.instance_path)} is not allowed"
+        return Issue(code, text, _pointer(error.instance_path))
 
     # -- unions ------------------------------------------------------------------------------
 
@@ -239,39 +215,41 @@ class _Writer:
         path = error.instance_path
         branches: list[list[Any]] = error.kind.as_dict()["context"]
         if not all(branches):
-            text = (
-                f"{self._subject(path)} matches more than one of the forms that exclude each other"
-            )
-            return [Issue(code, text, pointer(path))]
+            text = f"{self._subject(path)} matches more than one of forms that exclude each other"
+            return [Issue(code, text, _pointer(path))]
         depth = len(path)
-        wrong_type = [b for b in branches if b and all(_is_type_at(e, depth) for e in b)]
-        if len(wrong_type) == len(branches):
+        typed = [b for b in branches if all(_is_type_at(e, depth) for e in b)]
+        if len(typed) == len(branches):
             types = list(dict.fromkeys(t for b in branches for e in b for t in e.kind.types))
-            secret = self._is_secret(branches[0][0].schema_path)
-            return [self._issue(error, "type", _type_rule(types, error.instance, secret=secret))]
-        likely = [b for b in branches if b and b not in wrong_type]
+            return [self._issue(error, "type", type_rule(types, error.instance))]
+        likely = [b for b in branches if b not in typed]
         for at in (depth, depth + 1):
             # Constants tell the branches apart: either the value itself, or one of its properties.
             tags = [next((e for e in b if _is_constant(e, at)), None) for b in likely]
             if all(tags) and len({tuple(e.instance_path) for e in tags if e}) == 1:
-                return [self._choice([e for e in tags if e])]
-        told = [b for b in likely if not any(_is_constant(e, depth + 1) for e in b)]
-        if len(told or likely) == 1:
-            return [issue for e in (told or likely)[0] for issue in self.write(e)]
-        nearest = min(told or likely, key=len)
-        first = sorted((i for e in nearest for i in self.write(e)), key=_rank)[0]
+                options = [option for e in tags for option in self._options(e)]
+                rule = choice_rule(options, cast("Any", tags[0]).instance)
+                return [self._issue(tags[0], "enum", rule)]
+        told = [b for b in likely if not any(_is_constant(e, depth + 1) for e in b)] or likely
+        written = [self._written(branch) for branch in told[:MAX_ISSUES]]
+        if len(written) == 1:
+            return written[0]
+        shared = [issue for issue in written[0] if all(issue in other for other in written)]
+        if shared:
+            return shared
+        first = min(written, key=len)[0]
         text = f"{self._subject(path)} matches none of its {len(branches)} allowed forms"
-        return [Issue(code, text, pointer(path), hint=f"nearest form: {first.message}")]
+        return [Issue(code, text, _pointer(path), hint=f"nearest form: {first.message}")]
 
-    def _choice(self, errors: list[Any]) -> Issue:
-        options: list[Any] = []
-        for error in errors:
-            details = error.kind.as_dict()
-            options.extend(details.get("options", [details.get("expected_value")]))
-        secret = self._is_secret(errors[0].schema_path)
-        return self._issue(
-            errors[0], "enum", _choice_rule(options, errors[0].instance, secret=secret)
-        )
+    def _written(self, errors: list[Any]) -> list[Issue]:
+        return sorted((issue for e in errors for issue in self.write(e)), key=_rank)
+
+    def _options(self, error: Any) -> list[Any]:
+        """The literals that an `enum` or `const` allows, as the schema has them."""
+        node = self._at(error.schema_path)
+        if error.kind.name == "const":
+            return [error.kind.as_dict()["expected_value"]]
+        return cast("list[Any]", node) if isinstance(node, list) else error.kind.as_dict()["options"]
 
     # -- places ------------------------------------------------------------------------------
 
@@ -281,79 +259,39 @@ class _Writer:
         last = path[-1]
         if isinstance(last, int):
             owner = next((p for p in reversed(path) if isinstance(p, str)), None)
-            name = f"item {last} of '{owner}'" if owner else f"item {last}"
+            name = f"item {last} of '{cut(owner)}'" if owner else f"item {last}"
         else:
-            name = f"property '{last}'"
+            name = f"property '{cut(last)}'"
         return f"Output {name}" if self._side == "Output" else name[0].upper() + name[1:]
 
-    def _node(self, path: Iterable[str | int]) -> dict[str, Any]:
+    def _at(self, path: Iterable[str | int]) -> Any:
         node: Any = self._document
         for part in path:
             if isinstance(node, dict):
                 node = cast("dict[str, Any]", node).get(str(part))
-            elif isinstance(node, list) and isinstance(part, int) and part < len(node):  # pyright: ignore[reportUnknownArgumentType] - JSON
-                node = node[part]  # pyright: ignore[reportUnknownVariableType] - JSON
+            elif isinstance(node, list) and isinstance(part, int) and part < len(cast("Any", node)):
+                node = cast("list[Any]", node)[part]
             else:
-                return {}
+                return None
+        return node
+
+    def _node(self, path: Iterable[str | int]) -> dict[str, Any]:
+        node = self._at(path)
         return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
 
     def _property(self, schema_path: list[str | int], name: str) -> dict[str, Any]:
         found = self._node([*schema_path[:-1], "properties", name])
         return found or self._node(["properties", name])
 
-    def _is_secret(self, schema_path: list[str | int]) -> bool:
-        node = self._node(schema_path[:-1])
-        return node.get("writeOnly") is True or node.get("format") == "password"
 
-
-def _at(error: Any, depth: int) -> bool:
-    return len(error.instance_path) == depth
+def _pointer(path: list[str | int]) -> str:
+    text = pointer(path)
+    return text if len(text) <= _MAX_PATH else text[:_MAX_PATH] + "…"
 
 
 def _is_type_at(error: Any, depth: int) -> bool:
-    return error.kind.name == "type" and _at(error, depth)
+    return error.kind.name == "type" and len(error.instance_path) == depth
 
 
 def _is_constant(error: Any, depth: int) -> bool:
-    return error.kind.name in {"const", "enum"} and _at(error, depth)
-
-
-def _type_rule(types: list[str], value: Any, *, secret: bool) -> _Rule:
-    words = _either([_ARTICLES.get(name, f"a {name}") for name in types])
-    expected = types[0] if len(types) == 1 else types
-    name = json_type(value)
-    got = shown(value) if name == "number" and "integer" in types and not secret else name
-    hint = _type_hint(value, types) if isinstance(value, str) and not secret else None
-    return _Rule(f"must be {words}", expected, got, name, hint)
-
-
-def _choice_rule(options: list[Any], value: Any, *, secret: bool) -> _Rule:
-    words = [option if isinstance(option, str) else shown(option) for option in options[:_LISTED]]
-    listed = ", ".join(words) + (", …" if len(options) > _LISTED else "")
-    if secret:
-        return _Rule(f"must be one of {listed}", options[:_LISTED], "a hidden value")
-    hint = _nearest(value, options)
-    return _Rule(f"must be one of {listed}", options[:_LISTED], shown(value), _ASIS, hint)
-
-
-def _nearest(value: Any, options: list[Any]) -> str | None:
-    if not isinstance(value, str):
-        return None
-    texts = [option for option in options if isinstance(option, str)]
-    folded = {option.casefold(): option for option in texts}
-    near = difflib.get_close_matches(value.casefold()[:_SHOWN], list(folded), n=1)
-    return f"did you mean '{folded[near[0]]}'?" if near else None
-
-
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,30})(\.\d{1,30})?([eE][+-]?\d{1,3})?")
-
-
-def _type_hint(value: str, types: list[str]) -> str | None:
-    text = value.strip()
-    if _NUMBER.fullmatch(text) and {"number", "integer"} & set(types):
-        return f"send {text} without quotes"
-    if text in {"true", "false"} and "boolean" in types:
-        return f"send {text} without quotes"
-    if text[:1] in {"[", "{"} and {"array", "object"} & set(types):
-        return "send the JSON value itself, not a string that holds it"
-    return None
+    return error.kind.name in {"const", "enum"} and len(error.instance_path) == depth

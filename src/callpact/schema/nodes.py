@@ -16,13 +16,14 @@ import jsonschema_rs
 from msgspec import Struct
 
 from callpact.errors import CastError, InvalidSchema
-from callpact.schema.document import pointer
+from callpact.schema.document import MAX_BACKTRACKS, pointer
 from callpact.schema.lossless import converted
 
 MAX_INVENTED = 10_000
 """Items or characters that a cast may have to invent for one `minItems` or `minLength`."""
-_MAX_STEPS = 200_000
+_MAX_STEPS = 100_000
 _STEPS_PER_PART = 50
+_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
 MISSING: Any = object()
 
 
@@ -475,6 +476,6 @@ def matcher(pattern: Any) -> Any:
     """A function that searches a text for a pattern, in the validator's dialect and limits."""
     rule = {"type": "string", "pattern": pattern}
     try:
-        return jsonschema_rs.validator_for(rule, offline=True).is_valid
+        return jsonschema_rs.validator_for(rule, offline=True, pattern_options=_PATTERNS).is_valid
     except (ValueError, jsonschema_rs.ValidationError):
         raise InvalidSchema(f"{pattern!r:.80} is not a pattern") from None

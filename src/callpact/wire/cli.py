@@ -68,44 +68,59 @@ def _read_value(schema: Any, key: str, value: str) -> Any:
 def types_of(schema: Any, key: str) -> list[str]:
     """The types that a property of a schema takes, in the order they are declared."""
     found: list[str] = []
-    pending: list[Any] = [properties_of(schema).get(key)]
-    for _ in range(_MAX_PARTS):
-        if not pending:
-            break
+    for part in _parts(schema, properties_of(schema).get(key)):
+        kinds = part.get("type", ())
+        found += [kinds] if isinstance(kinds, str) else kinds
+        values = [*part.get("enum", ()), *([part["const"]] if "const" in part else [])]
+        found += ["string" for value in values if isinstance(value, str)]
+    return list(dict.fromkeys(found))
+
+
+def rules_of(schema: Any, key: str) -> list[str]:
+    """The rules of a property that a person wants to see, each as `name value`."""
+    rules = [
+        f"{name} {json_text(value)}"
+        for part in _parts(schema, properties_of(schema).get(key))
+        for name, value in part.items()
+        if name in _RULES
+    ]
+    return list(dict.fromkeys(rules)) + ([] if key in required_of(schema) else ["optional"])
+
+
+def properties_of(schema: Any) -> dict[str, Any]:
+    """The declared properties of a schema, also behind a reference; none where there are none."""
+    for part in _parts(schema, schema):
+        if isinstance(part.get("properties"), dict):
+            return cast("dict[str, Any]", part["properties"])
+    return {}
+
+
+def required_of(schema: Any) -> set[str]:
+    """The properties that a schema requires."""
+    return {key for part in _parts(schema, schema) for key in part.get("required") or ()}
+
+
+def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
+    """A schema, what it refers to and what it combines."""
+    found: list[dict[str, Any]] = []
+    pending: list[Any] = [node]
+    while pending and len(found) < _MAX_PARTS:
         item = pending.pop(0)
         if not isinstance(item, dict):
             continue
         part = cast("dict[str, Any]", item)
-        kinds = part.get("type", ())
-        found += [kinds] if isinstance(kinds, str) else kinds
+        found.append(part)
         for keyword in ("anyOf", "oneOf", "allOf"):
             pending += part.get(keyword) or ()
-        values = [*part.get("enum", ()), *([part["const"]] if "const" in part else [])]
-        found += ["string" for value in values if isinstance(value, str)]
         if isinstance(part.get("$ref"), str):
-            pending.append(resolve(schema, part["$ref"]))
-    return list(dict.fromkeys(found))
-
-
-def properties_of(schema: Any) -> dict[str, Any]:
-    """The declared properties of a schema; none where it declares none."""
-    if not isinstance(schema, dict):
-        return {}
-    found = cast("dict[str, Any]", schema).get("properties")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
-def rules_of(schema: dict[str, Any]) -> list[str]:
-    """The rules of a property that a person wants to see, each as `name value`."""
-    return [f"{key} {json_text(value)}" for key, value in schema.items() if key in _RULES]
+            pending.append(resolve(root, part["$ref"]))
+    return found
 
 
 def argument_names(tool: Tool) -> list[str]:
     """The arguments of a tool, optional ones in brackets."""
     schema = tool.contract.input
-    required: set[str] = set()
-    if isinstance(schema, dict):
-        required.update(cast("dict[str, Any]", schema).get("required") or ())
+    required = required_of(schema)
     return [key if key in required else f"[{key}]" for key in properties_of(schema)]
 
 

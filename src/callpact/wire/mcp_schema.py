@@ -39,7 +39,10 @@ def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
     declared = cast("dict[str, Any]", tool.contract.output)
     wrapped = is_wrapped(tool, modern=modern)
     if tool.contract.policy != "warn":
-        return _boxed(declared) if wrapped else declared
+        if wrapped:
+            return _boxed(declared)
+        # Older peers want to see the object at the root, not behind a reference.
+        return declared if modern else {**declared, "type": "object"}
     relaxed = _Relaxer(declared).relax(declared, frozenset())
     if wrapped:
         return _boxed(relaxed)
@@ -68,7 +71,18 @@ def is_wrapped(tool: Tool, *, modern: bool) -> bool:
         return False
     if compiled.accepts(None):
         return True
-    return not modern and cast("dict[str, Any]", tool.contract.output).get("type") != "object"
+    return not modern and not _is_object(tool.contract.output, tool.contract.output)
+
+
+def _is_object(node: Any, root: Any, depth: int = 20) -> bool:
+    """True if the schema takes objects only, as far as it says so at its root."""
+    if not isinstance(node, dict) or not depth:
+        return False
+    schema = cast("dict[str, Any]", node)
+    if schema.get("type") == "object":
+        return True
+    reference = schema.get("$ref")
+    return isinstance(reference, str) and _is_object(resolve(root, reference), root, depth - 1)
 
 
 def _boxed(schema: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,565 @@
+"""The command line: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from callpact.cli import _complete_tool, main
+from callpact.errors import CODES
+
+TOOLS = '''
+import asyncio
+import threading
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import Field
+
+from callpact import AccessDenied, CallError, Catalog, Contract, NotAllowed, Runtime, Tool, ToolError, UpstreamError, tool
+
+print("printed while imported")
+
+
+class Offer(TypedDict):
+    price: float
+    stock: int
+
+
+@tool(aliases=["plus"])
+def add(a: int, b: Annotated[int, Field(ge=0, le=9)] = 2) -> int:
+    """Add two numbers.
+
+    The second line is not in the list.
+
+    Args:
+        a: The first.
+        b: The second [of two].
+    """
+    print("printed by a tool")
+    return a + b
+
+
+@tool
+async def echo(text: str, number: float = 0, flag: bool = False, tags: list[str] = []) -> dict:
+    """Give back."""
+    return {"text": text, "number": number, "flag": flag, "tags": tags}
+
+
+@tool
+async def offer() -> Offer:
+    """An upstream that changed."""
+    return {"price": "12.5", "vendor": "acme"}
+
+
+@tool
+async def picture() -> bytes:
+    """Bytes."""
+    return b"\\x00\\xff\\n"
+
+
+@tool
+async def huge() -> int:
+    """Beyond 64 bits."""
+    return 10**30
+
+
+@tool
+def hang() -> None:
+    """Hang."""
+    print("hanging", flush=True)
+    threading.Event().wait()
+
+
+@tool
+async def fail(code: str) -> None:
+    """Fail as asked."""
+    match code:
+        case "access_denied":
+            raise AccessDenied
+        case "component_not_on_palette" | "component_not_allowed":
+            raise NotAllowed(code, "no such component")
+        case "upstream_error":
+            raise UpstreamError("down", details={"statusCode": 503})
+        case "aborted":
+            raise asyncio.CancelledError
+        case "handler_error":
+            raise RuntimeError("the password is tea")
+        case "sold_out":
+            raise ToolError("sold_out", "None left", details={"left": 0})
+        case _:
+            raise CallError(code, "as asked")
+
+
+async def _closed(arguments, context):
+    return {"a": 1}
+
+closed = Tool(
+    id="strict.closed",
+    description="Breaks its promise.",
+    contract=Contract(output={"type": "object", "properties": {"a": {"type": "string"}}}, policy="reject"),
+    handler=_closed,
+)
+'''
+CONFIG = '[sources.desk]\nref = "python:desk.py"\n'
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    (tmp_path / "desk.py").write_text(TOOLS, "utf-8")
+    (tmp_path / "callpact.toml").write_text(CONFIG, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfdbinary):
+    """Run a command line in this process: exit code, standard output, standard error."""
+    path = list(sys.path)
+
+    def run_(*args):
+        monkeypatch.setattr(sys, "argv", ["callpact", *map(str, args)])
+        capfdbinary.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capfdbinary.readouterr()
+        return SimpleNamespace(code=left.value.code or 0, out=out, err=err.decode())
+
+    yield run_
+    sys.path[:] = path
+
+
+def process(*args, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "callpact", *args],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        **more,
+    )
+
+
+# --- list, show ------------------------------------------------------------------------------
+
+
+def test_list_shows_every_tool_with_its_first_line_and_arguments(desk, run):
+    done = run("list")
+    assert done.code == 0
+    row = next(line for line in done.out.decode().splitlines() if line.startswith("desk.add"))
+    assert "Add two numbers." in row
+    assert "a, [b]" in row
+    assert b"second line" not in done.out
+    assert "8 tools" in done.err
+    assert "printed while imported" in done.err
+
+
+def test_list_as_json_is_one_object_per_line(desk, run):
+    rows = [json.loads(line) for line in run("list", "--json").out.splitlines()]
+    assert rows[0]["id"] == "desk.add"
+    assert rows[0]["wireName"] == "desk_add"
+    assert rows[-1] == {
+        "id": "strict.closed",
+        "wireName": "strict_closed",
+        "description": "Breaks its promise.",
+        "kind": "mutation",
+        "policy": "reject",
+        "tags": [],
+        "source": "python:desk.py:closed",
+    }
+
+
+@pytest.mark.parametrize("name", ["desk.add", "desk_add", "plus"])
+def test_show_tells_what_a_tool_takes_and_gives(desk, run, name):
+    done = run("show", name)
+    assert done.code == 0
+    text = done.out.decode()
+    for part in (
+        "desk.add",
+        "The second [of two].",
+        "maximum 9",
+        "optional",
+        "integer",
+        "desk_add",
+        "plus",
+    ):
+        assert part in text
+
+
+def test_show_as_json_holds_both_schemas(desk, run):
+    shown = json.loads(run("show", "desk.add", "--json").out)
+    assert shown["input"]["required"] == ["a"]
+    assert shown["output"] == {"type": "integer"}
+
+
+def test_show_of_an_unknown_tool_names_the_nearest(desk, run):
+    done = run("show", "desk.ad")
+    assert done.code == CODES["tool_not_found"].exit
+    assert done.out == b""
+    assert "'desk.add'" in done.err
+
+
+def test_a_bare_name_is_answered_with_every_id_that_ends_in_it(desk, run):
+    (desk / "till.py").write_text(
+        "from callpact import tool\n@tool\ndef add() -> int: return 1\n", "utf-8"
+    )
+    done = run("call", "add", "-s", "desk.py", "-s", "till.py")
+    assert done.code == CODES["tool_not_found"].exit
+    assert "'desk.add', 'till.add'" in done.err
+
+
+# --- call ------------------------------------------------------------------------------------
+
+
+def test_a_call_writes_its_data_as_json_and_what_is_printed_goes_to_stderr(desk):
+    done = process("call", "desk.add", "a=1")
+    assert done.returncode == 0
+    assert done.stdout == b"3\n"
+    assert b"printed while imported" in done.stderr
+    assert b"printed by a tool" in done.stderr
+
+
+def test_pairs_are_read_by_the_schema(desk, run):
+    done = run("call", "desk.echo", "text=12", "number=12", "flag=true", 'tags=["a"]')
+    assert json.loads(done.out) == {"text": "12", "number": 12, "flag": True, "tags": ["a"]}
+
+
+def test_all_arguments_can_come_as_json(desk, run):
+    assert run("call", "desk.add", "--input", '{"a": 1, "b": 3}').out == b"4\n"
+    assert run("call", "desk.add", "-i", '{"a": 1}', "b=4").out == b"5\n"
+
+
+def test_a_dash_reads_the_arguments_from_standard_input(desk):
+    assert process("call", "desk.add", "-i", "-", input=b'{"a": 5}').stdout == b"7\n"
+
+
+def test_the_envelope_says_where_a_result_came_from(desk, run):
+    wire = json.loads(run("call", "desk.add", "a=1", "--as", "envelope").out)
+    assert wire["data"] == 3
+    assert wire["meta"]["source"] == "local"
+    assert wire["meta"]["operationId"] == "desk.add"
+    assert "changes" not in wire
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("gate", 3), ("data", 3), ("flowmcp", {"status": True, "messages": [], "data": 3})],
+)
+def test_a_result_can_be_written_in_other_forms(desk, run, form, expected):
+    assert json.loads(run("call", "desk.add", "a=1", "--as", form).out) == expected
+
+
+def test_warnings_and_changes_stand_on_stderr_only(desk, run):
+    done = run("call", "desk.offer")
+    assert done.code == 0
+    assert json.loads(done.out) == {"price": 12.5, "stock": 0}
+    for note in ("changed: /price was converted", "changed: /vendor was stripped", "[replaced]"):
+        assert note in done.err
+
+
+def test_the_envelope_holds_warnings_and_changes_where_there_are_some(desk, run):
+    wire = json.loads(run("call", "desk.offer", "--as", "envelope").out)
+    assert {change["path"] for change in wire["changes"]} == {"/price", "/stock", "/vendor"}
+    assert wire["warnings"]
+
+
+def test_a_policy_can_be_tightened_and_never_loosened(desk, run):
+    tight = run("call", "desk.offer", "--policy", "reject")
+    assert tight.code == CODES["output_validation_failed"].exit
+    assert tight.out == b""
+    loose = run("call", "desk.offer", "--policy", "pass")
+    assert loose.code == 2
+    assert "tighten" in loose.err
+
+
+def test_bytes_go_to_a_pipe_as_they_are_and_into_json_as_base64(desk, run):
+    assert run("call", "desk.picture").out == b"\x00\xff\n"
+    wire = json.loads(run("call", "desk.picture", "--as", "envelope").out)
+    assert base64.b64decode(wire["data"]) == b"\x00\xff\n"
+    assert wire["encoding"] == "base64"
+
+
+def test_integers_beyond_64_bits_are_written(desk, run):
+    assert json.loads(run("call", "desk.huge").out) == 10**30
+
+
+def test_a_rejected_call_tells_every_issue(desk, run):
+    done = run("call", "desk.add", "b=12", "aa=1")
+    assert done.code == CODES["schema_validation_failed"].exit
+    assert done.out == b""
+    for part in ("/a: Property 'a' is required", "/b: ", "/aa: ", "did you mean 'a'?"):
+        assert part in done.err
+
+
+def test_a_failure_is_json_on_stdout_where_a_form_for_it_was_asked_for(desk, run):
+    gate = run("call", "desk.add", "--as", "gate")
+    assert gate.code == CODES["schema_validation_failed"].exit
+    assert json.loads(gate.out)["error"]["path"] == "/a"
+    flow = json.loads(run("call", "desk.add", "--as", "flowmcp").out)
+    assert flow == {
+        "status": False,
+        "messages": ["E004 add: Property 'a' is required"],
+        "data": None,
+    }
+
+
+@pytest.mark.parametrize("code", [*CODES, "sold_out"])
+def test_the_exit_code_tells_the_kind_of_error(desk, run, code):
+    row = CODES.get(code)
+    done = run("call", "desk.fail", f"code={code}")
+    assert done.code == (row.exit if row else 6)
+    assert done.out == b""
+    assert f"{code}:" in done.err
+    if code != "handler_error":
+        assert "Traceback" not in done.err
+
+
+def test_a_crash_is_logged_in_full_and_told_as_a_code(desk):
+    done = process("call", "desk.fail", "code=handler_error", "--as", "gate")
+    assert done.returncode == CODES["handler_error"].exit
+    assert b"tea" not in done.stdout
+    assert b"the password is tea" in done.stderr
+
+
+def test_details_of_an_error_are_told(desk, run):
+    assert '{"left":0}' in run("call", "desk.fail", "code=sold_out").err
+
+
+def test_an_answer_that_breaks_a_strict_promise_is_not_delivered(desk, run):
+    done = run("call", "strict.closed")
+    assert done.code == CODES["output_validation_failed"].exit
+    assert done.out == b""
+    assert "/a" in done.err
+
+
+@pytest.mark.parametrize("source", ["flag", "file"])
+def test_a_timeout_ends_the_process_although_the_thread_runs_on(desk, source):
+    args = ["--timeout", "0.2"] if source == "flag" else []
+    if not args:
+        (desk / "callpact.toml").write_text(CONFIG + "timeout = 0.2\n", "utf-8")
+    done = process("call", "desk.hang", *args)
+    assert done.returncode == CODES["timeout"].exit
+    assert b"timeout: 'desk.hang'" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_ends_a_call_at_once_without_a_trace(desk):
+    started = subprocess.Popen(
+        [sys.executable, "-m", "callpact", "call", "desk.hang"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    for line in started.stderr:
+        if b"hanging" in line:
+            break
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=30)
+    assert started.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_leaves_early_is_no_trace(desk):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "callpact", "call", "desk.add", "a=1"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode != 0
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        (["desk.add", "a"], "KEY=VALUE"),
+        (["desk.add", "a=1", "a=2"], "'a' is given twice"),
+        (["desk.add", "-i", "{"], "--input is not JSON"),
+        (["desk.add", "-i", "[1]", "a=1"], "--input that is an object"),
+        (["desk.add", "a=1", "--as", "xml"], "xml"),
+        (["desk.add", "a=1", "--timeout", "0"], "--timeout"),
+        (["desk.add", "a=1", "--timeout", "nan"], "timeout"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_says_what_is_wrong(desk, run, args, named):
+    done = run("call", *args)
+    assert done.code == 2
+    assert done.out == b""
+    assert named in done.err
+    assert "Traceback" not in done.err
+
+
+def test_arguments_that_are_no_object_are_rejected_by_the_gate(desk, run):
+    done = run("call", "desk.add", "-i", "[1]")
+    assert done.code == CODES["schema_validation_failed"].exit
+    assert "must be an object, got array" in done.err
+
+
+# --- what cannot be loaded -------------------------------------------------------------------
+
+
+def failure(done) -> str:
+    assert done.code == 2
+    assert done.out == b""
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+    return done.err
+
+
+def test_without_sources_it_says_how_to_name_one(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    told = failure(run("list"))
+    assert "-s python:shop.py" in told
+    assert "callpact init" in told
+
+
+def test_bad_toml_is_told_with_file_and_line(desk, run):
+    (desk / "callpact.toml").write_text("[sources.a]\nref = \n", "utf-8")
+    told = failure(run("list"))
+    assert "callpact.toml" in told
+    assert "line 2" in told
+
+
+def test_an_unknown_key_is_told_with_the_known_ones(desk, run):
+    (desk / "callpact.toml").write_text(CONFIG + "polcy = 'cast'\n", "utf-8")
+    told = failure(run("list"))
+    assert "sources.desk.polcy" in told
+    assert "policy" in told
+
+
+def test_a_configuration_file_that_is_not_there_is_named(desk, run):
+    assert "other.toml" in failure(run("list", "-c", "other.toml"))
+
+
+def test_a_module_that_fails_to_import_is_told_with_its_line(desk, run):
+    (desk / "broken.py").write_text("import callpact\n\n1 / 0\n", "utf-8")
+    told = failure(run("list", "-s", "broken.py"))
+    assert "ZeroDivisionError" in told
+    assert "broken.py, line 3" in told
+
+
+def test_a_module_without_tools_says_what_to_do(desk, run):
+    (desk / "empty.py").write_text("x = 1\n", "utf-8")
+    assert "@callpact.tool" in failure(run("list", "-s", "empty.py"))
+
+
+def test_a_reference_that_no_source_reads_says_what_one_looks_like(desk, run):
+    assert "python:shop.py" in failure(run("list", "-s", "shop.json"))
+
+
+def test_one_bad_function_is_told_and_the_others_work(desk, run):
+    (desk / "mixed.py").write_text(
+        "from callpact import tool\n@tool\ndef good() -> int: return 1\n"
+        "@tool\ndef bad(x: object()): pass\n",
+        "utf-8",
+    )
+    done = run("call", "mixed.good", "-s", "mixed.py")
+    assert (done.code, done.out) == (0, b"1\n")
+    assert done.err.startswith("error: ")
+    assert "bad" in done.err
+
+
+def test_if_all_functions_are_bad_nothing_is_listed(desk, run):
+    (desk / "allbad.py").write_text(
+        "from callpact import tool\n@tool\ndef bad(x: object()): pass\n", "utf-8"
+    )
+    done = run("list", "-s", "allbad.py")
+    assert done.code == 2
+    assert "bad" in done.err
+    assert "no tool could be loaded" in done.err
+
+
+def test_two_tools_of_one_name_are_told_with_both_sources(desk, run):
+    (desk / "twin.py").write_text(
+        "from callpact import tool\n@tool(namespace='desk')\ndef add() -> int: return 1\n", "utf-8"
+    )
+    done = run("list", "-s", "desk.py:add", "-s", "twin.py")
+    assert (done.code, done.out) == (2, b"")
+    assert "python:desk.py:add" in done.err
+    assert "python:twin.py:add" in done.err
+
+
+# --- init, serve, help, completion -----------------------------------------------------------
+
+
+def test_what_init_writes_works_at_once(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    done = run("init", "desk")
+    assert done.code == 0
+    assert done.out == b""
+    assert "cd desk && callpact call tools.greet name=Ada" in done.err
+    monkeypatch.chdir(tmp_path / "desk")
+    assert json.loads(run("call", "tools.greet", "name=Ada", "times=2").out) == ["Hello, Ada!"] * 2
+    assert run("call", "tools.greet", "name=Ada", "times=9").code == 3
+
+
+def test_init_never_writes_over_a_file(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text("mine", "utf-8")
+    assert "tools.py exists already" in failure(run("init"))
+    assert (tmp_path / "tools.py").read_text("utf-8") == "mine"
+    assert not (tmp_path / "callpact.toml").exists()
+
+
+def test_init_into_a_file_is_told(tmp_path, run):
+    (tmp_path / "file").write_text("", "utf-8")
+    assert "cannot write" in failure(run("init", tmp_path / "file" / "folder"))
+
+
+def test_serve_asks_how(desk, run):
+    assert "--stdio" in failure(run("serve"))
+
+
+@pytest.mark.parametrize("client", ["claude", "vscode", "cursor"])
+def test_the_printed_configuration_holds_absolute_paths_only(desk, run, client):
+    config = json.loads(run("serve", "--print-config", client, "-s", "python:desk.py:add").out)
+    (servers,) = config.values()
+    entry = servers["callpact"]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"][-1] == f"python:{desk.resolve() / 'desk.py'}:add"
+
+
+def test_version_says_which_one_is_installed(run):
+    assert run("--version").out.decode().strip() == f"callpact {version('callpact')}"
+
+
+@pytest.mark.parametrize("command", [None, "list", "show", "call", "init", "serve"])
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_every_command_has_help(run, command, flag):
+    done = run(*([command] if command else []), flag)
+    assert done.code == 0
+    assert b"Usage: callpact" in done.out
+
+
+def test_the_shell_completes_tool_names(desk):
+    # The protocol of typer's shell scripts: the words so far in the environment.
+    done = process(
+        env={
+            **os.environ,
+            "_CALLPACT_COMPLETE": "complete_bash",
+            "COMP_WORDS": "callpact call desk.a",
+            "COMP_CWORD": "2",
+            "_TYPER_COMPLETE_ARGS": "callpact call desk.a",
+        }
+    )
+    assert done.stdout.split() == [b"desk.add"]
+
+
+def test_completion_looks_into_the_named_sources_and_never_fails(desk):
+    context = SimpleNamespace(params={"source": ["desk.py"]})
+    assert _complete_tool(context, "desk.a") == [("desk.add", "Add two numbers.")]
+    assert _complete_tool(SimpleNamespace(params={"source": ["nosuch.py"]}), "") == []
