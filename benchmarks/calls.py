@@ -86,7 +86,9 @@ def in_process() -> None:
 
         return once
 
-    taken = cpu({"floor": lambda: drive(bare()), "echo": execute("b.echo"), "typed": execute("b.typed")})
+    taken = cpu(
+        {"floor": lambda: drive(bare()), "echo": execute("b.echo"), "typed": execute("b.typed")}
+    )
     base = taken["floor"]
     table(
         "One call in process, against the floor",
@@ -158,7 +160,10 @@ async def against_peers() -> None:
         return t.CallToolResult(content=[text], structured_content=data)
 
     server = Server(
-        "bench", on_list_tools=list_tools, on_call_tool=call_tool, get_tool_input_schema=lambda _: IN
+        "bench",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        get_tool_input_schema=lambda _: IN,
     )
     fast = FastMCP("bench")
 

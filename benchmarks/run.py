@@ -16,7 +16,9 @@ PARTS = {"calls": calls.main, "schemas": schemas.main, "imports": imports.main}
 
 def main(names: list[str]) -> None:
     packages = ("callpact", "jsonschema-rs", "msgspec", "orjson", "mcp", "fastmcp")
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"Python {platform.python_version()}, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}"
+    )
     print(", ".join(f"{name} {version(name)}" for name in packages))
     for name in names or list(PARTS):
         PARTS[name]()

@@ -44,7 +44,9 @@ def main(names: list[str]) -> int:
     for name in names or list(GROUPS):
         print(f"\n== {name}", flush=True)
         begun = time.monotonic()
-        ok = all(subprocess.run(line, cwd=ROOT, check=False).returncode == 0 for line in GROUPS[name])
+        ok = all(
+            subprocess.run(line, cwd=ROOT, check=False).returncode == 0 for line in GROUPS[name]
+        )
         results.append((name, time.monotonic() - begun, ok))
     print("\n== groups")
     for name, seconds, ok in results:

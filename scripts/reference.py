@@ -1,7 +1,6 @@
 """Writes docs/reference/ from the code: codes, command line, configuration, limits.
 
-    python scripts/reference.py           write the pages
-    python scripts/reference.py --check   exit 1 if a page is not what the code says
+With `--check` it writes nothing, and exits with 1 if a page is not what the code says.
 """
 
 from __future__ import annotations
@@ -9,7 +8,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +24,18 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference.py; do not edit. -->\n\n"
 
-LIMITS = {
-    "callpact.schema.document": (
-        "MAX_SCHEMA_DEPTH",
-        "MAX_SCHEMA_NODES",
-        "MAX_BRANCHES",
-        "MAX_DETAIL",
-        "MAX_VALUE_DEPTH",
-    ),
-    "callpact.schema.issues": ("MAX_ISSUES",),
-    "callpact.schema.kinds": ("MAX_INVENTED",),
-    "callpact.config": ("MAX_BYTES",),
-    "callpact.serve": ("DEFAULT_TIMEOUT",),
-}
-
 
 def codes() -> str:
     """The table of codes, the one in errors.py."""
     lines = [
         "# Codes",
         "",
-        "One code for one kind of failure, the same in Python (`CallError.code`), over MCP and on "
-        "the command line. *Event* is its name in the events of the call protocol, *FlowMCP* the "
-        "one in `{status, messages, data}`, *exit* the exit code of `callpact call`.",
+        (
+            "One code for one kind of failure, the same in Python (`CallError.code`), over MCP and "
+            "on the command line. *Event* is its name in the events of the call protocol, "
+            "*FlowMCP* the one in `{status, messages, data}`, *exit* the exit code of "
+            "`callpact call`."
+        ),
         "",
         "| code | event | FlowMCP | HTTP | exit | meaning |",
         "| --- | --- | --- | ---: | ---: | --- |",
@@ -57,8 +47,10 @@ def codes() -> str:
         )
     lines += [
         "",
-        "Wrong use of the command line, a source that cannot be read and a configuration that "
-        "cannot be used end with exit code 2.",
+        (
+            "Wrong use of the command line, a source that cannot be read and a configuration that "
+            "cannot be used end with exit code 2."
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -73,11 +65,22 @@ def command_line() -> str:
         for param in command.params:
             kind = getattr(param, "param_type_name", "option")
             label = param.metavar or param.name if kind == "argument" else ", ".join(param.opts)
-            choices = getattr(param.type, "choices", None)
-            about = (param.help or "") + (f" One of {', '.join(map(str, choices))}." if choices else "")
+            choices = _choices(param)
+            about = (param.help or "") + (
+                f" One of {', '.join(map(str, choices))}." if choices else ""
+            )
             lines.append(f"| `{label}` | {about} | {_default(param)} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _choices(param: Any) -> list[str]:
+    kind = param.type_descriptor.annotation
+    return (
+        [member.value for member in kind]
+        if isinstance(kind, type) and issubclass(kind, Enum)
+        else []
+    )
 
 
 def _default(param: Any) -> str:
@@ -92,8 +95,10 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "`callpact.toml` in the current directory, or the file named with `--config`. It is read "
-        "when no source is named with `-s`.",
+        (
+            "`callpact.toml` in the current directory, or the file named with `--config`. It is "
+            "read when no source is named with `-s`."
+        ),
         "",
         "```toml",
         "[sources.shop]",
@@ -106,7 +111,8 @@ def configuration() -> str:
     ]
     lines += [f"| `{name}` | {f.description} |" for name, f in Config.model_fields.items()]
     lines += [
-        f"| `sources.NAME.{name}` | {f.description} |" for name, f in SourceConfig.model_fields.items()
+        f"| `sources.NAME.{name}` | {f.description} |"
+        for name, f in SourceConfig.model_fields.items()
     ]
     return "\n".join(lines) + "\n"
 
@@ -116,18 +122,20 @@ def limits() -> str:
     lines = [
         "# Limits",
         "",
-        "Schemas, values, model output and configuration are hostile until shown otherwise. What "
-        "goes beyond a limit is refused with an error that names it.",
+        (
+            "Schemas, values, model output and configuration are hostile until shown otherwise. "
+            "What goes beyond a limit is refused with an error that names it."
+        ),
         "",
         "| limit | value | what it bounds |",
         "| --- | ---: | --- |",
     ]
-    for module_name, names in LIMITS.items():
-        module = importlib.import_module(module_name)
-        said = _sentences(Path(str(module.__file__)).read_text("utf-8"))
-        for name in names:
-            value = getattr(module, name)
-            lines.append(f"| `{module_name}.{name}` | {value:,} | {said[name]} |")
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        for name, sentence in _sentences(path.read_text("utf-8")).items():
+            if name.startswith("MAX_") or name == "DEFAULT_TIMEOUT":
+                value = getattr(importlib.import_module(module.removesuffix(".__init__")), name)
+                lines.append(f"| `{name}` in `{module}` | {value:,} | {sentence} |")
     return "\n".join(lines) + "\n"
 
 
@@ -135,7 +143,7 @@ def _sentences(source: str) -> dict[str, str]:
     """The string under each constant."""
     found: dict[str, str] = {}
     body = ast.parse(source).body
-    for node, after in zip(body, body[1:], strict=False):
+    for node, after in itertools.pairwise(body):
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import gc
 import logging
 import re
+import sys
 import threading
 import time
 import traceback
+import weakref
 from types import MappingProxyType
 
 import pytest
@@ -21,6 +24,7 @@ from callpact.envelope import (
     http_envelope,
     local_envelope,
     mcp_envelope,
+    now_ms,
     unwrap,
 )
 from callpact.errors import (
@@ -468,17 +472,57 @@ def test_cancelling_what_a_handler_waits_for_aborts_the_call_but_not_the_caller(
     assert _Story(handler).failure(Aborted).code == "aborted"
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_the_end_of_the_program_is_not_held_up_and_still_recorded(kind):
+def test_the_end_of_the_program_is_not_held_up_and_still_recorded():
     async def handler(arguments, context):
-        raise kind
+        raise KeyboardInterrupt
 
     story = _Story(handler)
     call = story.runtime.execute("t.tool")
-    with pytest.raises(kind):
+    with pytest.raises(KeyboardInterrupt):
         call.send(None)
     (event,) = story.events
     assert event.error == Aborted("t.tool")
+
+
+def test_a_tool_that_exits_does_not_take_the_program_with_it():
+    async def handler(arguments, context):
+        sys.exit(3)
+
+    story = _Story(handler)
+    assert story.failure(HandlerCrashed).code == "handler_error"
+    (event,) = story.events
+    assert event.error == HandlerCrashed("t.tool")
+
+
+def test_a_handler_that_hides_its_timeout_behind_an_error_is_still_out_of_time():
+    async def handler(arguments, context):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ValueError("mine") from None
+
+    story = _Story(handler)
+    assert story.failure(Timeout, deadline=now_ms() + 30).code == "timeout"
+
+
+def test_a_failed_call_leaves_no_garbage_behind():
+    async def handler(arguments, context):
+        raise ToolError("no", "No")
+
+    story = _Story(handler)
+    gc.collect()
+    gc.disable()
+    try:
+        watched = None
+        try:
+            story.runtime.execute("t.tool").send(None)
+        except ToolError as error:
+            watched = weakref.ref(error)
+        story.events.clear()
+        assert watched is not None
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 # --- policies -------------------------------------------------------------------------------

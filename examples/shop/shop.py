@@ -76,9 +76,11 @@ async def supplier_offer(product_id: str) -> Offer:
         product_id: Id of the product, as a search gives it.
     """
     if not any(p["id"] == product_id for p in SHELF):
-        raise ToolError("unknown_product", f"There is no product '{product_id}'", path="/product_id")
-    answer = {"id": product_id, "price": "12.50", "vendor": "acme"}
-    return answer  # type: ignore[return-value] - the point of the example: not what was promised
+        raise ToolError(
+            "unknown_product", f"There is no product '{product_id}'", path="/product_id"
+        )
+    # Not what was promised: the point of the example.
+    return {"id": product_id, "price": "12.50", "vendor": "acme"}  # type: ignore[return-value]
 
 
 async def _count(props: dict[str, list[str]], _context: object) -> dict[str, object]:
@@ -92,7 +94,10 @@ stock_count = data_tool(
     description="Count what is in stock.",
     properties={
         "ids": PropertyArray(
-            valueType=PropertyString(minLength=1), minItems=1, required=True, description="Product ids"
+            valueType=PropertyString(minLength=1),
+            minItems=1,
+            required=True,
+            description="Product ids",
         ),
     },
     output={

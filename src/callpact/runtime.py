@@ -87,7 +87,7 @@ class Runtime:
         except CallError as error:
             failure = error
             raise
-        except Exception:  # noqa: BLE001 - boundary: logged in full, shown as a code
+        except (Exception, SystemExit):  # noqa: BLE001 - boundary: logged in full, shown as a code
             _log.exception("tool %s failed (call %s)", tool_id, call_id)
             failure = HandlerCrashed(tool_id)
             raise failure from None
@@ -198,7 +198,7 @@ async def _run_in_time(admitted: Admitted, context: Context) -> Any:
         async with timer:
             value = tool.handler(admitted.arguments, context)
             return await value if hasattr(value, "__await__") else value
-    except Exception:
+    except (Exception, SystemExit):
         # A handler may turn its cancellation into an error of its own: it was out of time.
         if timer.expired():
             raise Timeout(tool.id, deadline) from None

@@ -29,7 +29,9 @@ def test_every_code_has_a_row():
 
 
 def test_every_extra_is_named_in_the_readme():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     readme = (ROOT / "README.md").read_text("utf-8")
     for extra in extras:
         assert f"callpact[{extra}]" in readme
@@ -57,11 +59,12 @@ def test_except_exception_stands_only_at_the_boundaries_that_the_architecture_li
     listed = page[page.index("Boundaries") :]
     source = ROOT / "src" / "callpact"
     for path in source.rglob("*.py"):
-        if "except Exception" in path.read_text("utf-8") or "except (Exception" in path.read_text("utf-8"):
+        if "except Exception" in path.read_text("utf-8") or "except (Exception" in path.read_text(
+            "utf-8"
+        ):
             assert f"`{path.relative_to(source)}`" in listed
 
 
 def test_no_module_is_longer_than_eight_hundred_lines():
     for path in (ROOT / "src").rglob("*.py"):
         assert len(path.read_text("utf-8").splitlines()) <= 800, path
-

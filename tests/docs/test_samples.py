@@ -24,10 +24,16 @@ def blocks(page):
 
 
 def output(command, folder, **kwargs):
-    done = subprocess.run(
-        command, cwd=folder, env=ENV, capture_output=True, text=True, timeout=60, check=False, **kwargs
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=ENV,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **kwargs,
     )
-    return done
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import HandlerCrashed, InvalidInput, InvalidTool, OutputRejected, ToolError
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
-from callpact.sources.marker import options_of, tool
 from callpact.sources.loaded import Tools
+from callpact.sources.marker import options_of, tool
 from callpact.tool import Context, Contract, Tool
 
 

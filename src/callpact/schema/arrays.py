@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import jsonschema_rs
@@ -11,6 +12,9 @@ from callpact.errors import CastError
 from callpact.schema.document import pointer
 from callpact.schema.nodes import MISSING, Meter, Node, Run, affordable, number, parsed
 
+Judge = Callable[[Any], bool]
+_MANY = 50
+
 
 class Array(Node):
     __slots__ = (
@@ -18,6 +22,9 @@ class Array(Node):
         "_contains_least",
         "_contains_most",
         "_item",
+        "_item_schema",
+        "_judge",
+        "_judge_of",
         "_least",
         "_most",
         "_unique",
@@ -25,8 +32,17 @@ class Array(Node):
     is_leaf = False
     one_pass = True
 
-    def __init__(self, schema: dict[str, Any], item: Node, contains: Node | None) -> None:
+    def __init__(
+        self,
+        schema: dict[str, Any],
+        item: Node,
+        contains: Node | None,
+        judge_of: Callable[[dict[str, Any]], Judge] | None,
+    ) -> None:
         super().__init__(schema)
+        self._item_schema: dict[str, Any] = schema.get("items", {})
+        self._judge_of = judge_of
+        self._judge: Judge | None = None
         self._item = item
         self._contains = contains
         self._contains_least = number(schema, "minContains", 1)
@@ -69,7 +85,8 @@ class Array(Node):
         if failed:
             items, padding = self._sized(items, run)
         item_node, path = self._item, run.path
-        check = None if item_node.one_pass else item_node.check
+        judge = self._quick(items)
+        check = judge or (None if item_node.one_pass else item_node.check)
         out: list[Any] = []
         for index, item in enumerate(items):
             if check is not None and check(item):
@@ -78,7 +95,7 @@ class Array(Node):
             path.append(index)
             new = item_node.cast(item, run)
             path.pop()
-            failed = failed or check is not None or new is not item
+            failed = failed or not item_node.one_pass or new is not item
             out.append(new)
         if not failed:
             return cast("Any", value)
@@ -116,13 +133,23 @@ class Array(Node):
 
     def convert(self, value: Any, run: Run) -> Any:
         if isinstance(value, list | tuple):
-            return _each_item(cast("list[Any]", value), [], self._item, "convert", run)
+            return self._each(cast("list[Any]", value), "convert", run)
         return parsed(self, value, list, run)
 
     def strip(self, value: Any, run: Run) -> Any:
-        if isinstance(value, list | tuple):
-            return _each_item(cast("list[Any]", value), [], self._item, "strip", run)
+        if isinstance(value, list | tuple) and not self._item.is_leaf:
+            return self._each(cast("list[Any]", value), "strip", run)
         return cast("Any", value)
+
+    def _each(self, items: list[Any], verb: str, run: Run) -> list[Any]:
+        judge = self._quick(items)
+        return _each_item(items, [self._item] * len(items), None, verb, run, judge=judge)
+
+    def _quick(self, items: list[Any]) -> Judge | None:
+        """A test of whether an item needs nothing done; worth its making for many items only."""
+        if self._judge is None and self._judge_of is not None and len(items) > _MANY:
+            self._judge = self._judge_of(self._item_schema)
+        return self._judge
 
 
 class Tuple(Node):
@@ -183,7 +210,7 @@ class Tuple(Node):
     def strip(self, value: Any, run: Run) -> Any:
         if isinstance(value, list | tuple):
             return _each_item(cast("list[Any]", value), self._nodes, self._rest, "strip", run)
-        return cast("Any", value)
+        return value
 
 
 _differ = jsonschema_rs.validator_for({"uniqueItems": True}, offline=True).is_valid
@@ -197,13 +224,19 @@ def _all_differ(items: list[Any]) -> bool:
 
 
 def _each_item(
-    items: list[Any], nodes: list[Node], rest: Node | None, verb: str, run: Run
+    items: list[Any],
+    nodes: list[Node],
+    rest: Node | None,
+    verb: str,
+    run: Run,
+    *,
+    judge: Judge | None = None,
 ) -> list[Any]:
     """Apply a pass to every item of a list; the same list if nothing changed."""
-    if not nodes and rest is not None and verb == "strip" and rest.is_leaf:
-        return items
     out: list[Any] | None = None
     for index, item in enumerate(items):
+        if judge is not None and judge(item):
+            continue
         node = nodes[index] if index < len(nodes) else rest
         if node is None:
             break

@@ -97,9 +97,7 @@ class Ref(Node):
     __slots__ = ("_meter", "_read", "_reference", "_target")
     is_leaf = False
 
-    def __init__(
-        self, schema: dict[str, Any], read: Callable[[str], Node], meter: Meter
-    ) -> None:
+    def __init__(self, schema: dict[str, Any], read: Callable[[str], Node], meter: Meter) -> None:
         super().__init__(schema)
         self._reference: str = schema["$ref"]
         self._read = read

@@ -16,6 +16,7 @@ import jsonschema_rs
 from callpact.errors import InvalidSchema, Issue
 from callpact.schema.document import (
     MAX_BACKTRACKS,
+    MAX_DETAIL,
     MAX_VALUE_DEPTH,
     Document,
     Facts,
@@ -24,7 +25,14 @@ from callpact.schema.document import (
     pointer,
     references,
 )
-from callpact.schema.forms import INVERTING, RESOURCES, UNFORMABLE, any_json, closed_form, plain_form
+from callpact.schema.forms import (
+    INVERTING,
+    RESOURCES,
+    UNFORMABLE,
+    any_json,
+    closed_form,
+    plain_form,
+)
 from callpact.schema.kinds import Reader
 
 if TYPE_CHECKING:
@@ -37,6 +45,8 @@ MAX_EXPLAINED = 100_000
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
 _MAX_PLACES = 10
 _MAX_BITS = 13_000
+_SHARED = ("$schema", "$defs", "definitions")
+_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ANNOTATIONS = frozenset(
     {
@@ -86,6 +96,9 @@ class CompiledSchema:
         self._links: References | None = None
         if isinstance(self._facts.document, dict) and "$ref" in self._facts.keywords:
             self._links = references(self._facts.document)
+            if self._links.weight > MAX_DETAIL and self._facts.keywords & _UNEVALUATED:
+                # To know what is evaluated, the validator unfolds every reference.
+                raise InvalidSchema("its references multiply too often under 'unevaluated…'")
         self._validator = self._compile(self._facts.document)
         self.accepts = self._first_accepts
         self.fits = self._first_fits
@@ -113,8 +126,25 @@ class CompiledSchema:
     def reader(self) -> Reader:
         """The schema as nodes that convert, cast and strip; read on first use."""
         if self._reader is None:
-            self._reader = Reader(self.document)
+            self._reader = Reader(self.document, judge_of=self._judge_of)
         return self._reader
+
+    def _judge_of(self, schema: dict[str, Any]) -> Callable[[Any], bool]:
+        """A test of whether a part of the value fits a part of the schema."""
+        root = cast("dict[str, Any]", self._facts.document)
+        shared = {keyword: root[keyword] for keyword in _SHARED if keyword in root}
+        try:
+            part = CompiledSchema({**shared, **schema}, formats=self._formats)
+        except InvalidSchema:  # It refers to what stands elsewhere.
+            return _never
+
+        def judge(value: Any) -> bool:
+            try:
+                return part.fits(value)
+            except ValueError:
+                return False
+
+        return judge
 
     def errors(self, value: Any) -> list[ValidationError] | list[Issue]:
         """Every violation as the validator tells it, or as issues where it cannot be asked."""
@@ -152,6 +182,8 @@ class CompiledSchema:
         """One validator that does it all, or two in a row where the schema forbids rewriting."""
         facts, is_valid = self._facts, self._validator.is_valid
         is_formable = self._links is None or self._links.is_formable
+        if form is closed_form and self._links is not None and self._links.weight > MAX_DETAIL:
+            return _never
         if facts.keywords & UNFORMABLE or not is_formable:
             if form is closed_form:
                 return _never
@@ -269,7 +301,7 @@ def _strange_key(key: Any) -> str | None:
 def _strange_scalar(item: Any) -> str | None:
     if isinstance(item, Enum):
         item = item.value
-    kind = type(item)
+    kind = type(item)  # pyright: ignore[reportUnknownVariableType] - JSON
     if item is None or kind is bool:
         return None
     if kind is str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ MAX_BACKTRACKS = 5_000
 MAX_DETAIL = 5_000
 """Branches up to which a rejected value is explained in full."""
 _MAX_CHAIN = 200
-_MAX_DIGITS = 4_000
+_MAX_BITS = 13_000
 
 
 class Facts(Struct, frozen=True):
@@ -88,57 +88,88 @@ def freeze(document: object) -> Facts:
         kind = type(document).__name__
         raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
     copier = _Copier()
-    copy = copier.copy(cast("dict[str, Any]", document), [])
+    copy = copier.copy(document)
     return Facts(copy, frozenset(copier.telling), copier.breadth)
 
 
 class _Copier:
+    """Copies a document; where it cannot, it names the place that it has come to."""
+
     def __init__(self) -> None:
-        self.left = MAX_SCHEMA_NODES
+        self._left = MAX_SCHEMA_NODES
+        self._path: list[str | int] = []
         self.telling: set[str] = set()
         self.breadth = 1
 
-    def copy(self, value: Any, path: list[str | int]) -> Any:
-        kind = type(value)
-        if kind is str or kind is bool or value is None:
-            return value
-        self.left -= 1
-        if self.left < 0:
-            raise InvalidSchema(f"more than {MAX_SCHEMA_NODES:,} values; split the schema", "")
-        if len(path) > MAX_SCHEMA_DEPTH:
-            raise InvalidSchema(f"nested deeper than {MAX_SCHEMA_DEPTH} levels", pointer(path[:8]))
+    def copy(self, value: Any) -> Any:
         if isinstance(value, dict):
-            out: dict[str, Any] = {}
-            for key, item in cast("dict[Any, Any]", value).items():
-                if type(key) is not str:
-                    raise InvalidSchema(f"keys must be strings, got {key!r}", pointer(path))
-                if key in _TELLING and (key != "$id" or path):
-                    self.telling.add(key)
-                elif key in _WIDE and isinstance(item, list):
-                    count = len(cast("list[Any]", item))
-                    self.breadth = max(self.breadth, count // _WIDE[key])
-                path.append(key)
-                out[key] = self.copy(item, path)
-                path.pop()
-            return out
+            return self._copy_object(cast("dict[str, Any]", value))
         if isinstance(value, list | tuple):
-            items: list[Any] = []
-            for index, item in enumerate(cast("list[Any]", value)):
-                path.append(index)
-                items.append(self.copy(item, path))
-                path.pop()
-            return items
+            return self._copy_list(cast("list[Any]", value))
+        return self._copy_scalar(value)
+
+    def _copy_object(self, value: dict[Any, Any]) -> dict[str, Any]:
+        path = self._path
+        out: dict[str, Any] = {}
+        self._left -= len(value) + 1
+        if self._left < 0 or len(path) > MAX_SCHEMA_DEPTH:
+            self._refuse()
+        for key, item in value.items():
+            if type(key) is not str:
+                raise InvalidSchema(f"keys must be strings, got {key!r:.40}", pointer(path))
+            if key in _TELLING and (key != "$id" or path):
+                self.telling.add(key)
+            kind = type(item)  # pyright: ignore[reportUnknownVariableType] - JSON
+            if kind is str or kind is bool:
+                out[key] = item
+                continue
+            path.append(key)
+            if kind is dict:
+                out[key] = self._copy_object(item)
+            elif kind is list:
+                if key in _WIDE:
+                    self.breadth = max(self.breadth, len(item) // _WIDE[key])
+                out[key] = self._copy_list(item)
+            else:
+                out[key] = self.copy(item)
+            path.pop()
+        return out
+
+    def _copy_list(self, value: list[Any]) -> list[Any]:
+        path = self._path
+        out: list[Any] = []
+        self._left -= len(value) + 1
+        if self._left < 0 or len(path) > MAX_SCHEMA_DEPTH:
+            self._refuse()
+        for index, item in enumerate(value):
+            if type(item) is str:
+                out.append(item)
+                continue
+            path.append(index)
+            out.append(self.copy(item))
+            path.pop()
+        return out
+
+    def _refuse(self) -> NoReturn:
+        if self._left < 0:
+            raise InvalidSchema(f"more than {MAX_SCHEMA_NODES:,} values; split the schema")
+        place = pointer(self._path[:8])
+        raise InvalidSchema(f"nested deeper than {MAX_SCHEMA_DEPTH} levels", place)
+
+    def _copy_scalar(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
         if isinstance(value, int):
-            if value.bit_length() > _MAX_DIGITS * 3:
-                raise InvalidSchema(f"a number of more than {_MAX_DIGITS} digits", pointer(path))
+            if value.bit_length() > _MAX_BITS:
+                raise InvalidSchema("a number of too many digits", pointer(self._path))
             return int(value)
         if isinstance(value, float):
             if not math.isfinite(value):
-                raise InvalidSchema(f"{value!r} is not a JSON number", pointer(path))
+                raise InvalidSchema(f"{value!r} is not a JSON number", pointer(self._path))
             return float(value)
         if isinstance(value, str):
-            return str(value)
-        raise InvalidSchema(f"{type(value).__name__} is not JSON", pointer(path))
+            return str.__str__(value)
+        raise InvalidSchema(f"{type(value).__name__} is not JSON", pointer(self._path))
 
 
 # --- references -----------------------------------------------------------------------------
@@ -313,7 +344,9 @@ def children_at(schema: dict[str, Any], part: str | int) -> list[Any]:
     return [
         item
         for place in places
-        for item in (cast("list[Any]", place)[part : part + 1] if isinstance(place, list) else [place])
+        for item in (
+            cast("list[Any]", place)[part : part + 1] if isinstance(place, list) else [place]
+        )
     ]
 
 

@@ -14,6 +14,7 @@ from callpact.schema.document import MAX_VALUE_DEPTH, Document, is_old_draft, re
 
 _LEVEL = "callpact.json.{}"
 _ANY_JSON: dict[str, Any] = {"$ref": "#/$defs/" + _LEVEL.format(0)}
+_SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 # Asserts the same without counting any key as evaluated: `not` keeps no annotations.
 _QUIET_JSON: dict[str, Any] = {"not": {"not": _ANY_JSON}}
 _NOTHING: dict[str, Any] = {"not": {}}
@@ -49,13 +50,18 @@ def any_json() -> dict[str, Any]:
     """A schema that accepts JSON up to `MAX_VALUE_DEPTH` levels and visits all of it."""
     levels: dict[str, Any] = {
         _LEVEL.format(level): {
-            "type": ["string", "number", "boolean", "null", "object", "array"],
-            "additionalProperties": {"$ref": "#/$defs/" + _LEVEL.format(level + 1)},
-            "items": {"$ref": "#/$defs/" + _LEVEL.format(level + 1)},
+            "anyOf": [
+                _SCALAR,
+                {
+                    "type": ["object", "array"],
+                    "additionalProperties": {"$ref": "#/$defs/" + _LEVEL.format(level + 1)},
+                    "items": {"$ref": "#/$defs/" + _LEVEL.format(level + 1)},
+                },
+            ]
         }
         for level in range(MAX_VALUE_DEPTH)
     }
-    levels[_LEVEL.format(MAX_VALUE_DEPTH)] = {"type": ["string", "number", "boolean", "null"]}
+    levels[_LEVEL.format(MAX_VALUE_DEPTH)] = _SCALAR
     return {"$defs": levels, **_ANY_JSON}
 
 
@@ -90,7 +96,8 @@ class _Former:
             extra.update(any_json()["$defs"])
         if not extra or not isinstance(formed, dict):
             return formed
-        return {**formed, "$defs": {**formed.get("$defs", {}), **extra}}
+        schema = cast("dict[str, Any]", formed)
+        return {**schema, "$defs": {**schema.get("$defs", {}), **extra}}
 
     def _any(self, *, quiet: bool = False) -> dict[str, Any]:
         self._visits = True
@@ -149,7 +156,7 @@ class _Former:
         if not self._closed:
             return self._form(part)
         if isinstance(part, dict) and set(cast("dict[str, Any]", part)) == {"$ref"}:
-            reference: str = part["$ref"]
+            reference = str(cast("dict[str, Any]", part)["$ref"])
             name = "callpact.open." + reference[2:].replace("/", ".")
             self._opened[reference] = name
             return {"$ref": "#/$defs/" + name.replace("~", "~0")}

@@ -67,9 +67,12 @@ def _utf16(member: tuple[str, Any]) -> bytes:
 
 
 _SHORT = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r"}
-_ESCAPES = {code: _SHORT.get(code, f"\\u{code:04x}") for code in range(0x20)}
-_ESCAPES |= {0x22: '\\"', 0x5C: "\\\\"}
-_ESCAPES |= {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}
+_ESCAPES = {
+    **{code: f"\\u{code:04x}" for code in (*range(0x20), *range(0xD800, 0xE000))},
+    **_SHORT,
+    0x22: '\\"',
+    0x5C: "\\\\",
+}
 
 
 def _string(text: str) -> str:

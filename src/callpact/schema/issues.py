@@ -182,7 +182,7 @@ class _Writer:
         path = [*error.instance_path, name]
         declared = list(self._node(error.schema_path[:-1]).get("properties") or {})
         self._searches -= 1
-        near = nearest(name, cast("list[Any]", declared)) if self._searches >= 0 else None
+        near = nearest(name, declared) if self._searches >= 0 else None
         text = f"{self._subject(path)} is not known"
         hint = near or known_keys(declared)
         return Issue(error.kind.name, text, _pointer(path), hint=hint)
@@ -249,7 +249,9 @@ class _Writer:
         node = self._at(error.schema_path)
         if error.kind.name == "const":
             return [error.kind.as_dict()["expected_value"]]
-        return cast("list[Any]", node) if isinstance(node, list) else error.kind.as_dict()["options"]
+        return (
+            cast("list[Any]", node) if isinstance(node, list) else error.kind.as_dict()["options"]
+        )
 
     # -- places ------------------------------------------------------------------------------
 

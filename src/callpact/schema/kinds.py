@@ -8,7 +8,7 @@ array or tuple, scalar, unknown. The nodes themselves stand in `nodes.py`, `obje
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import CastError, InvalidSchema
 from callpact.schema.arrays import Array, Tuple
@@ -33,17 +33,28 @@ from callpact.schema.nodes import (
 )
 from callpact.schema.objects import Intersect, Object, Record
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class Reader:
     """Reads a schema document into nodes.
 
+    `judge_of` makes a quick test of whether a value needs nothing done, by its schema.
     `exact` is for the bare cast of seed 001: tuples have their exact length, and
     `additionalProperties: true` keeps nothing. Otherwise JSON Schema's own meaning is kept.
     """
 
-    def __init__(self, document: Document, *, exact: bool = False) -> None:
+    def __init__(
+        self,
+        document: Document,
+        *,
+        exact: bool = False,
+        judge_of: Callable[[dict[str, Any]], Callable[[Any], bool]] | None = None,
+    ) -> None:
         self._document = document
         self._exact = exact
+        self._judge_of = judge_of
         self._lone_refs = is_old_draft(document)
         self._known: dict[str, Node] = {}
         self._ids: dict[str, Any] | None = None
@@ -107,9 +118,11 @@ class Reader:
             parts.append(Ref({"$ref": schema["$ref"]}, self._read_reference, self._meter))
             if self._lone_refs:
                 return parts
-        for keyword in ("anyOf", "oneOf"):
-            if keyword in schema:
-                parts.append(self._union(_list(schema, keyword)))
+        parts.extend(
+            self._union(_list(schema, keyword))
+            for keyword in ("anyOf", "oneOf")
+            if keyword in schema
+        )
         if "allOf" in schema:
             parts.extend(self._read(part) for part in _list(schema, "allOf"))
         return parts
@@ -132,7 +145,9 @@ class Reader:
         if isinstance(kind, list):
             names = cast("list[str]", kind)
             bare = {k: v for k, v in schema.items() if k not in _IN_PLACE}
-            return Union(schema, [self._read({**bare, "type": name}) for name in names] or [Never({})])
+            return Union(
+                schema, [self._read({**bare, "type": name}) for name in names] or [Never({})]
+            )
         if "const" in schema:
             return Literal(schema, schema["const"])
         if kind == "object" or (kind is None and _SPEAKS_OF_KEYS & schema.keys()):
@@ -165,7 +180,8 @@ class Reader:
             items, rest = schema["prefixItems"], items
         if not isinstance(items, list):
             contains = self._read(schema["contains"]) if "contains" in schema else None
-            return Array(schema, self._read(items), contains)
+            judge_of = self._judge_of if isinstance(items, dict) else None
+            return Array(schema, self._read(items), contains, judge_of)
         nodes = [self._read(item) for item in cast("list[Any]", items)]
         if self._exact:
             return Tuple(schema, nodes, None, (len(nodes), len(nodes)))

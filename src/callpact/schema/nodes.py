@@ -245,7 +245,7 @@ class Number(_Scalar):
         return number(schema, keyword, None)
 
     def _holds(self, value: Any) -> bool:
-        kind = type(value)
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType] - JSON
         if kind is float:
             if not math.isfinite(value) or (self._whole and not value.is_integer()):
                 return False
@@ -406,7 +406,8 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple) and isinstance(right, list):
         c, d = cast("list[Any]", left), cast("list[Any]", right)
         return len(c) == len(d) and all(map(same, c, d))
-    return (type(left) is type(right) or _are_numbers(left, right)) and left == right
+    alike = isinstance(left, type(right)) or _are_numbers(left, right)  # pyright: ignore[reportUnknownArgumentType] - JSON
+    return alike and left == right
 
 
 def _are_numbers(*values: Any) -> bool:

@@ -57,12 +57,12 @@ class Object(Node):
         self._closed = schema.get("additionalProperties") is False
         self._is_open = "properties" not in schema and not patterns and not self._closed
         self._required = frozenset(cast("list[str]", schema.get("required") or ()))
-        # A key that is required without a schema of its own is one of unknown type.
+        # A key that is required without a schema of its own is of unknown type, or as the rest.
         undeclared = [
             key for key in dict.fromkeys(schema.get("required") or ()) if key not in properties
         ]
         self._items = [(key, node, key in self._required) for key, node in properties.items()]
-        self._items += [(key, _UNKNOWN, True) for key in undeclared]
+        self._items += [(key, self.other(key) or _UNKNOWN, True) for key in undeclared]
         self._least = number(schema, "minProperties", 0)
         self._most = number(schema, "maxProperties", math.inf)
 
@@ -241,7 +241,7 @@ class Intersect(Node):
         for part in self.parts:
             new = part.create(meter)
             both = isinstance(new, dict) and isinstance(made, dict)
-            made = {**made, **new} if both else new
+            made = cast("Any", {**made, **new} if both else new)
         if not self.check(made):
             raise CastError("allOf asks for what no invented value fulfils; give it a default")
         return made
@@ -267,7 +267,7 @@ class Intersect(Node):
         if not isinstance(value, dict):
             for part in self.parts:
                 value = part.strip(value, run)
-            return cast("Any", value)
+            return value
         held = kept(cast("dict[str, Any]", value), self.keys(cast("Any", value)), run)
         return each_key(held, self.nodes_of, "strip", run)
 

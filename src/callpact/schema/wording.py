@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -68,7 +68,9 @@ def cut(text: str) -> str:
     """Text as it may stand in a message: short, in one line."""
     short = text[:_SHOWN]
     if not short.isprintable():
-        short = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
+        short = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in short
+        )
     return short if len(text) <= _SHOWN else short + "…"
 
 
@@ -91,7 +93,7 @@ def brief(value: Any) -> Any:
     """What came, as data: short scalars only."""
     if isinstance(value, dict | list | tuple):
         return json_type(value)
-    return cut(cast("str", value)) if isinstance(value, str) else value
+    return cut(value) if isinstance(value, str) else value
 
 
 def _plural(count: int, unit: str) -> str:
@@ -151,7 +153,9 @@ def type_rule(types: list[str], value: Any) -> Rule:
 
 def choice_rule(options: list[Any], value: Any) -> Rule:
     """The rule that a value must be one of some literals."""
-    words = [cut(option) if isinstance(option, str) else shown(option) for option in options[:_LISTED]]
+    words = [
+        cut(option) if isinstance(option, str) else shown(option) for option in options[:_LISTED]
+    ]
     listed = ", ".join(words) + (", …" if len(options) > _LISTED else "")
     hint = nearest(value, options) if isinstance(value, str) else None
     return Rule(f"must be one of {listed}", options[:_LISTED], shown(value), ASIS, hint)
