@@ -10,7 +10,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
@@ -22,14 +22,17 @@ Policy = Literal["pass", "warn", "cast", "reject"]
 InputPolicy = Literal["exact", "tolerant"]
 Kind = Literal["query", "mutation", "subscription", "interactive"]
 POLICIES: tuple[str, ...] = get_args(Policy)
+_INPUT_POLICIES: tuple[str, ...] = get_args(InputPolicy)
+_KINDS: tuple[str, ...] = get_args(Kind)
 
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
 _NOT_WIRE = re.compile(r"[^A-Za-z0-9_-]")
 _WIRE_LENGTH = 64
 _WIRE = re.compile(rf"[A-Za-z0-9_-]{{1,{_WIRE_LENGTH}}}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Contract:
     """What a tool promises: the schema of its input, the schema of its output, and the policies.
 
@@ -43,40 +46,58 @@ class Contract:
         InvalidTool: a policy is not known.
     """
 
-    input: Any = field(default_factory=lambda: {"type": "object"})
-    output: Any = None
-    policy: Policy | None = None
-    input_policy: InputPolicy = "exact"
-    formats: bool = False
-    compiled_input: CompiledSchema = field(init=False, repr=False, compare=False)
-    compiled_output: CompiledSchema | None = field(init=False, repr=False, compare=False)
+    policy: Policy
+    input_policy: InputPolicy
+    formats: bool
+    compiled_input: CompiledSchema
+    compiled_output: CompiledSchema | None
+    """None where the output schema says nothing."""
+    _declared_output: CompiledSchema | None
 
-    def __post_init__(self) -> None:
-        compiled_in = compile_schema(self.input, formats=self.formats)
+    def __init__(
+        self,
+        *,
+        input: Any = _ANY_OBJECT,
+        output: Any = None,
+        policy: Policy | None = None,
+        input_policy: InputPolicy = "exact",
+        formats: bool = False,
+    ) -> None:
         fill = object.__setattr__
-        compiled_out = None
-        if self.output is not None:
-            compiled_out = compile_schema(self.output, formats=self.formats)
-            fill(self, "output", compiled_out.document)
-            if compiled_out.is_unknown:
-                compiled_out = None
-        policy = self.policy
+        fill(self, "compiled_input", compile_schema(input, formats=formats))
+        declared = None if output is None else compile_schema(output, formats=formats)
+        known = None if declared is None or declared.is_unknown else declared
+        fill(self, "compiled_output", known)
+        fill(self, "_declared_output", declared)
         if policy is None:
-            policy = "pass" if compiled_out is None else "cast"
+            policy = "pass" if known is None else "cast"
         _one_of(policy, POLICIES, "policy")
-        _one_of(self.input_policy, get_args(InputPolicy), "input_policy")
+        _one_of(input_policy, _INPUT_POLICIES, "input_policy")
         fill(self, "policy", policy)
-        fill(self, "input", compiled_in.document)
-        fill(self, "compiled_input", compiled_in)
-        fill(self, "compiled_output", compiled_out)
+        fill(self, "input_policy", input_policy)
+        fill(self, "formats", formats)
+
+    @property
+    def input(self) -> Any:
+        """The input schema as plain data."""
+        return self.compiled_input.document
+
+    @property
+    def output(self) -> Any:
+        """The output schema as plain data; None if there is none."""
+        return None if self._declared_output is None else self._declared_output.document
 
     def with_policy(self, policy: Policy) -> Contract:
         """The same contract under another output policy."""
         if policy == self.policy:
             return self
-        # What is compiled is shared, not compiled again.
-        output = self.output if self.compiled_output is None else self.compiled_output
-        return replace(self, input=self.compiled_input, output=output, policy=policy)
+        return Contract(
+            input=self.compiled_input,
+            output=self._declared_output,
+            policy=policy,
+            input_policy=self.input_policy,
+            formats=self.formats,
+        )
 
 
 class Context(Struct, frozen=True):
@@ -127,30 +148,11 @@ class Tool:
             raise InvalidTool(
                 f"a tool's id is 'namespace.name' in letters, digits, '_' and '-', got {self.id!r}"
             )
-        if not isinstance(cast("Any", self.contract), Contract):
-            kind = type(self.contract).__name__
-            raise InvalidTool(f"tool '{self.id}': contract must be a Contract, got {kind}")
-        if not callable(self.handler):
-            kind = type(self.handler).__name__
-            raise InvalidTool(
-                f"tool '{self.id}': handler must be an async function of (arguments, context), "
-                f"got {kind}"
-            )
-        if not isinstance(cast("Any", self.description), str):
-            raise self._wrong("description", "text", self.description)
-        for name in ("title", "version"):
-            if not isinstance(getattr(self, name), str | None):
-                raise self._wrong(name, "text or None", getattr(self, name))
-        if not isinstance(cast("Any", self.source), str):
-            raise self._wrong("source", "text", self.source)
-        _one_of(self.kind, get_args(Kind), f"tool '{self.id}': kind")
-        self._check_timeout()
+        self._check_fields()
         fill = object.__setattr__
-        fill(self, "tags", self._texts("tags"))
-        fill(self, "aliases", self._texts("aliases"))
-        fill(self, "examples", self._items("examples"))
-        if not isinstance(cast("Any", self.annotations), Mapping):
-            raise self._wrong("annotations", "a mapping", self.annotations)
+        for name in ("tags", "aliases", "examples"):
+            if getattr(self, name) != ():
+                fill(self, name, self._items(name) if name == "examples" else self._texts(name))
         fill(self, "annotations", dict(self.annotations))
         if not self.wire_name:
             fill(self, "wire_name", wire_name(self.id.replace(".", "_")))
@@ -160,13 +162,32 @@ class Tool:
             what = f"at most {_WIRE_LENGTH} letters, digits, '_' and '-'"
             raise self._wrong("wire_name", what, self.wire_name)
 
+    def _check_fields(self) -> None:
+        if not isinstance(cast("Any", self.contract), Contract):
+            raise self._wrong("contract", "a Contract", type(self.contract))
+        if not callable(self.handler):
+            what = "an async function of (arguments, context)"
+            raise self._wrong("handler", what, type(self.handler))
+        if not isinstance(cast("Any", self.description), str):
+            raise self._wrong("description", "text", self.description)
+        if self.title is not None and not isinstance(cast("Any", self.title), str):
+            raise self._wrong("title", "text or None", self.title)
+        if self.version is not None and not isinstance(cast("Any", self.version), str):
+            raise self._wrong("version", "text or None", self.version)
+        if not isinstance(cast("Any", self.source), str):
+            raise self._wrong("source", "text", self.source)
+        if self.kind not in _KINDS:
+            raise self._wrong("kind", f"one of {', '.join(_KINDS)}", self.kind)
+        if not isinstance(cast("Any", self.annotations), dict | Mapping):
+            raise self._wrong("annotations", "a mapping", self.annotations)
+        if self.timeout is not None:
+            self._check_timeout()
+
     def __hash__(self) -> int:
         return hash(self.id)
 
     def _check_timeout(self) -> None:
         seconds = cast("Any", self.timeout)
-        if seconds is None:
-            return
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise self._wrong("timeout", "a positive number of seconds or None", seconds)
 
@@ -184,7 +205,8 @@ class Tool:
         return items
 
     def _wrong(self, name: str, what: str, value: object) -> InvalidTool:
-        return InvalidTool(f"tool '{self.id}': {name} must be {what}, got {value!r:.100}")
+        came = value.__name__ if isinstance(value, type) else f"{value!r:.100}"
+        return InvalidTool(f"tool '{self.id}': {name} must be {what}, got {came}")
 
     @property
     def namespace(self) -> str:
@@ -207,7 +229,7 @@ class Admitted(Struct, frozen=True):
 
 def wire_name(text: str) -> str:
     """A name that every MCP client takes: at most 64 characters, with a stable hash when cut."""
-    name = _NOT_WIRE.sub("_", text)
+    name = text if _WIRE.fullmatch(text) else _NOT_WIRE.sub("_", text)
     if len(name) <= _WIRE_LENGTH:
         return name
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]

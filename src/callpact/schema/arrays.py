@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 import jsonschema_rs
@@ -120,7 +120,7 @@ class Array(Node):
         seen: set[Any] = set()
         out: list[Any] = []
         for item in items:
-            if isinstance(item, dict | list | tuple):
+            if not isinstance(item, Hashable) or isinstance(item, tuple):
                 out.append(item)
             elif (type(item) is bool, item) not in seen:
                 seen.add((type(item) is bool, item))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from callpact.schema.nodes import MISSING, Meter, Node, Run, copied
 
@@ -61,8 +61,15 @@ class Union(Node):
         return first[0]
 
     def strip(self, value: Any, run: Run) -> Any:
-        if not isinstance(value, dict | list | tuple):
-            return value
+        while isinstance(value, dict | list | tuple):
+            new = self._stripped_once(cast("Any", value), run)
+            if new is value:
+                break
+            # Without the keys of one variant, the value may mean another.
+            value = new
+        return cast("Any", value)
+
+    def _stripped_once(self, value: Any, run: Run) -> Any:
         accepting = self._accepting(value)
         mark = len(run.changes)
         for variant in accepting:
@@ -70,7 +77,7 @@ class Union(Node):
             run.meter.spend()
             variant.strip(value, run)
             if len(run.changes) == mark:
-                return value  # pyright: ignore[reportUnknownVariableType] - JSON
+                return value
             del run.changes[mark:]
         return self.best(value, accepting).strip(value, run)
 

@@ -80,42 +80,63 @@ class _Bound:
             raise ValueError(self._value)
 
 
+_ANNOTATING: dict[str, Any] = {"offline": True, "pattern_options": _PATTERNS}
+_ASSERTING: dict[str, Any] = {
+    **_ANNOTATING,
+    "validate_formats": True,
+    "keywords": {"formatMinimum": _Bound, "formatMaximum": _Bound},
+}
+
+
 class CompiledSchema:
     """A JSON Schema ready to judge values."""
 
-    __slots__ = ("_facts", "_formats", "_links", "_reader", "_validator", "accepts", "fits")
+    __slots__ = (
+        "_facts",
+        "_formats",
+        "_links",
+        "_reader",
+        "_validator",
+        "accepts",
+        "document",
+        "fits",
+        "is_unknown",
+    )
 
+    document: Document
+    """The schema as plain data; not to be changed."""
+    is_unknown: bool
+    """True if the schema says nothing: no keyword but annotations."""
     accepts: Callable[[Any], bool]
     """True for JSON that keeps the schema. May raise ValueError for what is not JSON at all."""
     fits: Callable[[Any], bool]
     """True for JSON in which nothing needs to be converted, cast or stripped."""
 
-    def __init__(self, document: object, *, formats: bool = False) -> None:
-        self._facts: Facts = freeze(document)
+    def __init__(self, facts: Facts, *, formats: bool = False) -> None:
+        given = facts.given
+        self._facts: Facts = facts
         self._formats = formats
         self._links: References | None = None
-        if isinstance(self._facts.document, dict) and "$ref" in self._facts.keywords:
-            self._links = references(self._facts.document)
-            if self._links.weight > MAX_DETAIL and self._facts.keywords & _UNEVALUATED:
+        if isinstance(given, dict) and "$ref" in facts.keywords:
+            self._links = references(given)
+            if self._links.weight > MAX_DETAIL and facts.keywords & _UNEVALUATED:
                 # To know what is evaluated, the validator unfolds every reference.
                 raise InvalidSchema("its references multiply too often under 'unevaluated…'")
-        self._validator = self._compile(self._facts.document)
-        self.accepts = self._first_accepts
-        self.fits = self._first_fits
+        self._validator = self._compile(given)
+        self.is_unknown = given is True or (
+            isinstance(given, dict) and _ANNOTATIONS.issuperset(given)
+        )
+        if facts.text is not None:  # Let go of the caller's own document.
+            self._facts = Facts(True, facts.text, facts.keywords, facts.breadth)
         self._reader: Reader | None = None
 
-    @property
-    def document(self) -> Document:
-        """The schema as plain data; not to be changed."""
-        return self._facts.document
-
-    @property
-    def is_unknown(self) -> bool:
-        """True if the schema says nothing: no keyword but annotations."""
-        document = self._facts.document
-        return document is True or (
-            isinstance(document, dict) and _ANNOTATIONS.issuperset(document)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CompiledSchema) and (
+            self is other or (self._formats, self.document) == (other._formats, other.document)
         )
+
+    def __hash__(self) -> int:
+        return hash((self._formats, self.is_unknown))
 
     @property
     def has_secrets(self) -> bool:
@@ -131,10 +152,10 @@ class CompiledSchema:
 
     def _judge_of(self, schema: dict[str, Any]) -> Callable[[Any], bool]:
         """A test of whether a part of the value fits a part of the schema."""
-        root = cast("dict[str, Any]", self._facts.document)
+        root = cast("dict[str, Any]", self.document)
         shared = {keyword: root[keyword] for keyword in _SHARED if keyword in root}
         try:
-            part = CompiledSchema({**shared, **schema}, formats=self._formats)
+            part = compile_schema({**shared, **schema}, formats=self._formats)
         except InvalidSchema:  # It refers to what stands elsewhere.
             return _never
 
@@ -150,6 +171,12 @@ class CompiledSchema:
         """Every violation as the validator tells it, or as issues where it cannot be asked."""
         if not is_json(value):
             return not_json(value)
+        try:
+            return self._told(value)
+        except UnicodeEncodeError:  # A lone surrogate, in text that only now was looked at.
+            return not_json(value)
+
+    def _told(self, value: Any) -> list[ValidationError] | list[Issue]:
         size, depth = _measure(value)
         if self._links is not None and not self._links.explains(depth):
             if self._validator.is_valid(value):
@@ -170,13 +197,16 @@ class CompiledSchema:
             return [error]
         return []
 
-    def _first_accepts(self, value: Any) -> bool:
-        self.accepts = self._formed(plain_form)
-        return self.accepts(value)
-
-    def _first_fits(self, value: Any) -> bool:
-        self.fits = self._formed(closed_form)
-        return self.fits(value)
+    def __getattr__(self, name: str) -> Any:
+        """What is not needed to load a tool is made when it is first asked for, then kept."""
+        if name == "document":
+            made = self._facts.document
+        elif name in ("accepts", "fits"):
+            made = self._formed(plain_form if name == "accepts" else closed_form)
+        else:
+            raise AttributeError(f"a compiled schema has no attribute {name!r}")
+        setattr(self, name, made)
+        return made
 
     def _formed(self, form: Callable[[Document], Document]) -> Callable[[Any], bool]:
         """One validator that does it all, or two in a row where the schema forbids rewriting."""
@@ -188,8 +218,8 @@ class CompiledSchema:
             if form is closed_form:
                 return _never
             return lambda value: is_json(value) and is_valid(value)
-        formed = form(facts.document)
-        if formed == facts.document:
+        formed = form(self.document)
+        if formed == self.document:
             return is_valid
         judge = self._compile(formed, _resources()).is_valid
         if form is closed_form and facts.keywords & INVERTING:
@@ -197,12 +227,9 @@ class CompiledSchema:
         return judge
 
     def _compile(self, document: Document, registry: jsonschema_rs.Registry | None = None) -> Any:
-        options: dict[str, Any] = {"offline": True, "pattern_options": _PATTERNS}
-        if self._formats:
-            bounds = {"formatMinimum": _Bound, "formatMaximum": _Bound}
-            options |= {"validate_formats": True, "keywords": bounds}
+        options = _ASSERTING if self._formats else _ANNOTATING
         if registry is not None:
-            options["registry"] = registry
+            options = {**options, "registry": registry}
         try:
             return jsonschema_rs.validator_for(document, **options)
         except jsonschema_rs.ValidationError as error:
@@ -227,7 +254,22 @@ def compile_schema(schema: object, *, formats: bool = False) -> CompiledSchema:
     """
     if isinstance(schema, CompiledSchema):
         return schema
-    return CompiledSchema(schema, formats=formats)
+    facts = freeze(schema)
+    if facts.text is None:
+        return CompiledSchema(facts, formats=formats)
+    key = (facts.text, formats)
+    compiled = _shared.get(key)
+    if compiled is None:
+        compiled = CompiledSchema(facts, formats=formats)
+        if len(_shared) >= _MAX_SHARED:
+            _shared.clear()
+        _shared[key] = compiled
+    return compiled
+
+
+_MAX_SHARED = 1_000
+_shared: dict[tuple[str, bool], CompiledSchema] = {}
+"""Small schemas compiled lately: tools that declare the same one share it."""
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import math
 import re
 from typing import Any, NoReturn, cast
 
+import orjson
 from msgspec import Struct
 
 from callpact.errors import InvalidSchema
@@ -32,14 +33,22 @@ _MAX_CHAIN = 200
 _MAX_BITS = 13_000
 
 
-class Facts(Struct, frozen=True):
+class Facts(Struct, frozen=True, gc=False):
     """What the compiler needs to know about a document."""
 
-    document: Document
+    given: Document
+    """The document to compile now. With a text beside it, it is still the caller's own."""
+    text: str | None
+    """The document as JSON text, where that is the copy; read again when it is asked for."""
     keywords: frozenset[str]
     """Those keys of the document that change how it may be rewritten or evaluated."""
     breadth: int
     """How much longer than usual one error may be: by the longest union or enum."""
+
+    @property
+    def document(self) -> Document:
+        """A copy that nobody else holds."""
+        return self.given if self.text is None else orjson.loads(self.text)
 
 
 _TELLING = frozenset(
@@ -83,13 +92,61 @@ def freeze(document: object) -> Facts:
         InvalidSchema: not an object or boolean, not JSON, too deep or too large.
     """
     if isinstance(document, bool):
-        return Facts(document, frozenset(), 1)
+        return Facts(document, None, frozenset(), 1)
     if not isinstance(document, dict):
         kind = type(document).__name__
         raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
+    return _frozen_quickly(cast("dict[str, Any]", document)) or _frozen(document)
+
+
+def _frozen(document: Any) -> Facts:
     copier = _Copier()
     copy = copier.copy(document)
-    return Facts(copy, frozenset(copier.telling), copier.breadth)
+    return Facts(copy, None, frozenset(copier.telling), copier.breadth)
+
+
+_PLAIN = (
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_QUICK_PARTS = 200
+_QUICK_TEXT = 4_000
+
+
+def _frozen_quickly(document: dict[str, Any]) -> Facts | None:
+    """A small, simple document, copied as JSON text: most tools have such."""
+    breadth = _breadth(document)
+    if breadth is None:
+        return None
+    try:
+        text = orjson.dumps(document, option=_PLAIN)
+    except TypeError:  # Not JSON, or beyond what orjson writes: the careful way will tell.
+        return None
+    if len(text) > _QUICK_TEXT or b"null" in text:  # A null may have been a NaN.
+        return None
+    return Facts(document, text.decode(), frozenset(), breadth)
+
+
+def _breadth(document: dict[str, Any]) -> int | None:
+    """The breadth of a document of few parts without telling keywords; None for any other.
+
+    What is shared counts each time it is met, so that a document cannot unfold without end.
+    """
+    breadth, nodes = 1, cast("list[Any]", [document])
+    for node in nodes:
+        parts: Any = node
+        if type(node) is dict:
+            if not _TELLING.isdisjoint(node):
+                return None
+            for key in _WIDE.keys() & node:
+                if type(node[key]) is list:
+                    breadth = max(breadth, len(node[key]) // _WIDE[key])
+            parts = node.values()
+        nodes += [part for part in parts if type(part) is dict or type(part) is list]
+        if len(nodes) > _QUICK_PARTS:
+            return None
+    return breadth
 
 
 class _Copier:

@@ -113,7 +113,7 @@ class _Former:
         types = schema.get("type")
         types = set(cast("list[str]", types)) if isinstance(types, list) else {types}
         covered = bool(_COVERING & schema.keys())
-        self._descend(schema)
+        self._descend(schema, closing=closing and "allOf" not in schema)
         if _KEYED & schema.keys() or ("object" in types and not covered):
             self._form_object(schema, closing=closing and "allOf" not in node)
         if "array" in types:
@@ -142,15 +142,24 @@ class _Former:
         schema["unevaluatedProperties"] = False
         return []
 
-    def _descend(self, schema: dict[str, Any]) -> None:
-        for keyword in ("properties", "patternProperties", "$defs", "definitions"):
+    def _descend(self, schema: dict[str, Any], *, closing: bool) -> None:
+        for keyword in ("properties", "patternProperties"):
             if isinstance(schema.get(keyword), dict):
                 schema[keyword] = {k: self._form(v) for k, v in schema[keyword].items()}
-        for keyword in ("anyOf", "oneOf", "prefixItems"):
+        for keyword in ("$defs", "definitions"):
+            if isinstance(schema.get(keyword), dict):
+                schema[keyword] = {k: self._form_definition(v) for k, v in schema[keyword].items()}
+        if isinstance(schema.get("prefixItems"), list):
+            schema["prefixItems"] = [self._form(part) for part in schema["prefixItems"]]
+        for keyword in ("anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list):
-                schema[keyword] = [self._form(part) for part in schema[keyword]]
+                schema[keyword] = [self._form(part, closing=closing) for part in schema[keyword]]
         if isinstance(schema.get("allOf"), list):
             schema["allOf"] = [self._form_part(part) for part in schema["allOf"]]
+
+    def _form_definition(self, node: Any) -> Any:
+        # It may be referred to beside other keywords, whose keys it must not count as known.
+        return self._any(quiet=True) if node is True or node == {} else self._form(node)
 
     def _form_part(self, part: Any) -> Any:
         if not self._closed:

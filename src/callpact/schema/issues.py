@@ -54,6 +54,7 @@ _RANKS = {
     "unevaluatedProperties": 4,
 }
 _OTHER = 3
+_ABOUT_KEYS = frozenset({"additionalProperties", "unevaluatedProperties", "propertyNames"})
 _NAMED_CHILDREN = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 
 
@@ -117,14 +118,13 @@ class _Writer:
         if code == "required":
             return [self._missing(error)]
         if code in {"additionalProperties", "unevaluatedProperties"}:
-            unexpected: list[str] = error.kind.as_dict()["unexpected"]
-            return [self._extra(error, key) for key in unexpected[:MAX_ISSUES]]
+            return self._extras(error, code, error.kind.as_dict()["unexpected"])
         if code in {"anyOf", "oneOf"}:
             return self._union(error, code)
         if code == "propertyNames":
             return [self._bad_name(error)]
         if code == "falseSchema":
-            return [self._forbidden(error)]
+            return self._forbidden(error)
         return [self._ruled(error, code)]
 
     def _ruled(self, error: Any, code: str) -> Issue:
@@ -132,6 +132,8 @@ class _Writer:
         if code == "enum":
             return self._issue(error, "enum", choice_rule(self._options(error), error.instance))
         details: dict[str, Any] = error.kind.as_dict()
+        if code == "type" and isinstance(declared := self._at(error.schema_path), list):
+            details = {"types": declared}
         if code == "contains":
             code = str(error.schema_path[-1])
         if code == "pattern" and "pattern" not in details:
@@ -178,14 +180,17 @@ class _Writer:
                 return f" when '{cut(key)}' is given"
         return ""
 
-    def _extra(self, error: Any, name: str) -> Issue:
+    def _extras(self, error: Any, code: str, names: Iterable[str]) -> list[Issue]:
+        return [self._extra(error, code, name) for name in islice(names, MAX_ISSUES)]
+
+    def _extra(self, error: Any, code: str, name: str) -> Issue:
         path = [*error.instance_path, name]
         declared = list(self._node(error.schema_path[:-1]).get("properties") or {})
         self._searches -= 1
         near = nearest(name, declared) if self._searches >= 0 else None
         text = f"{self._subject(path)} is not known"
         hint = near or known_keys(declared)
-        return Issue(error.kind.name, text, _pointer(path), hint=hint)
+        return Issue(code, text, _pointer(path), hint=hint)
 
     def _bad_name(self, error: Any) -> Issue:
         inner: Any = error.kind.as_dict()["error"]
@@ -199,15 +204,16 @@ class _Writer:
         text = f"Property name {shown(name)} {rule.must}"
         return Issue("propertyNames", text, _pointer(path), rule.expected, hint=rule.hint)
 
-    def _forbidden(self, error: Any) -> Issue:
+    def _forbidden(self, error: Any) -> list[Issue]:
         """A place under the schema `false`; the code is the keyword that holds it."""
         path: list[Any] = list(error.schema_path)
         names = [part for part in path if isinstance(part, str)]
         code = names[-1] if names else "false"
         if len(path) > 1 and path[-2] in _NAMED_CHILDREN:
             code = str(path[-2])
-        text = f"{self._subject(error.instance_path)} is not allowed"
-        return Issue(code, text, _pointer(error.instance_path))
+        must = "must not have any property" if code in _ABOUT_KEYS else "is not allowed"
+        text = f"{self._subject(error.instance_path)} {must}"
+        return [Issue(code, text, _pointer(error.instance_path))]
 
     # -- unions ------------------------------------------------------------------------------
 

@@ -90,7 +90,11 @@ class Reader:
             excluded = schema["not"]
             if excluded is True or excluded == {}:
                 return Never(schema)
-            return Not(schema, self._read(excluded), own or Unknown({}))
+            node = self._read(excluded)
+            if _says_nothing(node) and not _NOTES.issuperset(excluded):
+                # What the nodes do not understand, they cannot tell to be excluded.
+                node = Never({})
+            return Not(schema, node, own or Unknown({}))
         if own is not None:
             own.default = MISSING
             if all(map(_says_nothing, parts)):
@@ -226,6 +230,7 @@ _SCALARS: dict[str, Any] = {
     "boolean": Boolean,
     "null": Null,
 }
+_NOTES = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 _SPEAKS_OF_KEYS = frozenset({"properties", "patternProperties"})
 _IN_PLACE = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not", "default"})
 

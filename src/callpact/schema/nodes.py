@@ -428,7 +428,11 @@ def _is_multiple(value: float, step: float) -> bool:
     if type(value) is int and type(step) is int:
         return value % step == 0
     # As decimals, so that 0.3 is a multiple of 0.1.
-    return (Fraction(str(value)) / Fraction(str(step))).denominator == 1
+    return (_fraction(value) / _fraction(step)).denominator == 1
+
+
+def _fraction(value: float) -> Fraction:
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
 def copied(value: Any, meter: Meter) -> Any:

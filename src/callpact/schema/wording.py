@@ -6,6 +6,7 @@ Pure text: nothing here knows the validator, a path or a secret.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from enum import Enum
 from typing import Any
@@ -18,6 +19,7 @@ HIDDEN = "a hidden value"
 _SHOWN = 80
 _LISTED = 20
 _SEARCHED = 500
+_MAX_BITS = 10_000
 
 BOUNDS = {
     "minimum": "≥",
@@ -84,6 +86,8 @@ def shown(value: Any) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return "a number of very many digits"
     if isinstance(value, int | float):
         return cut(repr(value))
     return f"an {json_type(value)}"
@@ -112,7 +116,8 @@ def rule_of(code: str, details: dict[str, Any], value: Any) -> Rule:
         return type_rule(details["types"], value)
     if code == "const":
         expected = details["expected_value"]
-        return Rule(f"must be {shown(expected)}", expected, shown(value), ASIS)
+        words = cut(json.dumps(expected)) if isinstance(expected, dict | list) else shown(expected)
+        return Rule(f"must be {words}", expected, shown(value), ASIS)
     if code in BOUNDS:
         limit = details["message" if code.startswith("format") else "limit"]
         return Rule(f"must be {BOUNDS[code]} {limit}", limit, shown(value), ASIS)
