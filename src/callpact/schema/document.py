@@ -139,14 +139,18 @@ def _breadth(document: dict[str, Any]) -> int | None:
         if type(node) is dict:
             if not _TELLING.isdisjoint(node):
                 return None
-            for key in _WIDE.keys() & node:
-                if type(node[key]) is list:
-                    breadth = max(breadth, len(node[key]) // _WIDE[key])
+            if "enum" in node or "anyOf" in node:
+                breadth = max(breadth, _width(node))
             parts = node.values()
         nodes += [part for part in parts if type(part) is dict or type(part) is list]
         if len(nodes) > _QUICK_PARTS:
             return None
     return breadth
+
+
+def _width(node: dict[str, Any]) -> int:
+    lists = ((node.get(key), share) for key, share in _WIDE.items())
+    return max((len(items) // share for items, share in lists if type(items) is list), default=1)
 
 
 class _Copier:
