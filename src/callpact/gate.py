@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import UNSET
 
+from callpact import schema as schemas
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import InvalidInput, Issue, NotJson, OutputRejected, UsageError
 from callpact.schema import is_json
 from callpact.schema.compiled import CompiledSchema, not_json
 from callpact.schema.document import MAX_VALUE_DEPTH
-from callpact.schema.fitting import Fitted, fit, repair
 from callpact.schema.issues import explain, json_type
 from callpact.tool import POLICIES, Admitted, Contract, Policy, Tool
 
 if TYPE_CHECKING:
-    from callpact.schema import Change
+    from callpact.schema import Change, Fitted
     from callpact.schema.issues import Side
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -56,7 +56,7 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
             return Admitted(tool, cast("dict[str, Any]", arguments))
         raise InvalidInput(lambda: [_not_an_object(arguments)])
     if tool.contract.input_policy == "tolerant":
-        repaired = repair(schema, arguments)
+        repaired = schemas.repair(schema, arguments)
         if repaired.changes and _judge(schema, repaired.value, "Input") is None:
             return Admitted(tool, repaired.value, tuple(map(_repaired, repaired.changes)))
     raise InvalidInput(lambda: explain(schema, errors, "Input"))
@@ -110,7 +110,7 @@ def tightened(contract: Contract, policy: Policy | None) -> Policy:
     Raises:
         UsageError: the call asks for less than the contract holds.
     """
-    own = cast("Policy", contract.policy)
+    own = contract.policy
     if policy is None or policy == own:
         return own
     if policy not in POLICIES:
@@ -143,14 +143,16 @@ def _release_slowly(
     if policy == "warn":
         kept = tuple(issue for issue in found if issue.code not in _QUIET_FOR_WARN)
         return _told(envelope, data, kept, ())
-    fitted = fit(schema, data)
+    fitted = schemas.fit(schema, data)
     warnings = found + tuple(_invented(change) for change in fitted.changes if change.invented)
     return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
 
 
 def _undeclared(schema: CompiledSchema, data: Any) -> Any:
     """What `cast` would strip, `reject` refuses: fields that the schema does not declare."""
-    paths = [change.path for change in fit(schema, data).changes if change.action == "stripped"]
+    paths = [
+        change.path for change in schemas.fit(schema, data).changes if change.action == "stripped"
+    ]
     return (lambda: [_undeclared_issue(path) for path in paths]) if paths else None
 
 

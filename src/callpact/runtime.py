@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import secrets
+import os
 import threading
 from collections.abc import Iterable
 from concurrent.futures import CancelledError
@@ -41,7 +41,7 @@ class Runtime:
         self.catalog = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
         self._observers = _checked_observers(observers)
         self._ids = itertools.count(1)
-        self._prefix = secrets.token_hex(6) + "-"
+        self._prefix = os.urandom(6).hex() + "-"
         self._thread: _LoopThread | None = None
         self._lock = threading.Lock()
         self.observer_failures = 0

@@ -6,9 +6,9 @@ structs. Nothing here runs a tool.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
@@ -232,8 +232,7 @@ def wire_name(text: str) -> str:
     name = text if _WIRE.fullmatch(text) else _NOT_WIRE.sub("_", text)
     if len(name) <= _WIRE_LENGTH:
         return name
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{name[: _WIRE_LENGTH - 9]}_{digest}"
+    return f"{name[: _WIRE_LENGTH - 9]}_{zlib.crc32(text.encode()):08x}"
 
 
 def _one_of(value: object, allowed: tuple[str, ...], what: str) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from callpact.errors import CastError
 from callpact.schema import (
-    CompiledSchema,
     canonical_json,
     cast,
     check,

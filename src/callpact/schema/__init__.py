@@ -1,11 +1,40 @@
-"""JSON Schema as callpact uses it: check, convert, cast, strip, fit and hash; pure functions."""
+"""JSON Schema as callpact uses it: check, convert, cast, strip, fit and hash; pure functions.
+
+What a valid value never needs (fitting, hashing) is imported on first use.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from callpact.errors import Issue
+from callpact.schema.change import Change
 from callpact.schema.compiled import CompiledSchema, compile_schema, is_json
-from callpact.schema.fitting import Fitted, cast, convert, fit, strip
-from callpact.schema.hashing import canonical_json, schema_hash
 from callpact.schema.issues import check
-from callpact.schema.nodes import Change
+
+if TYPE_CHECKING:
+    from callpact.schema.fitting import Fitted, cast, convert, fit, repair, strip
+    from callpact.schema.hashing import canonical_json, schema_hash
+
+_LAZY = {
+    "Fitted": "callpact.schema.fitting",
+    "canonical_json": "callpact.schema.hashing",
+    "cast": "callpact.schema.fitting",
+    "convert": "callpact.schema.fitting",
+    "fit": "callpact.schema.fitting",
+    "repair": "callpact.schema.fitting",
+    "schema_hash": "callpact.schema.hashing",
+    "strip": "callpact.schema.fitting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'callpact.schema' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Change",
@@ -19,6 +48,7 @@ __all__ = [
     "convert",
     "fit",
     "is_json",
+    "repair",
     "schema_hash",
     "strip",
 ]

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema_rs
+import orjson
 
 from callpact.errors import InvalidSchema, Issue
 from callpact.schema.document import (
@@ -33,16 +34,16 @@ from callpact.schema.forms import (
     closed_form,
     plain_form,
 )
-from callpact.schema.kinds import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jsonschema_rs import ValidationError
 
-MAX_EXPLAINED = 100_000
-"""Parts of a value up to which all its violations are told; beyond, the first."""
+MAX_EXPLAINED = 2_000_000
+"""Bytes of JSON up to which all violations of a value are told; beyond, the first."""
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
+_BYTES_PER_PART = 20
 _MAX_PLACES = 10
 _MAX_BITS = 13_000
 _SHARED = ("$schema", "$defs", "definitions")
@@ -95,18 +96,20 @@ class CompiledSchema:
         "_facts",
         "_formats",
         "_links",
-        "_reader",
         "_validator",
         "accepts",
         "document",
         "fits",
         "is_unknown",
+        "reader",
     )
 
     document: Document
     """The schema as plain data; not to be changed."""
     is_unknown: bool
     """True if the schema says nothing: no keyword but annotations."""
+    reader: Any
+    """Where `fitting.py` keeps the schema as nodes that convert, cast and strip."""
     accepts: Callable[[Any], bool]
     """True for JSON that keeps the schema. May raise ValueError for what is not JSON at all."""
     fits: Callable[[Any], bool]
@@ -128,7 +131,7 @@ class CompiledSchema:
         )
         if facts.text is not None:  # Let go of the caller's own document.
             self._facts = Facts(True, facts.text, facts.keywords, facts.breadth)
-        self._reader: Reader | None = None
+        self.reader: Any = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CompiledSchema) and (
@@ -143,14 +146,7 @@ class CompiledSchema:
         """True if some place may be marked as a secret."""
         return bool(self._facts.keywords & {"writeOnly", "format"})
 
-    @property
-    def reader(self) -> Reader:
-        """The schema as nodes that convert, cast and strip; read on first use."""
-        if self._reader is None:
-            self._reader = Reader(self.document, judge_of=self._judge_of)
-        return self._reader
-
-    def _judge_of(self, schema: dict[str, Any]) -> Callable[[Any], bool]:
+    def judge_of(self, schema: dict[str, Any]) -> Callable[[Any], bool]:
         """A test of whether a part of the value fits a part of the schema."""
         root = cast("dict[str, Any]", self.document)
         shared = {keyword: root[keyword] for keyword in _SHARED if keyword in root}
@@ -177,12 +173,11 @@ class CompiledSchema:
             return not_json(value)
 
     def _told(self, value: Any) -> list[ValidationError] | list[Issue]:
-        size, depth = _measure(value)
-        if self._links is not None and not self._links.explains(depth):
+        if self._links is not None and not self._links.explains(_measure(value)[1]):
             if self._validator.is_valid(value):
                 return []
             return [Issue("schema", "Value does not match its schema", "")]
-        if size * self._facts.breadth > MAX_EXPLAINED:
+        if _size(value) * self._facts.breadth > MAX_EXPLAINED:
             return self._first_error(value)
         errors = list(self._validator.iter_errors(value))
         # The validator reads a number of too many digits as null.
@@ -227,7 +222,7 @@ class CompiledSchema:
         return judge
 
     def _compile(self, document: Document, registry: jsonschema_rs.Registry | None = None) -> Any:
-        options = _ASSERTING if self._formats else _ANNOTATING
+        options: dict[str, Any] = _ASSERTING if self._formats else _ANNOTATING
         if registry is not None:
             options = {**options, "registry": registry}
         try:
@@ -362,6 +357,14 @@ def _strange_text(text: str) -> str | None:
     except UnicodeEncodeError:
         return "text with a lone surrogate, which is not JSON"
     return None
+
+
+def _size(value: Any) -> int:
+    """How long a value is as JSON text, about; orjson tells it ten times faster than a walk."""
+    try:
+        return len(orjson.dumps(value))
+    except TypeError:  # Integers that orjson does not write, or too many levels for it.
+        return _measure(value)[0] * _BYTES_PER_PART
 
 
 def _measure(value: Any) -> tuple[int, int]:

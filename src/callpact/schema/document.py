@@ -135,13 +135,14 @@ def _breadth(document: dict[str, Any]) -> int | None:
     """
     breadth, nodes = 1, cast("list[Any]", [document])
     for node in nodes:
-        parts: Any = node
+        parts = cast("list[Any]", node)
         if type(node) is dict:
-            if not _TELLING.isdisjoint(node):
+            schema = cast("dict[str, Any]", node)
+            if not _TELLING.isdisjoint(schema):
                 return None
-            if "enum" in node or "anyOf" in node:
-                breadth = max(breadth, _width(node))
-            parts = node.values()
+            if "enum" in schema or "anyOf" in schema:
+                breadth = max(breadth, _width(schema))
+            parts = schema.values()
         nodes += [part for part in parts if type(part) is dict or type(part) is list]
         if len(nodes) > _QUICK_PARTS:
             return None
@@ -149,8 +150,11 @@ def _breadth(document: dict[str, Any]) -> int | None:
 
 
 def _width(node: dict[str, Any]) -> int:
-    lists = ((node.get(key), share) for key, share in _WIDE.items())
-    return max((len(items) // share for items, share in lists if type(items) is list), default=1)
+    width = 1
+    for key, share in _WIDE.items():
+        if isinstance(node.get(key), list):
+            width = max(width, len(node[key]) // share)
+    return width
 
 
 class _Copier:

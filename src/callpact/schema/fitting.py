@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from callpact.errors import CastError
+from callpact.schema.change import Change
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import freeze, pointer
 from callpact.schema.kinds import Reader
-from callpact.schema.nodes import Change, Run
+from callpact.schema.nodes import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def fit(schema: object, value: Any) -> Fitted:
     compiled = compile_schema(schema)
     if _holds(compiled.fits, value):
         return Fitted(value)
-    node, run = compiled.reader.start(value)
+    node, run = _nodes(compiled).start(value)
     try:
         new = node.convert(value, run)
         if not _holds(compiled.accepts, new):
@@ -88,7 +89,7 @@ def _cast(node: Node, value: Any, run: Run) -> Any:
 
 def repair(schema: CompiledSchema, value: Any) -> Fitted:
     """Convert as `convert` does, and read JSON text where an array or object is wanted."""
-    node, run = schema.reader.start(value, json_text=True)
+    node, run = _nodes(schema).start(value, json_text=True)
     try:
         return Fitted(node.convert(value, run), tuple(run.changes))
     except (CastError, RecursionError):
@@ -115,4 +116,10 @@ def _pass(verb: str, schema: object, value: Any, *, exact: bool = False) -> Any:
 def _reader(schema: object, *, exact: bool) -> Reader:
     if not isinstance(schema, CompiledSchema):
         return Reader(freeze(schema).document, exact=exact)
-    return Reader(schema.document, exact=True) if exact else schema.reader
+    return Reader(schema.document, exact=True) if exact else _nodes(schema)
+
+
+def _nodes(schema: CompiledSchema) -> Reader:
+    if schema.reader is None:
+        schema.reader = Reader(schema.document, judge_of=schema.judge_of)
+    return schema.reader

@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import Any, cast
 
 import jsonschema_rs
-from msgspec import Struct
 
 from callpact.errors import CastError, InvalidSchema
+from callpact.schema.change import Change
 from callpact.schema.document import MAX_BACKTRACKS, pointer
 from callpact.schema.lossless import converted
 
@@ -25,17 +25,6 @@ _MAX_STEPS = 100_000
 _STEPS_PER_PART = 50
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
 MISSING: Any = object()
-
-
-class Change(Struct, frozen=True, omit_defaults=True):
-    """One thing that was done to a value: where, what, and what stood there before."""
-
-    path: str
-    action: str
-    """converted | filled | replaced | stripped | padded | truncated"""
-    before: Any = None
-    invented: bool = False
-    """True if the value that stands there now comes from nowhere: not converted, no default."""
 
 
 class Meter:
