@@ -12,7 +12,7 @@ from typing import Annotated
 
 import jsonschema_rs
 import orjson
-from data import ARGUMENTS, IN, OUT, THREE_WRONG
+from cases import ARGUMENTS, IN, OUT, THREE_WRONG
 from measure import cpu, cpu_async, drive, table
 from pydantic import Field
 from typing_extensions import TypedDict

@@ -17,7 +17,10 @@ WORKERS = str(min(4, os.cpu_count() or 2))
 PYTEST = [str(BIN / "python"), "-m", "pytest", "-q", "-n", WORKERS]
 
 GROUPS: dict[str, list[list[str]]] = {
-    "lint": [[str(BIN / "ruff"), "check", "."], [str(BIN / "ruff"), "format", "--check", "."]],
+    "lint": [
+        [str(BIN / "ruff"), "check", "--no-cache", "."],
+        [str(BIN / "ruff"), "format", "--no-cache", "--check", "."],
+    ],
     "imports": [[str(BIN / "lint-imports")]],
     "types": [[str(BIN / "pyright")]],
     "unit": [
