@@ -41,7 +41,7 @@ from callpact.envelope import (
     unwrap,
     wrap,
 )
-from callpact.errors import CallError, Issue, UsageError
+from callpact.errors import CallError, Issue, NotJson, UsageError
 from callpact.schema import Change, check
 
 NOTED = MCPAnnotations(audience=["user"], priority=0.5, last_modified="2026-01-01T00:00:00Z")
@@ -535,3 +535,9 @@ def test_envelopes_need_no_mcp_sdk():
 def test_blocks_of_an_envelope_are_our_own_types():
     assert all(isinstance(block, msgspec.Struct) for block in BLOCKS)
     assert {type(block).__module__ for block in BLOCKS} == {"callpact.envelope"}
+
+
+def test_what_no_json_text_can_say_is_named_when_the_envelope_is_written():
+    with pytest.raises(NotJson) as caught:
+        local_envelope({"a": ["ok", "\ud800"]}, "t.t").to_json()
+    assert caught.value.path == "/data/a/1"

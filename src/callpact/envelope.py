@@ -17,8 +17,9 @@ import msgspec
 import orjson
 from msgspec import UNSET, Struct, UnsetType, field
 
-from callpact.errors import CallError, Issue, UsageError
+from callpact.errors import CallError, Issue, NotJson, UsageError
 from callpact.schema import Change, is_json
+from callpact.schema.compiled import not_json
 
 T = TypeVar("T")
 
@@ -165,12 +166,21 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
         return wire
 
     def to_json(self, *, details: bool = False) -> bytes:
-        """The JSON form as bytes."""
+        """The JSON form as bytes.
+
+        Raises:
+            NotJson: the data holds what no JSON text can say, such as a lone surrogate.
+        """
         wire = self.to_wire(details=details)
         try:
             return orjson.dumps(wire)
         except TypeError:  # Integers beyond 64 bits and decimals, which orjson does not write.
+            pass
+        try:
             return _encoder.encode(wire)
+        except (UnicodeError, TypeError, RecursionError):
+            places = not_json(wire)
+            raise NotJson(lambda: places) from None
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> ResponseEnvelope[Any]:

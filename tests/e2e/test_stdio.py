@@ -42,6 +42,11 @@ async def crash() -> None:
 def hang() -> None:
     """Hang."""
     threading.Event().wait()
+
+@tool
+async def half() -> dict[str, str]:
+    """Give half a character."""
+    return {"text": "a\\ud800"}
 '''
 CONFIG = '[sources.desk]\nref = "python:desk.py"\ntimeout = 0.2\n'
 INITIALIZE = {
@@ -85,6 +90,7 @@ def test_a_client_lists_and_calls_over_stdio(desk, mode):
             "desk_refuse",
             "desk_crash",
             "desk_hang",
+            "desk_half",
         ]
         # It prints while it is imported, while it runs, and from a child: none of it on the wire.
         good = await client.call_tool("desk_add", {"a": 1, "b": 2})
@@ -96,6 +102,9 @@ def test_a_client_lists_and_calls_over_stdio(desk, mode):
         crash = await client.call_tool("desk_crash", {})
         assert error_of(crash)["code"] == "handler_error"
         assert "tea" not in crash.content[0].text
+        # Half a character cannot be sent; the answer, and the calls after it, still can.
+        half = await client.call_tool("desk_half", {})
+        assert half.structured_content == {"text": "a\ufffd"}
         with pytest.raises(MCPError) as unknown:
             await client.call_tool("desk_nosuch", {})
         assert unknown.value.error.code == -32602

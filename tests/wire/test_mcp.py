@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.catalog import Catalog
-from callpact.envelope import ImageBlock, TextBlock, http_envelope, mcp_envelope
+from callpact.envelope import ImageBlock, TextBlock, http_envelope, local_envelope, mcp_envelope
 from callpact.errors import CallError, InvalidInput, Issue, ToolError
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Tool
@@ -389,6 +389,17 @@ def test_details_that_are_not_json_do_not_stop_an_error_from_being_told():
     result = encode_error(ToolError("odd", "\ud800", details={"who": {1, 2}, 3: object()}))
     text_of(result).encode()
     assert json.loads(text_of(result))["error"]["code"] == "odd"
+
+
+def test_a_lone_surrogate_is_told_by_the_replacement_character_and_can_be_sent():
+    result = encode_result(
+        local_envelope({"a": "x\ud800", "\udfff": 1}, "t.t"),
+        make_tool(output={"type": "object"}, policy="cast"),
+        modern=True,
+    )
+    assert result["structuredContent"] == {"a": "x\ufffd", "\ufffd": 1}
+    assert json.loads(text_of(result)) == result["structuredContent"]
+    json.dumps(result, ensure_ascii=False).encode()
 
 
 # --- relayed results ------------------------------------------------------------------------

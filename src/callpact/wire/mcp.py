@@ -17,7 +17,7 @@ from msgspec import UNSET
 from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.gate import encode_issue
-from callpact.wire.json_text import json_text
+from callpact.wire.json_text import json_text, sendable
 from callpact.wire.mcp_schema import input_schema, is_published, is_wrapped, output_schema
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ def encode_tool(tool: Tool, *, modern: bool) -> dict[str, Any]:
 
 def encode_result(envelope: ResponseEnvelope[Any], tool: Tool, *, modern: bool) -> dict[str, Any]:
     """A released result as `CallToolResult`."""
+    return sendable(_encoded(envelope, tool, modern=modern))
+
+
+def _encoded(envelope: ResponseEnvelope[Any], tool: Tool, *, modern: bool) -> dict[str, Any]:
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta):
         return _relayed(envelope, meta, tool, modern=modern)
