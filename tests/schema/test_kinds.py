@@ -467,3 +467,35 @@ def test_requirements_beside_properties_do_not_reset_the_object():
 def test_what_is_no_schema_is_refused(schema):
     with pytest.raises(InvalidSchema):
         cast(schema, {"a": 1})
+
+
+def test_an_absent_key_under_a_union_with_an_unknown_variant_is_written_as_null():
+    # Cast from "undefined": the unknown variant takes it, so that nothing is created.
+    schema = {
+        "type": "object",
+        "required": ["a", "b"],
+        "properties": {
+            "a": {"type": "number"},
+            "b": {"default": 1, "anyOf": [{"type": "string"}, {"anyOf": [{"type": "null"}, {}]}]},
+        },
+    }
+    assert cast(schema, {"a": 1}) == {"a": 1, "b": None}
+
+
+def test_an_empty_tuple_is_created_as_its_default():
+    schema = {"type": "array", "minItems": 0, "maxItems": 0, "default": [1, "d"]}
+    assert cast(schema, "cat") == [1, "d"]
+    assert cast({"type": "array", "minItems": 0, "maxItems": 0}, [1, 2]) == []
+
+
+def test_a_part_that_names_no_key_evaluates_none():
+    closed = {
+        "type": "object",
+        "unevaluatedProperties": False,
+        "allOf": [
+            {"type": "object", "properties": {}},
+            {"type": "object", "required": ["a"], "properties": {"a": {"type": "number"}}},
+        ],
+    }
+    assert cast(closed, {"a": 1, "z": 2}) == {"a": 1}
+    assert cast(closed, {"a": 1}) == {"a": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from callpact.schema.nodes import MISSING, Meter, Node, Run, copied
+from callpact.schema.nodes import MISSING, Meter, Node, Run, Unknown, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +27,21 @@ class Union(Node):
     def cast(self, value: Any, run: Run) -> Any:
         if self.check(value):
             return value
+        if value is MISSING and self.takes_absence():
+            # TypeBox: a variant that says nothing takes `undefined`, too; it is written as null.
+            self._note_made(value, run)
+            return None
         if self.default is not MISSING:
             self._note_made(value, run)
             return copied(self.default, run.meter)
         return self.best(value).cast(value, run)
+
+    def takes_absence(self) -> bool:
+        """True if a variant says nothing at all."""
+        return any(
+            isinstance(variant, Unknown) or (isinstance(variant, Union) and variant.takes_absence())
+            for variant in self.variants
+        )
 
     def best(self, value: Any, among: list[Node] | None = None) -> Node:
         """The variant that the value most likely means."""

@@ -182,6 +182,8 @@ class Reader:
         items, rest = schema.get("items"), schema.get("additionalItems")
         if "prefixItems" in schema and not self._lone_refs:
             items, rest = schema["prefixItems"], items
+        if self._exact and items is None and schema.get("maxItems") == 0:
+            items = []  # How TypeBox writes the empty tuple.
         if not isinstance(items, list):
             contains = self._read(schema["contains"]) if "contains" in schema else None
             judge_of = self._judge_of if isinstance(items, dict) else None

@@ -66,6 +66,11 @@ class Object(Node):
         self._least = number(schema, "minProperties", 0)
         self._most = number(schema, "maxProperties", math.inf)
 
+    @property
+    def is_bare(self) -> bool:
+        """True if no key is named, by name, pattern or rest."""
+        return not self.properties and not self.patterns and self.rest is None
+
     def check(self, value: Any) -> bool:
         if not isinstance(value, dict):
             # `properties` without `type` speaks of objects only.
@@ -232,9 +237,15 @@ class Intersect(Node):
             return False
         if self._rest is None or not isinstance(value, dict):
             return True
-        known = self.keys(cast("Any", value))
-        others = cast("set[str]", set() if known is None else value.keys() - known)
-        return all(self._rest.check(value[key]) for key in others)
+        held = cast("dict[str, Any]", value)
+        evaluated: set[str] = set()
+        for part in self.parts:
+            # For `strip` an object that names no key keeps all of them; it evaluates none.
+            known = set[str]() if isinstance(part, Object) and part.is_bare else part.keys(held)
+            if known is None:
+                return True
+            evaluated |= known
+        return all(self._rest.check(held[key]) for key in held.keys() - evaluated)
 
     def _invent(self, meter: Meter) -> Any:
         made: Any = {}
