@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 
 import pytest
 
@@ -151,3 +152,59 @@ def test_two_tools_of_one_name_are_told_with_both_sources(folder):
         load()
     assert "python:twin_a.py:search" in str(caught.value)
     assert "python:twin_b.py:search" in str(caught.value)
+
+
+# --- sources of other packages --------------------------------------------------------------
+
+SOURCE = """
+from callpact import Contract, Tool
+from callpact.sources.loaded import Tools
+
+closed = []
+
+
+async def echo(arguments, context):
+    return arguments
+
+
+class EchoSource:
+    def __init__(self, name):
+        self.name = name
+
+    async def load(self):
+        tool = Tool(id="echo.say", description="Echo.", contract=Contract(), handler=echo, source=self.name)
+        return Tools([tool])
+
+    async def aclose(self):
+        closed.append(self.name)
+
+
+def open_echo(ref, namespace, folder):
+    return EchoSource(ref)
+"""
+
+
+@pytest.fixture
+def echo_source(folder):
+    """A package that registers a kind of source, as any other package can."""
+    (folder / "app_echo_source.py").write_text(SOURCE, "utf-8")
+    info = folder / "app_echo_source-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: app-echo-source\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[callpact.sources]\necho = app_echo_source:open_echo\n")
+    module = importlib.import_module("app_echo_source")
+    module.closed.clear()
+    return module
+
+
+def test_a_package_can_bring_a_kind_of_source(echo_source):
+    app = load(["echo:one"])
+    assert ids(app) == ["echo.say"]
+    asyncio.run(app.aclose())
+    assert echo_source.closed == ["one"]
+
+
+def test_sources_are_closed_when_their_tools_collide(echo_source):
+    with pytest.raises(DuplicateTool):
+        load(["echo:one", "echo:two"])
+    assert echo_source.closed == ["one", "two"]

@@ -327,8 +327,6 @@ class _Judged(CallError):
     A rejection on the hot path costs one pass of the validator; messages and hints come later.
     """
 
-    _prefix = ""
-
     def __init__(self, code: str, issues: Callable[[], Iterable[Issue]]) -> None:
         super().__init__(code, "")
         self._make: Callable[[], Iterable[Issue]] | None = issues

@@ -248,3 +248,20 @@ def test_hostile_input_ends_in_an_issue_or_an_error_of_ours(story):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_same_small_schema_is_compiled_once_and_shared():
+    first = compile_schema({"type": "string", "minLength": 3})
+    assert compile_schema({"type": "string", "minLength": 3}) is first
+    assert compile_schema({"type": "string", "minLength": 4}) is not first
+    assert compile_schema({"type": "string", "minLength": 3}, formats=True) is not first
+
+
+def test_compiled_schemas_are_equal_when_they_say_the_same():
+    # A reference keeps a schema from being shared, so that equality is not identity here.
+    schema = {"$defs": {"t": {"type": "string"}}, "$ref": "#/$defs/t"}
+    first, second = compile_schema(schema), compile_schema(schema)
+    assert first is not second
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != compile_schema(schema, formats=True)

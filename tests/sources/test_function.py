@@ -1373,3 +1373,34 @@ def test_what_the_schema_admits_reaches_the_function_and_nothing_else(call):
             annotation = signature.parameters[name].annotation
             if isinstance(annotation, type) and annotation not in {Any, Options, Options311}:
                 assert isinstance(value, typing.get_origin(annotation) or annotation)
+
+
+# --- keys inside models ---------------------------------------------------------------------
+
+
+def test_an_unknown_key_inside_a_model_is_rejected_with_the_nearest_one():
+    class Line(BaseModel):
+        sku: str
+
+    async def order(lines: list[Line]) -> int:
+        return len(lines)
+
+    runtime = Runtime(Catalog(from_functions(order, namespace="t")))
+    with pytest.raises(InvalidInput) as caught:
+        asyncio.run(runtime.execute("t.order", {"lines": [{"sku": "a", "skuu": "b"}]}))
+    (issue,) = caught.value.issues
+    assert (issue.code, issue.path) == ("additionalProperties", "/lines/0/skuu")
+    assert "'sku'" in issue.hint
+
+
+def test_a_model_that_allows_extra_keys_gets_them():
+    class Line(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        sku: str
+
+    async def order(line: Line) -> int:
+        return line.count
+
+    runtime = Runtime(Catalog(from_functions(order, namespace="t")))
+    call = runtime.execute("t.order", {"line": {"sku": "a", "count": 3}})
+    assert asyncio.run(call).data == 3

@@ -9,9 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CLIENTS = ("claude", "vscode", "cursor")
-"""Programs whose configuration is known: Claude Desktop, VS Code, Cursor."""
-
 
 def client_config(
     client: str, name: str, refs: tuple[str, ...], config_file: Path

@@ -23,7 +23,6 @@ from callpact.envelope import now_ms
 from callpact.errors import CallError, HandlerCrashed, UnknownTool
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.wire import mcp as wire
-from callpact.wire.json_text import sendable
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -61,8 +60,7 @@ def build_server(
         except CallError as error:
             # A handler that misses a tool of its own is a failed call, not a wrong request.
             if tool is None and isinstance(error, UnknownTool):
-                text = sendable(error.message)
-                raise MCPError(code=types.INVALID_PARAMS, message=text) from None
+                raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
             return types.CallToolResult.model_validate(wire.encode_error(error))
         tool = catalog.find(params.name)
         result = wire.encode_result(envelope, tool, modern=_is_modern(context.protocol_version))
