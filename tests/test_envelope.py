@@ -266,7 +266,13 @@ def test_warnings_and_changes_are_left_out_of_the_wire_form_unless_asked_for():
             "received": "string",
         }
     ]
-    assert told["changes"][0] == {"path": "/price", "action": "replaced", "before": "n/a"}
+    assert told["changes"][0] == {
+        "path": "/price",
+        "action": "replaced",
+        "before": "n/a",
+        "invented": True,
+    }
+    assert set(told["changes"][1]) == {"path", "action", "before"}
     assert envelope.to_json(details=True)
 
 

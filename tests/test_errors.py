@@ -220,7 +220,7 @@ def test_an_unknown_tool_names_what_was_asked_for_and_the_nearest():
     assert error.code == "tool_not_found"
     assert "'shop.serch'" in error.message
     assert "did you mean 'shop.search'?" in error.message
-    assert error.details == {"toolId": "shop.serch"}
+    assert error.details == {"operationId": "shop.serch"}
 
 
 def test_a_deadline_that_was_over_before_the_call_says_that_nothing_ran():

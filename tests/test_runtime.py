@@ -41,7 +41,7 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.runtime import Runtime
-from callpact.tool import Contract, Tool
+from callpact.tool import Contract, Identity, Tool
 
 IN = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 OUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -225,15 +225,15 @@ def test_a_handler_knows_its_call_and_nothing_of_the_runtime():
 
     story = _Story(handler)
     deadline = _later()
-    story.call(identity={"id": "ann"}, deadline=deadline)
+    story.call(identity=Identity("ann"), deadline=deadline)
     (context,), (event,) = seen, story.events
     assert (context.tool_id, context.identity, context.deadline) == (
         "t.tool",
-        {"id": "ann"},
+        Identity("ann"),
         deadline,
     )
     assert context.call_id == event.call_id
-    assert event.identity == {"id": "ann"}
+    assert event.identity == Identity("ann")
 
 
 def test_every_call_has_an_id_of_its_own_also_across_runtimes():

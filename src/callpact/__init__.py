@@ -6,7 +6,10 @@ may never use (`from_functions` with its pydantic, Data Tools) is imported on fi
 
 from typing import TYPE_CHECKING, Any
 
+from callpact.bus import Bus, Listener, LocalBus
+from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
+from callpact.env import Env
 from callpact.envelope import (
     HTTP_RESPONSE_META_SCHEMA,
     LOCAL_RESPONSE_META_SCHEMA,
@@ -47,14 +50,17 @@ from callpact.errors import (
     Failed,
     HandlerCrashed,
     InvalidConfig,
+    InvalidEvent,
     InvalidInput,
     InvalidSchema,
     InvalidTool,
     Issue,
     NotAllowed,
+    NotAnEnvelope,
     NotJson,
     OutputRejected,
     Rejected,
+    Silent,
     SourceRefused,
     Timeout,
     ToolError,
@@ -62,11 +68,26 @@ from callpact.errors import (
     UpstreamError,
     UsageError,
 )
-from callpact.events import CallFinished, Observer
-from callpact.runtime import Runtime
+from callpact.events import (
+    CALL_EVENT_SCHEMAS,
+    CallAborted,
+    CallCompleted,
+    CallEvent,
+    CallFailed,
+    CallFinished,
+    CallRequested,
+    CallResponded,
+    Observer,
+    decode_event,
+    encode_event,
+    read_event,
+    write_event,
+)
+from callpact.pending import PendingRequestMap
+from callpact.runtime import Runtime, build_env
 from callpact.schema import Change
 from callpact.sources.marker import tool
-from callpact.tool import Context, Contract, Handler, Policy, Tool
+from callpact.tool import Access, Call, Context, Contract, Handler, Identity, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.schema.properties import (
@@ -118,6 +139,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "CALL_EVENT_SCHEMAS",
     "CODES",
     "HTTP_RESPONSE_META_SCHEMA",
     "LOCAL_RESPONSE_META_SCHEMA",
@@ -127,10 +149,19 @@ __all__ = [
     "RESPONSE_META_SCHEMA",
     "RESPONSE_SOURCES",
     "Aborted",
+    "Access",
     "AccessDenied",
     "AudioBlock",
+    "Bus",
+    "Call",
+    "CallAborted",
+    "CallCompleted",
     "CallError",
+    "CallEvent",
+    "CallFailed",
     "CallFinished",
+    "CallRequested",
+    "CallResponded",
     "CallpactError",
     "CastError",
     "Catalog",
@@ -139,25 +170,32 @@ __all__ = [
     "Contract",
     "DeclarationError",
     "DuplicateTool",
+    "Env",
     "Failed",
     "HTTPResponseMeta",
     "Handler",
     "HandlerCrashed",
+    "Identity",
     "ImageBlock",
     "InvalidConfig",
+    "InvalidEvent",
     "InvalidInput",
     "InvalidSchema",
     "InvalidTool",
     "Issue",
+    "Listener",
+    "LocalBus",
     "LocalResponseMeta",
     "MCPAnnotations",
     "MCPContentBlock",
     "MCPResourceContent",
     "MCPResponseMeta",
     "NotAllowed",
+    "NotAnEnvelope",
     "NotJson",
     "Observer",
     "OutputRejected",
+    "PendingRequestMap",
     "Policy",
     "PropertyArray",
     "PropertyAsset",
@@ -176,6 +214,7 @@ __all__ = [
     "ResponseEnvelope",
     "ResponseMeta",
     "Runtime",
+    "Silent",
     "SourceRefused",
     "TextBlock",
     "Timeout",
@@ -184,7 +223,11 @@ __all__ = [
     "UnknownTool",
     "UpstreamError",
     "UsageError",
+    "build_call_handler",
+    "build_env",
     "data_tool",
+    "decode_event",
+    "encode_event",
     "exhausted_message",
     "from_functions",
     "http_envelope",
@@ -192,6 +235,8 @@ __all__ = [
     "local_envelope",
     "mcp_envelope",
     "raise_for_error",
+    "read_event",
     "tool",
     "unwrap",
+    "write_event",
 ]

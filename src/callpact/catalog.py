@@ -13,7 +13,7 @@ from callpact.errors import DuplicateTool, InvalidTool, UnknownTool
 from callpact.tool import Policy, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _COMPARED = 200
 """Ids that an unknown name is compared with in full."""
@@ -51,17 +51,22 @@ class Catalog:
         self._tools = by_id
         self._names = names
 
-    def find(self, name: str) -> Tool:
+    def find(self, name: str, *, suggested: Callable[[Tool], bool] | None = None) -> Tool:
         """The tool of this id, wire name or alias.
 
         Raises:
-            UnknownTool: with the nearest names.
+            UnknownTool: with the nearest names, of tools that may be `suggested`.
         """
         try:
             return self._names[name]
         except (KeyError, TypeError):
             text = str(name)[:100]
-            raise UnknownTool(text, _nearest(text, list(self._tools))) from None
+            ids = [tool.id for tool in self if suggested is None or suggested(tool)]
+            raise UnknownTool(text, _nearest(text, ids)) from None
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this id, wire name or alias; None if there is none."""
+        return self._names.get(name)
 
     def select(self, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> Catalog:
         """The tools whose id fits one of the `allow` patterns (all, if none) and no `deny`."""

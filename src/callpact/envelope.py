@@ -184,7 +184,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> ResponseEnvelope[Any]:
-        """Read the JSON form; a thin `meta` is taken as it is.
+        """Read the JSON form; a thin `meta` is taken as it is, so are warnings and changes.
 
         Raises:
             UsageError: the mapping is not an envelope.
@@ -203,7 +203,8 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
         meta = wire["meta"]
         if isinstance(meta, Mapping):
             meta = _meta(cast("Mapping[str, Any]", meta))
-        return ResponseEnvelope(data, meta)
+        warnings = _listed(wire.get("warnings"), Issue)
+        return ResponseEnvelope(data, meta, warnings, _listed(wire.get("changes"), Change))
 
     @staticmethod
     def from_json(text: bytes | str) -> ResponseEnvelope[Any]:
@@ -224,7 +225,8 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 def _shown_change(change: Change) -> dict[str, Any]:
     before = change.before if is_json(change.before) else repr(change.before)[:200]
-    return {"path": change.path, "action": change.action, "before": before}
+    shown = {"path": change.path, "action": change.action, "before": before}
+    return shown | {"invented": True} if change.invented else shown
 
 
 _META_TYPES: dict[str, Any] = {
@@ -232,6 +234,16 @@ _META_TYPES: dict[str, Any] = {
     "http": HTTPResponseMeta,
     "mcp": MCPResponseMeta,
 }
+
+
+def _listed(given: Any, kind: type[T]) -> tuple[T, ...]:
+    """What stands beside the data, if it is of our form; else nothing was said."""
+    if not given:
+        return ()
+    try:
+        return tuple(msgspec.convert(given, list[kind]))
+    except msgspec.ValidationError:
+        return ()
 
 
 def _meta(wire: Mapping[str, Any]) -> ResponseMeta:

@@ -11,10 +11,12 @@ CallpactError
 │  ├─ UnknownTool
 │  ├─ Rejected           stopped at a gate: AccessDenied · InvalidInput · NotAllowed
 │  ├─ ToolError          raised by handlers, with a code of their own
-│  ├─ Failed             broke while running: UpstreamError · Timeout · Aborted · HandlerCrashed
+│  ├─ Failed             broke while running: UpstreamError · Timeout (Silent: a subscription that
+│  │                     sent nothing) · Aborted · HandlerCrashed
 │  └─ OutputRejected     the answer broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
-└─ UsageError            wrong use of our API (also a RuntimeError)
+├─ InvalidEvent          a message on the bus that is no event of the call protocol
+└─ UsageError            wrong use of our API (also a RuntimeError): NotAnEnvelope (a TypeError, too)
 
 It is not a place for behaviour: errors are data, raised inside and rendered once, at the edge.
 """
@@ -303,7 +305,7 @@ class UnknownTool(CallError):
         near = ", ".join(f"'{n}'" for n in nearest)
         hint = f"; did you mean {near}?" if near else ""
         super().__init__("tool_not_found", f"There is no tool '{name}'{hint}")
-        self.details = {"toolId": name}
+        self.details = {"operationId": name}
 
 
 class Rejected(CallError):
@@ -313,8 +315,13 @@ class Rejected(CallError):
 class AccessDenied(Rejected):
     """The caller may not use this tool."""
 
-    def __init__(self, message: str = "You may not use this tool") -> None:
-        super().__init__("access_denied", message)
+    def __init__(
+        self,
+        message: str = "You may not use this tool",
+        *,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__("access_denied", message, details=details)
 
 
 class NotAllowed(Rejected):
@@ -327,9 +334,11 @@ class _Judged(CallError):
     A rejection on the hot path costs one pass of the validator; messages and hints come later.
     """
 
+    _make: Callable[[], Iterable[Issue]] | None = None
+
     def __init__(self, code: str, issues: Callable[[], Iterable[Issue]]) -> None:
         super().__init__(code, "")
-        self._make: Callable[[], Iterable[Issue]] | None = issues
+        self._make = issues
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -340,6 +349,8 @@ class _Judged(CallError):
 
     @property
     def message(self) -> str:
+        if self._message:
+            return self._message
         return self.issues[0].message if self.issues else self.row.meaning
 
     @property
@@ -398,6 +409,14 @@ class Timeout(Failed):
         super().__init__("timeout", message, details={"deadline": deadline})
 
 
+class Silent(Timeout):
+    """A subscription sent nothing for as long as its subscriber was ready to wait."""
+
+    def __init__(self, tool: str, idle_timeout: float) -> None:
+        message = f"'{tool}' sent nothing for {idle_timeout:g} ms"
+        Failed.__init__(self, "timeout", message, details={"idleTimeout": idle_timeout})
+
+
 class Aborted(Failed):
     """The call was cancelled."""
 
@@ -423,6 +442,38 @@ class NotJson(OutputRejected):
     """The handler returned something that can be neither JSON nor bytes."""
 
 
+_CLASSES: dict[str, type[CallError]] = {
+    "schema_validation_failed": InvalidInput,
+    "component_not_on_palette": NotAllowed,
+    "component_not_allowed": NotAllowed,
+    "access_denied": AccessDenied,
+    "tool_not_found": UnknownTool,
+    "tool_error": CallError,
+    "address_not_allowed": Failed,
+    "upstream_error": UpstreamError,
+    "server_param_missing": Failed,
+    "output_validation_failed": OutputRejected,
+    "timeout": Timeout,
+    "aborted": Aborted,
+    "handler_error": HandlerCrashed,
+}
+
+
+def restored(
+    code: str,
+    message: str,
+    *,
+    path: str | None = None,
+    issues: Iterable[Issue] = (),
+    details: Mapping[str, Any] | None = None,
+) -> CallError:
+    """An error that another process sent, in the class that its code stands for."""
+    kind = _CLASSES.get(code, ToolError)
+    error = kind.__new__(kind)
+    CallError.__init__(error, code, message, path=path, issues=issues, details=details)
+    return error
+
+
 class CastError(CallpactError):
     """`cast` has no value to offer for this schema (a pattern, `not`, `contains`, …)."""
 
@@ -435,5 +486,27 @@ class CastError(CallpactError):
         return f"cannot cast{f' at {self.path}' if self.path else ''}: {self.message}"
 
 
+class InvalidEvent(CallpactError):
+    """A message that is no event of the call protocol; `issues` says why.
+
+    `request_id` is the call that it speaks of, where that much can be read.
+    """
+
+    def __init__(self, issues: Iterable[Issue], request_id: str | None = None) -> None:
+        self.issues = tuple(issues)
+        self.request_id = request_id
+        super().__init__(
+            "; ".join(f"{i.message}{f' (at {i.path})' if i.path else ''}" for i in self.issues[:3])
+        )
+
+    def __str__(self) -> str:
+        more = f"; and {len(self.issues) - 3} more" if len(self.issues) > 3 else ""
+        return f"not an event of the call protocol: {self.args[0]}{more}"
+
+
 class UsageError(CallpactError, RuntimeError):
     """callpact was called in a way that cannot work."""
+
+
+class NotAnEnvelope(UsageError, TypeError):
+    """A raw value where the call protocol carries envelopes only."""

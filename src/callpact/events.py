@@ -1,18 +1,54 @@
-"""What the runtime tells its observers: exactly one `CallFinished` per call."""
+"""What is said about calls: the events of the call protocol, and what observers are told.
+
+The five `call.*` events are seed 001's: typed here, plain JSON on a wire (`write_event`,
+`read_event`), each with its JSON Schema; a bus carries them (`bus.py`). What the runtime tells its
+observers is exactly one `CallFinished` per call, and never leaves the process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
 
+import msgspec
+import orjson
 from msgspec import Struct
 
-from callpact.envelope import ResponseEnvelope
-from callpact.errors import CallError, OutputRejected, Rejected, UnknownTool
+from callpact.envelope import RESPONSE_ENVELOPE_SCHEMA, ResponseEnvelope
+from callpact.errors import (
+    CODES,
+    OWN_CODE,
+    CallError,
+    InvalidEvent,
+    InvalidInput,
+    Issue,
+    NotJson,
+    OutputRejected,
+    Rejected,
+    UnknownTool,
+    UsageError,
+    restored,
+)
+from callpact.json_text import json_text, sendable
+from callpact.schema import CompiledSchema, check, compile_schema, is_json
+from callpact.schema.compiled import not_json
+from callpact.tool import Identity
+
+MAX_EVENT_BYTES = 16_000_000
+"""Bytes of JSON that one event may have when it is read from a wire."""
+MAX_ID_LENGTH = 200
+"""Characters that a request id may have when it is read from a wire."""
+MAX_CHAIN = 100
+"""Tools that the chain of a request may name when it is read from a wire."""
 
 
 class CallFinished(Struct, frozen=True, gc=False):
-    """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds."""
+    """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds.
+
+    A subscription has no envelope of its own; `count` says how many it delivered.
+    """
 
     call_id: str
     tool_id: str
@@ -21,7 +57,9 @@ class CallFinished(Struct, frozen=True, gc=False):
     duration: float
     envelope: ResponseEnvelope[Any] | None = None
     error: CallError | None = None
-    identity: Any = None
+    identity: Identity | None = None
+    parent_id: str | None = None
+    count: int | None = None
 
     @property
     def is_error(self) -> bool:
@@ -30,7 +68,7 @@ class CallFinished(Struct, frozen=True, gc=False):
 
     @property
     def gate(self) -> str | None:
-        """Where the call was stopped: find, input, handler or output; None for a result."""
+        """Where the call was stopped: find, access, input, handler or output; None for a result."""
         if self.error is None:
             return None
         if isinstance(self.error, UnknownTool):
@@ -42,3 +80,335 @@ class CallFinished(Struct, frozen=True, gc=False):
 
 Observer = Callable[[CallFinished], None]
 """Sync, no I/O beyond one write. What it raises is logged and counted, never passed on."""
+
+
+# --- the events of the call protocol --------------------------------------------------------
+
+
+class CallRequested(Struct, frozen=True, gc=False, rename="camel"):
+    """Somebody wants a tool to be called."""
+
+    request_id: str
+    operation_id: str
+    input: Any
+    parent_request_id: str | None = None
+    deadline: float | None = None
+    """Epoch milliseconds."""
+    idle_timeout: float | None = None
+    """Milliseconds of silence after which a subscriber gives up."""
+    identity: Identity | None = None
+    metadata: Mapping[str, Any] | None = None
+    chain: tuple[str, ...] = ()
+    """The tools that called one another to get here."""
+    stream: bool = False
+    """True if a stream of envelopes is wanted: a tool with one answer is refused."""
+    type: ClassVar[str] = "call.requested"
+
+
+class CallResponded(Struct, frozen=True, gc=False, rename="camel"):
+    """A tool answered; always with an envelope."""
+
+    request_id: str
+    output: ResponseEnvelope[Any]
+    seq: int | None = None
+    """The number of this envelope in its subscription, from 0."""
+    type: ClassVar[str] = "call.responded"
+
+
+class CallFailed(Struct, frozen=True, gc=False, rename="camel"):
+    """A call ended in an error (`call.error`). `code` is seed 001's form."""
+
+    request_id: str
+    code: str
+    message: str
+    details: Any = None
+    type: ClassVar[str] = "call.error"
+
+    @staticmethod
+    def of(request_id: str, error: CallError) -> CallFailed:
+        """The event that tells of this error; its details are made JSON, whatever they hold."""
+        code = error.row.event if error.row is not OWN_CODE else error.code
+        return CallFailed(request_id, code, error.message, _encode_details(error))
+
+    @property
+    def error(self) -> CallError:
+        """The error that the event tells of, in the class that its code stands for."""
+        return _decode_error(self)
+
+
+class CallAborted(Struct, frozen=True, gc=False, rename="camel"):
+    """Nobody waits for this call any more, or nobody works on it any more."""
+
+    request_id: str
+    type: ClassVar[str] = "call.aborted"
+
+
+class CallCompleted(Struct, frozen=True, gc=False, rename="camel"):
+    """A subscription came to its end, after `count` envelopes."""
+
+    request_id: str
+    count: int | None = None
+    type: ClassVar[str] = "call.completed"
+
+
+CallEvent = CallRequested | CallResponded | CallFailed | CallAborted | CallCompleted
+EVENT_TYPES = ("call.requested", "call.responded", "call.error", "call.aborted", "call.completed")
+
+
+# --- errors on the bus ----------------------------------------------------------------------
+
+_EVENT_CODES: dict[str, str] = {"UNKNOWN_ERROR": "handler_error"}
+for _row in CODES.values():
+    _EVENT_CODES.setdefault(_row.event, _row.code)
+# Of the codes that share one event code, the one that claims least.
+_EVENT_CODES["EXECUTION_ERROR"] = "handler_error"
+
+
+def _encode_details(error: CallError) -> Any:
+    """Issues as a list; else the error's details, and what code and message do not say."""
+    issues = [_encode_issue(issue) for issue in error.issues]
+    details: dict[str, Any] = dict(error.details)
+    if _EVENT_CODES.get(error.row.event) != error.code and error.row is not OWN_CODE:
+        details["code"] = error.code
+    if not issues and error.path is not None:
+        details["path"] = error.path
+    if issues and details:
+        details["issues"] = issues
+    return sendable(details or issues) or None
+
+
+def _encode_issue(issue: Issue) -> dict[str, Any]:
+    return {"path": issue.path, **msgspec.to_builtins(issue, enc_hook=repr)}
+
+
+def _decode_error(event: CallFailed) -> CallError:
+    code = _EVENT_CODES.get(event.code, event.code)
+    given: Any = event.details
+    if isinstance(given, list):
+        issues = _decode_issues(given)
+        return restored(code, event.message, path=_first_path(issues), issues=issues)
+    if not isinstance(given, Mapping):
+        return restored(code, event.message)
+    details = dict(cast("Mapping[str, Any]", given))
+    own = details.get("code")
+    if isinstance(own, str) and own in CODES and CODES[own].event == event.code:
+        code = own
+        del details["code"]
+    issues = _decode_issues(details.pop("issues", ()))
+    path = details.pop("path", None) if isinstance(details.get("path"), str) else None
+    path = _first_path(issues) if path is None else path
+    return restored(code, event.message, path=path, issues=issues, details=details)
+
+
+def _decode_issues(given: Any) -> tuple[Issue, ...]:
+    issues: list[Issue] = []
+    for item in cast("list[Any]", given if isinstance(given, list) else ()):
+        try:
+            issues.append(msgspec.convert({"code": "invalid", **item}, Issue))
+        except (TypeError, msgspec.ValidationError):
+            continue  # Another implementation's idea of details; the message says enough.
+    return tuple(issues)
+
+
+def _first_path(issues: tuple[Issue, ...]) -> str | None:
+    return issues[0].path if issues else None
+
+
+# --- schemas and reading --------------------------------------------------------------------
+
+_ID: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
+_TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+
+IDENTITY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": _TEXT,
+        "scopes": _TEXTS,
+        "resources": {"type": "object", "additionalProperties": _TEXTS},
+    },
+}
+
+
+def _event_schema(kind: str, required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["type", "requestId", *required],
+        "properties": {"type": {"const": kind}, "requestId": _ID, **required, **optional},
+    }
+
+
+CALL_EVENT_SCHEMAS: dict[str, dict[str, Any]] = {
+    "call.requested": _event_schema(
+        "call.requested",
+        {"operationId": _TEXT, "input": {"description": "The arguments of the tool"}},
+        parentRequestId=_ID,
+        deadline=_NUMBER,
+        idleTimeout={"type": "number", "exclusiveMinimum": 0},
+        identity=IDENTITY_SCHEMA,
+        metadata={"type": "object"},
+        chain={"type": "array", "items": _TEXT, "maxItems": MAX_CHAIN},
+        stream={"type": "boolean"},
+    ),
+    "call.responded": _event_schema(
+        "call.responded", {"output": RESPONSE_ENVELOPE_SCHEMA}, seq=_COUNT
+    ),
+    "call.error": _event_schema(
+        "call.error",
+        {"code": {"type": "string", "minLength": 1}, "message": _TEXT},
+        details={"description": "Any JSON"},
+    ),
+    "call.aborted": _event_schema("call.aborted", {}),
+    "call.completed": _event_schema("call.completed", {}, count=_COUNT),
+}
+"""The schema of each event, by its type. Keys that a schema does not name are allowed."""
+
+_compiled: dict[str, CompiledSchema] = {}
+
+
+def read_event(text: bytes | str) -> CallEvent:
+    """Read an event from JSON that came over a wire.
+
+    Raises:
+        InvalidEvent: it is too large, no JSON, or no event; with every reason.
+    """
+    if len(text) > MAX_EVENT_BYTES:
+        raise InvalidEvent([Issue("maxLength", f"An event has at most {MAX_EVENT_BYTES:,} bytes")])
+    try:
+        wire = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidEvent([Issue("json", f"It is not JSON: {error}")]) from None
+    return decode_event(wire)
+
+
+def decode_event(wire: Any) -> CallEvent:
+    """The event that plain JSON data stands for.
+
+    Raises:
+        InvalidEvent: with every reason why it is none.
+    """
+    event: dict[str, Any] = dict(cast("Any", wire)) if isinstance(wire, Mapping) else {}
+    kind = event.get("type")
+    if not isinstance(kind, str) or kind not in EVENT_TYPES:
+        what = f"'type' must be one of {', '.join(EVENT_TYPES)}, got {kind!r:.100}"
+        raise InvalidEvent([Issue("type", f"Event {what}", "/type")])
+    if kind not in _compiled:
+        _compiled[kind] = compile_schema(CALL_EVENT_SCHEMAS[kind])
+    issues = check(_compiled[kind], event)
+    if issues:
+        request_id = event.get("requestId")
+        raise InvalidEvent(issues, request_id if isinstance(request_id, str) else None)
+    return _DECODERS[kind](event)
+
+
+def write_event(event: CallEvent) -> bytes:
+    """The event as one line of JSON, without the line's end.
+
+    Raises:
+        InvalidInput, NotJson: the arguments or the answer hold what JSON cannot say.
+    """
+    if isinstance(event, CallRequested) and not is_json(event.input):
+        places = not_json(event.input)
+        raise InvalidInput(lambda: places)
+    if isinstance(event, CallResponded) and not isinstance(event.output.data, bytes):
+        data = event.output.data
+        if not is_json(data):
+            raise NotJson(lambda: not_json(data))
+    wire = encode_event(event)
+    try:
+        return orjson.dumps(wire)
+    except TypeError:  # Integers beyond 64 bits, and half characters.
+        return json_text(wire).encode()
+
+
+def encode_event(event: CallEvent) -> dict[str, Any]:
+    """The event as plain data, for JSON; what is not set is left out."""
+    wire: dict[str, Any] = {"type": event.type}
+    names, defaults = event.__struct_fields__, event.__struct_defaults__
+    required = len(names) - len(defaults)
+    for place, (name, key) in enumerate(zip(names, event.__struct_encode_fields__, strict=True)):
+        value = getattr(event, name)
+        if place < required or value is not defaults[place - required]:
+            wire[key] = _ENCODERS[name](value) if name in _ENCODERS else value
+    return wire
+
+
+def _encode_output(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
+    # Never quiet: a value that had to be invented shows on the other side of a bus, too.
+    return envelope.to_wire(details=bool(envelope.warnings or envelope.changes))
+
+
+_ENCODERS: dict[str, Callable[[Any], Any]] = {
+    "output": _encode_output,
+    "identity": msgspec.to_builtins,
+    "chain": list,
+    "metadata": sendable,
+    "details": sendable,
+}
+
+
+def _requested(wire: dict[str, Any]) -> CallRequested:
+    identity: Any = wire.get("identity")
+    return CallRequested(
+        wire["requestId"],
+        wire["operationId"],
+        wire["input"],
+        wire.get("parentRequestId"),
+        wire.get("deadline"),
+        wire.get("idleTimeout"),
+        identity
+        and Identity(identity["id"], identity.get("scopes", ()), identity.get("resources", {})),
+        wire.get("metadata"),
+        tuple(wire.get("chain", ())),
+        wire.get("stream", False),
+    )
+
+
+def _responded(wire: dict[str, Any]) -> CallResponded:
+    try:
+        output = ResponseEnvelope.from_wire(wire["output"])
+    except UsageError as error:
+        raise InvalidEvent([Issue("output", str(error), "/output")], wire["requestId"]) from None
+    return CallResponded(wire["requestId"], output, wire.get("seq"))
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any]], CallEvent]] = {
+    "call.requested": _requested,
+    "call.responded": _responded,
+    "call.error": lambda wire: CallFailed(
+        wire["requestId"], wire["code"], wire["message"], wire.get("details")
+    ),
+    "call.aborted": lambda wire: CallAborted(wire["requestId"]),
+    "call.completed": lambda wire: CallCompleted(wire["requestId"], wire.get("count")),
+}
+
+
+# --- ids ------------------------------------------------------------------------------------
+
+
+def _fresh_prefix() -> str:
+    digits = os.urandom(9).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-"
+
+
+class _Ids:
+    """Ids that look like any UUID and cost a counter; a forked process starts anew."""
+
+    def __init__(self) -> None:
+        self.prefix = _fresh_prefix()
+        self.count = itertools.count(1)
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.prefix = _fresh_prefix()
+
+
+_ids = _Ids()
+
+
+def new_id() -> str:
+    """An id that no other call has, in any process."""
+    return f"{_ids.prefix}{next(_ids.count):012x}"

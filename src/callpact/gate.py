@@ -1,6 +1,6 @@
-"""The two gates: `admit` on the way in, `release` on the way out. Plain functions, no I/O.
+"""The gates: `grant` (who calls), `admit` on the way in, `release` on the way out.
 
-Neither knows who calls or what runs in between.
+Plain functions, no I/O; none of them knows what runs in between.
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ from msgspec import UNSET
 
 from callpact import schema as schemas
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
-from callpact.errors import InvalidInput, Issue, NotJson, OutputRejected, UsageError
+from callpact.errors import (
+    AccessDenied,
+    InvalidInput,
+    Issue,
+    NotJson,
+    OutputRejected,
+    UsageError,
+)
 from callpact.schema import is_json
 from callpact.schema.compiled import CompiledSchema, not_json
 from callpact.schema.document import MAX_VALUE_DEPTH
 from callpact.schema.issues import explain, json_type
-from callpact.tool import POLICIES, Admitted, Contract, Policy, Tool
+from callpact.tool import OPEN, POLICIES, Access, Admitted, Contract, Identity, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.schema import Change, Fitted
@@ -29,6 +36,34 @@ _BYTES = (bytes, bytearray, memoryview)
 _QUIET_FOR_WARN = frozenset(
     {"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"}
 )
+
+
+def grant(access: Access, identity: Identity | None) -> None:
+    """Let callers pass who hold what a tool asks for.
+
+    Raises:
+        AccessDenied: to a caller who is known, with what is missing; a stranger learns nothing.
+    """
+    if access is OPEN or access == OPEN:
+        return
+    if identity is None:
+        raise AccessDenied("This tool is not open to everybody: call it with an identity")
+    missing = [scope for scope in access.scopes if scope not in identity.scopes]
+    if missing:
+        raise _denied(identity, "the scope" if len(missing) == 1 else "the scopes", missing)
+    if access.any_scopes and not set(access.any_scopes) & set(identity.scopes):
+        raise _denied(identity, "one of the scopes", list(access.any_scopes))
+    kind, action = access.resource_type, access.resource_action
+    if kind is not None and not any(
+        name.startswith(f"{kind}:") and action in actions
+        for name, actions in identity.resources.items()
+    ):
+        raise _denied(identity, "a right to", [f"{action} some {kind}"])
+
+
+def _denied(identity: Identity, what: str, missing: list[str]) -> AccessDenied:
+    text = f"'{identity.id}' may not use this tool: it needs {what} {', '.join(missing)}"
+    return AccessDenied(text, details={"missing": missing})
 
 
 def admit(tool: Tool, arguments: Any) -> Admitted:

@@ -1,33 +1,48 @@
 """The line of one call: find, admit, run, wrap, release, publish.
 
-`Runtime.execute` shows the steps in this order. It knows no source and no door: tools come from a
-`Catalog`, and whoever serves strangers checks them first.
+`Runtime.call` and `Runtime.stream` show the steps in this order. They know no source and no
+door: tools come from a `Catalog`, and what serves strangers goes through `Runtime.call`, which
+asks for access first.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import os
 import threading
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
 from inspect import iscoroutinefunction
 from math import isnan
 from time import perf_counter, time, time_ns
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from callpact.catalog import Catalog
+from callpact.env import Env
 from callpact.envelope import ResponseEnvelope, wrap
-from callpact.errors import Aborted, CallError, HandlerCrashed, Timeout, UsageError
-from callpact.events import CallFinished, Observer
-from callpact.gate import admit, release, tightened
-from callpact.tool import Admitted, Context, Policy
+from callpact.errors import (
+    Aborted,
+    AccessDenied,
+    CallError,
+    Failed,
+    HandlerCrashed,
+    Timeout,
+    UsageError,
+)
+from callpact.events import CallFinished, Observer, new_id
+from callpact.gate import admit, grant, release, tightened
+from callpact.loop_thread import LoopThread
+from callpact.pending import PendingRequestMap
+from callpact.tool import Admitted, Call, Context, Identity, Policy, Tool
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+MAX_NESTED = 16
+"""Calls that may be nested in one another through `env`."""
 
 _log = logging.getLogger("callpact.runtime")
 
@@ -40,9 +55,8 @@ class Runtime:
     ) -> None:
         self.catalog = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
         self._observers = _checked_observers(observers)
-        self._ids = itertools.count(1)
-        self._prefix = os.urandom(6).hex() + "-"
-        self._thread: _LoopThread | None = None
+        self._open_env = partial(build_env, self)
+        self._thread: LoopThread | None = None
         self._lock = threading.Lock()
         self.observer_failures = 0
 
@@ -53,30 +67,63 @@ class Runtime:
         *,
         deadline: float | None = None,
         policy: Policy | None = None,
-        identity: Any = None,
+        identity: Identity | None = None,
     ) -> ResponseEnvelope[Any]:
         """Call a tool: its arguments are checked before it runs, its answer before it is returned.
 
-        `deadline` is a point in time, in epoch milliseconds as on the wire. `policy` can only
-        tighten the contract's.
+        Who calls is not asked: this is for code of the same process. `deadline` is a point in time,
+        in epoch milliseconds as on the wire. `policy` can only tighten the contract's.
 
         Raises:
             CallError: with the code, the message and every issue.
             UsageError: the deadline or the policy cannot work; this is no call, and no observer
                 hears of it.
         """
-        if deadline is not None or policy is not None:
-            self._check_use(tool_id, deadline, policy)
-        call_id = self._prefix + str(next(self._ids))
-        arguments = {} if arguments is None else arguments
+        call = Call(tool_id, arguments, "", None, deadline, policy)
+        return await self.call(call, identity, trusted=True)
+
+    async def call(
+        self,
+        call: Call,
+        identity: Identity | None = None,
+        *,
+        trusted: bool = False,
+        call_map: PendingRequestMap | None = None,
+    ) -> ResponseEnvelope[Any]:
+        """The line of one call, for strangers: access comes first, before any schema work.
+
+        `trusted` callers are code of this process and are not asked. With `call_map`, the tools
+        that the handler calls in turn are called over its bus.
+
+        Raises:
+            CallError: `AccessDenied`, and what `execute` raises.
+            UsageError: as `execute`; or the identity is none.
+        """
+        deadline, policy = call.deadline, call.policy
+        if deadline is not None or policy is not None or identity is not None:
+            self._check_use(call, identity)
+        call_id, tool_id = call.id or new_id(), call.tool_id
+        arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
         try:
-            tool = self.catalog.find(tool_id)
+            tool = self.catalog.find(tool_id) if trusted else self._granted(tool_id, identity)
             tool_id = tool.id
+            if tool.kind == "subscription":
+                _refuse(f"'{tool_id}' is a subscription: subscribe to it")
             admitted = admit(tool, arguments)
-            context = Context(call_id, tool_id, identity, deadline)
+            context = Context(
+                call_id,
+                tool_id,
+                identity,
+                deadline,
+                call.parent_id,
+                call.chain,
+                call.metadata,
+                self._open_env,
+                call_map,
+            )
             value: Any = (_run if deadline is None else _run_in_time)(admitted, context)
             if type(value) is CoroutineType or hasattr(value, "__await__"):  # pyright: ignore[reportUnknownArgumentType] - any answer
                 value = await cast("Any", value)  # Seed 001: awaited if awaitable.
@@ -84,19 +131,11 @@ class Runtime:
             if admitted.warnings:
                 answer = _warned(answer, admitted)
             envelope = release(tool.contract, answer, policy)
-        except CallError as error:
-            failure = error
-            raise
-        except (Exception, SystemExit):  # noqa: BLE001 - boundary: logged in full, shown as a code
-            _log.exception("tool %s failed (call %s)", tool_id, call_id)
-            failure = HandlerCrashed(tool_id)
-            raise failure from None
         except BaseException as error:
-            failure = Aborted(tool_id)
-            if isinstance(error, asyncio.CancelledError) and not _is_cancelled():
-                # Something that the handler waited for was cancelled; the caller was not.
-                raise failure from None
-            raise
+            failure = _failure(error, tool_id, call_id)
+            if failure is error or not _is_ours(error):
+                raise
+            raise failure from None
         else:
             return envelope
         finally:
@@ -111,10 +150,118 @@ class Runtime:
                         envelope,
                         failure,
                         identity,
+                        call.parent_id,
                     )
                 )
             # The error holds this frame; holding it in turn would make every failure garbage.
             del failure
+
+    def subscribe(
+        self,
+        tool_id: str,
+        arguments: Any = None,
+        *,
+        deadline: float | None = None,
+        policy: Policy | None = None,
+        identity: Identity | None = None,
+    ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
+        """Subscribe to a tool: one envelope per result, each checked like the answer of a call.
+
+        Who calls is not asked. The tool's generator is closed however this ends; to be sure when,
+        use `contextlib.aclosing`.
+
+        Raises:
+            CallError: while it is read, as `execute`.
+        """
+        call = Call(tool_id, arguments, "", None, deadline, policy)
+        return self.stream(call, identity, trusted=True)
+
+    async def stream(
+        self,
+        call: Call,
+        identity: Identity | None = None,
+        *,
+        trusted: bool = False,
+        call_map: PendingRequestMap | None = None,
+    ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
+        """The line of one subscription, for strangers: what comes after the run, for each result.
+
+        Raises:
+            CallError: while it is read, as `call`.
+        """
+        self._check_use(call, identity)
+        call_id, tool_id = call.id or new_id(), call.tool_id
+        arguments: Any = {} if call.arguments is None else call.arguments
+        started, begun = time_ns() // 1_000_000, perf_counter()
+        failure: CallError | None = None
+        values: AsyncGenerator[Any, None] | None = None
+        count = 0
+        try:
+            tool = self.catalog.find(tool_id) if trusted else self._granted(tool_id, identity)
+            tool_id = tool.id
+            if tool.kind != "subscription":
+                _refuse(f"'{tool_id}' gives one answer: call it")
+            admitted = admit(tool, arguments)
+            context = Context(
+                call_id,
+                tool_id,
+                identity,
+                call.deadline,
+                call.parent_id,
+                call.chain,
+                call.metadata,
+                self._open_env,
+                call_map,
+            )
+            values = cast("AsyncGenerator[Any, None]", tool.handler(admitted.arguments, context))
+            while (value := await _next(values, context)) is not _END:
+                answer = wrap(value, tool_id)
+                if admitted.warnings and not count:
+                    answer = _warned(answer, admitted)
+                envelope = release(tool.contract, answer, call.policy)
+                count += 1
+                yield envelope
+        except GeneratorExit:  # The reader has enough: an end like any other.
+            raise
+        except BaseException as error:
+            failure = _failure(error, tool_id, call_id)
+            if failure is error or not _is_ours(error):
+                raise
+            raise failure from None
+        finally:
+            try:
+                if values is not None:
+                    await _close(values, tool_id, call_id)
+            finally:
+                if self._observers:
+                    self._publish(
+                        CallFinished(
+                            call_id,
+                            tool_id,
+                            arguments,
+                            started,
+                            perf_counter() - begun,
+                            None,
+                            failure,
+                            identity,
+                            call.parent_id,
+                            count,
+                        )
+                    )
+                del failure
+
+    def _granted(self, tool_id: str, identity: Identity | None) -> Tool:
+        """The tool, if this caller may use it; others are not suggested to it either."""
+
+        def is_granted(tool: Tool) -> bool:
+            with suppress(AccessDenied):
+                grant(tool.access, identity)
+                return True
+            return False
+
+        tool = self.catalog.find(tool_id, suggested=is_granted)
+        grant(tool.access, identity)
+        return tool
 
     def execute_sync(
         self,
@@ -123,7 +270,7 @@ class Runtime:
         *,
         deadline: float | None = None,
         policy: Policy | None = None,
-        identity: Any = None,
+        identity: Identity | None = None,
     ) -> ResponseEnvelope[Any]:
         """`execute` for code without an event loop, on one background loop per runtime.
 
@@ -137,7 +284,7 @@ class Runtime:
         else:
             raise UsageError("execute_sync would block this event loop; await execute(...) instead")
         with self._lock:
-            thread = self._thread = self._thread or _LoopThread()
+            thread = self._thread = self._thread or LoopThread()
         call = self.execute(tool_id, arguments, deadline=deadline, policy=policy, identity=identity)
         try:
             return thread.run(call)
@@ -167,7 +314,10 @@ class Runtime:
     ) -> None:
         await self.aclose()
 
-    def _check_use(self, tool_id: str, deadline: Any, policy: Policy | None) -> None:
+    def _check_use(self, call: Call, identity: Any) -> None:
+        if identity is not None and not isinstance(identity, Identity):
+            raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
+        deadline, policy, tool_id = cast("Any", call.deadline), call.policy, call.tool_id
         if deadline is not None and (
             isinstance(deadline, bool) or not isinstance(deadline, int | float) or isnan(deadline)
         ):
@@ -196,13 +346,62 @@ async def _run_in_time(admitted: Admitted, context: Context) -> Any:
     timer = asyncio.timeout(left)
     try:
         async with timer:
-            value = tool.handler(admitted.arguments, context)
+            value: Any = tool.handler(admitted.arguments, context)
             return await value if hasattr(value, "__await__") else value
     except (Exception, SystemExit):
         # A handler may turn its cancellation into an error of its own: it was out of time.
         if timer.expired():
             raise Timeout(tool.id, deadline) from None
         raise
+
+
+_END: Any = object()
+
+
+async def _next(values: AsyncGenerator[Any, None], context: Context) -> Any:
+    deadline = context.deadline
+    if deadline is None:
+        return await anext(values, _END)
+    left = deadline / 1000 - time()
+    if left <= 0:
+        raise Timeout(context.tool_id, deadline)
+    timer = asyncio.timeout(left)
+    try:
+        async with timer:
+            return await anext(values, _END)
+    except (Exception, SystemExit):
+        if timer.expired():
+            raise Timeout(context.tool_id, deadline) from None
+        raise
+
+
+async def _close(values: AsyncGenerator[Any, None], tool_id: str, call_id: str) -> None:
+    try:
+        await values.aclose()
+    except Exception:  # noqa: BLE001 - boundary: the results were delivered already
+        _log.exception("tool %s failed while it was closed (call %s)", tool_id, call_id)
+
+
+def _failure(error: BaseException, tool_id: str, call_id: str) -> CallError:
+    """What the caller and the observers are told of an exception."""
+    if isinstance(error, CallError):
+        return error
+    if isinstance(error, Exception | SystemExit):
+        _log.error("tool %s failed (call %s)", tool_id, call_id, exc_info=error)
+        return HandlerCrashed(tool_id)
+    return Aborted(tool_id)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """False for what must go on as it is: the caller's own cancellation, an interrupt."""
+    if isinstance(error, asyncio.CancelledError):
+        # Else something that the handler waited for was cancelled; the caller was not.
+        return not _is_cancelled()
+    return isinstance(error, Exception | SystemExit)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise Failed("handler_error", text)
 
 
 def _is_cancelled() -> bool:
@@ -226,36 +425,41 @@ def _warned(envelope: ResponseEnvelope[Any], admitted: Admitted) -> ResponseEnve
     )
 
 
-class _LoopThread:
-    """One event loop in one background thread."""
+def build_env(
+    runtime: Runtime,
+    context: Context | None = None,
+    allowed_namespaces: Iterable[str] | None = None,
+    call_map: PendingRequestMap | None = None,
+) -> Env:
+    """Other tools for a handler: `await env.namespace.name(arguments)` gives an envelope.
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="callpact-loop", daemon=True
-        )
-        self._thread.start()
+    Calls go through the runtime, trusted like any code of this process; with `call_map` over its
+    bus, where the caller's identity is checked again. Each is told its parent, and gets the
+    identity, the deadline and the metadata of the call that makes it.
+    """
+    allowed = None if allowed_namespaces is None else frozenset(allowed_namespaces)
+    above = Context("", "") if context is None else context
+    chain = above.chain if context is None else (*above.chain, above.tool_id)
+    parent_id = above.call_id or None
 
-    def run(self, call: Any) -> Any:
-        future = asyncio.run_coroutine_threadsafe(call, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+    async def send(tool_id: str, arguments: Any) -> ResponseEnvelope[Any]:
+        if allowed is not None and tool_id.partition(".")[0] not in allowed:
+            may = ", ".join(sorted(allowed)) or "none"
+            raise AccessDenied(f"'{tool_id}' is out of bounds here; allowed namespaces: {may}")
+        if len(chain) > MAX_NESTED:
+            way = " → ".join((*chain[:3], "…", *chain[-2:], tool_id))
+            raise Failed("handler_error", f"Calls nest more than {MAX_NESTED} deep: {way}")
+        if call_map is not None:
+            return await call_map.call(
+                tool_id,
+                arguments,
+                parent_request_id=parent_id,
+                deadline=above.deadline,
+                identity=above.identity,
+                metadata=above.metadata,
+                chain=chain,
+            )
+        call = Call(tool_id, arguments, "", parent_id, above.deadline, None, chain, above.metadata)
+        return await runtime.call(call, above.identity, trusted=True)
 
-    def stop(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise UsageError("a call cannot close the runtime that runs it")
-        asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _end_tasks() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    return Env(send)

@@ -1,4 +1,4 @@
-"""Tools and the values of one call: `Tool`, `Contract`, `Context`, `Admitted`.
+"""Tools and the values of one call: `Tool`, `Contract`, `Access`, `Call`, `Identity`, `Context`.
 
 Declarations are frozen dataclasses, checked when they are made; what is made per call are frozen
 structs. Nothing here runs a tool.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import logging
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from functools import partial
+from inspect import isasyncgenfunction
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
-from callpact.errors import InvalidTool, Issue
+from callpact.errors import InvalidTool, Issue, UsageError
 from callpact.schema import CompiledSchema, compile_schema
+
+if TYPE_CHECKING:
+    from callpact.env import Env
 
 Policy = Literal["pass", "warn", "cast", "reject"]
 InputPolicy = Literal["exact", "tolerant"]
@@ -100,27 +106,142 @@ class Contract:
         )
 
 
+class Identity(Struct, frozen=True):
+    """Who calls: an id, the scopes that were granted, and what may be done to which resources.
+
+    `resources` maps `type:name` to actions, as in `{"project:42": ["read"]}`.
+
+    Raises:
+        UsageError: a part is not what it says; one text is never taken for a list of texts.
+    """
+
+    id: str
+    scopes: tuple[str, ...] = ()
+    resources: dict[str, tuple[str, ...]] = {}
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("Any", self.id), str):
+            raise UsageError(f"an identity's id must be text, got {self.id!r:.100}")
+        if self.scopes != ():
+            force_setattr(self, "scopes", _granted(self.scopes, "scopes"))
+        if self.resources:
+            held = cast("Any", self.resources)
+            if not isinstance(held, Mapping):
+                raise UsageError(f"an identity's resources must be a mapping, got {held!r:.100}")
+            pairs = cast("Mapping[str, Any]", held).items()
+            force_setattr(self, "resources", {str(k): _granted(v, "resources") for k, v in pairs})
+
+
+def _granted(given: Any, what: str) -> tuple[str, ...]:
+    # A text is an iterable of its letters: taken for a list it would grant the scope "a".
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
+    granted = tuple(cast("Iterable[Any]", given))
+    if not all(isinstance(item, str) for item in granted):
+        raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
+    return granted
+
+
+class Call(Struct, frozen=True, gc=False):
+    """One request: which tool, with what, until when, and on behalf of which other call."""
+
+    tool_id: str
+    arguments: Any = None
+    id: str = ""
+    """What the caller knows it by; the runtime gives one if it is empty."""
+    parent_id: str | None = None
+    deadline: float | None = None
+    """Epoch milliseconds; None for never."""
+    policy: Policy | None = None
+    chain: tuple[str, ...] = ()
+    """The tools that called one another to get here, the first caller first."""
+    metadata: Mapping[str, Any] | None = None
+
+
 class Context(Struct, frozen=True):
     """What a handler may know of its call: never the secrets, never the runtime itself."""
 
     call_id: str
     tool_id: str
-    identity: Any = None
+    identity: Identity | None = None
     deadline: float | None = None
     """When the call must have ended, in epoch milliseconds; None for never."""
+    parent_id: str | None = None
+    chain: tuple[str, ...] = ()
+    """The tools that called one another to get here, this one not among them."""
+    metadata: Mapping[str, Any] | None = None
+    """What the caller sent along; handed on to every call that is made through `env`."""
+    _open_env: Callable[..., Env] | None = None
+    _call_map: Any = None
 
     @property
     def logger(self) -> logging.Logger:
         """The logger of this tool: `callpact.tool.<id>`."""
         return logging.getLogger(f"callpact.tool.{self.tool_id}")
 
+    @property
+    def env(self) -> Env:
+        """The other tools: `await context.env.namespace.name(arguments)` gives an envelope.
 
-Handler = Callable[[dict[str, Any], Context], Awaitable[Any]]
+        Raises:
+            UsageError: the handler was not called by a runtime.
+        """
+        if self._open_env is None:
+            raise UsageError(
+                f"this context of '{self.tool_id}' came from no runtime: there are no other tools; "
+                "build_env(runtime) makes an env of its own"
+            )
+        return self._open_env(self, call_map=self._call_map)
+
+
+Handler = Callable[[dict[str, Any], Context], Awaitable[Any] | AsyncGenerator[Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a caller needs: all of `scopes`, one of `any_scopes`, a right to a resource.
+
+    With `resource_type="project"` and `resource_action="read"`, some resource `project:…` of the
+    caller must list `read`.
+
+    Raises:
+        InvalidTool: a part is not a list of texts, or one of the two resource fields stands alone.
+    """
+
+    scopes: tuple[str, ...] = ()
+    any_scopes: tuple[str, ...] = ()
+    resource_type: str | None = None
+    resource_action: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("scopes", "any_scopes"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise InvalidTool(f"access: {name} must be a list of scopes, got {given!r:.100}")
+            scopes = tuple(cast("Iterable[Any]", given))
+            if not all(isinstance(scope, str) and scope for scope in scopes):
+                raise InvalidTool(f"access: {name} must be a list of scopes, got {given!r:.100}")
+            object.__setattr__(self, name, scopes)
+        pair = (self.resource_type, self.resource_action)
+        if (pair[0] is None) != (pair[1] is None):
+            raise InvalidTool(
+                "access: resource_type and resource_action are given together; one of them alone "
+                "would ask for nothing"
+            )
+        if pair[0] is not None and not all(isinstance(part, str) and part for part in pair):
+            raise InvalidTool(f"access: the resource must be two texts, got {pair!r:.100}")
+
+
+OPEN = Access()
+"""Asks for nothing: everybody may call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """One callable under a contract. `handler` is `async (arguments, context) -> value | envelope`.
+
+    The handler of a subscription is an async generator function, and only that of a subscription.
+    `access` is an `Access`, or simply the list of scopes that a caller needs.
 
     Raises:
         InvalidTool: the id, the handler or another field cannot be used.
@@ -135,6 +256,7 @@ class Tool:
     aliases: tuple[str, ...] = ()
     version: str | None = None
     kind: Kind = "mutation"
+    access: Access = OPEN
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     examples: tuple[Any, ...] = ()
     source: str = "code"
@@ -154,6 +276,8 @@ class Tool:
             if getattr(self, name) != ():
                 fill(self, name, self._items(name) if name == "examples" else self._texts(name))
         fill(self, "annotations", dict(self.annotations))
+        if not isinstance(cast("Any", self.access), Access):
+            fill(self, "access", self._access())
         if not self.wire_name:
             fill(self, "wire_name", wire_name(self.id.replace(".", "_")))
         elif not isinstance(cast("Any", self.wire_name), str) or not _WIRE.fullmatch(
@@ -178,6 +302,7 @@ class Tool:
             raise self._wrong("source", "text", self.source)
         if self.kind not in _KINDS:
             raise self._wrong("kind", f"one of {', '.join(_KINDS)}", self.kind)
+        self._check_kind()
         if not isinstance(cast("Any", self.annotations), dict | Mapping):
             raise self._wrong("annotations", "a mapping", self.annotations)
         if self.timeout is not None:
@@ -190,6 +315,22 @@ class Tool:
         seconds = cast("Any", self.timeout)
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise self._wrong("timeout", "a positive number of seconds or None", seconds)
+
+    def _check_kind(self) -> None:
+        is_stream = is_async_generator(self.handler)
+        if self.kind == "subscription" and not is_stream:
+            what = "an async generator function, as the tool is a subscription"
+            raise self._wrong("handler", what, type(self.handler))
+        if is_stream and self.kind != "subscription":
+            what = "'subscription', as the handler is an async generator"
+            raise self._wrong("kind", what, self.kind)
+
+    def _access(self) -> Access:
+        try:
+            return Access(cast("Any", self.access))
+        except InvalidTool:
+            what = "an Access or a list of scopes"
+            raise self._wrong("access", what, self.access) from None
 
     def _items(self, name: str) -> tuple[Any, ...]:
         given = getattr(self, name)
@@ -225,6 +366,13 @@ class Admitted(Struct, frozen=True):
     tool: Tool
     arguments: dict[str, Any]
     warnings: tuple[Issue, ...] = ()
+
+
+def is_async_generator(function: Any) -> bool:
+    """True if calling it gives an async generator; looks through partials and callable objects."""
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return isasyncgenfunction(function) or isasyncgenfunction(getattr(function, "__call__", None))  # noqa: B004 - the method is wanted, not whether there is one
 
 
 def wire_name(text: str) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from callpact.envelope import local_envelope
 from callpact.errors import InvalidInput, Issue, Timeout, ToolError, UnknownTool, UsageError
+from callpact.json_text import json_text
 from callpact.schema import Change
 from callpact.tool import Contract, Tool
 from callpact.wire.cli import (
@@ -23,7 +24,6 @@ from callpact.wire.cli import (
     encode_summary,
     rules_of,
 )
-from callpact.wire.json_text import json_text
 
 SCHEMA = {
     "type": "object",

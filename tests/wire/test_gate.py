@@ -71,4 +71,4 @@ def test_an_unknown_tool_is_told_with_the_name_that_was_asked_for():
     body = encode_error(UnknownTool("shop.serch", ["shop.search"]))["error"]
     assert body["code"] == "tool_not_found"
     assert "shop.search" in body["message"]
-    assert body["details"] == {"toolId": "shop.serch"}
+    assert body["details"] == {"operationId": "shop.serch"}

@@ -119,10 +119,10 @@ def _source(handler: Any) -> str:
 
 def _prepared(handler: Any, schema: dict[str, Any], tool_id: str) -> Handler:
     shape = cast("_Shaper", _shaper(schema))
-    call = handler if _is_async(handler) else _threaded(handler)
+    call: Any = handler if _is_async(handler) else _threaded(handler)
 
     async def prepared(arguments: dict[str, Any], context: Context) -> Any:
-        answer = await call(shape(arguments), context)
+        answer: Any = await call(shape(arguments), context)
         # Data that only looks like an envelope is data: it must not get round the output gate.
         if isinstance(answer, ResponseEnvelope):
             return cast("ResponseEnvelope[Any]", answer)

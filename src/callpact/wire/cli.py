@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from callpact.errors import UsageError
+from callpact.json_text import json_text
 from callpact.schema.document import resolve
-from callpact.wire.json_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET
 
 from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from callpact.json_text import json_text, sendable
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.gate import encode_issue
-from callpact.wire.json_text import json_text, sendable
 from callpact.wire.mcp_schema import input_schema, is_published, is_wrapped, output_schema
 
 if TYPE_CHECKING:

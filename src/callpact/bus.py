@@ -1,0 +1,93 @@
+"""The bus that carries the events of the call protocol: the seam, and the one inside a process.
+
+A bus knows nothing of calls. One that crosses processes sends the lines of `write_event`, and hands
+what `read_event` gives to the near end that every process has, a `LocalBus`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from callpact.eager import Starter
+from callpact.errors import UsageError
+from callpact.events import EVENT_TYPES, CallEvent
+
+_log = logging.getLogger("callpact.bus")
+
+Listener = Callable[[Any], Coroutine[Any, Any, None] | None]
+"""Hears events of one type. What an async function does runs as a task of its own."""
+
+
+class Bus(Protocol):
+    """Carries events to everybody who listens, in order, the publisher's own listeners too."""
+
+    async def publish(self, event: CallEvent, /) -> None:
+        """Send an event; returns when it is on its way, not when it was heard."""
+        ...
+
+    def subscribe(self, topic: str, listener: Listener, /) -> Callable[[], None]:
+        """Hear every event of a type (`call.requested`, …); what is returned ends it."""
+        ...
+
+
+class LocalBus:
+    """A bus inside one process and one event loop; also the near end of any other bus.
+
+    Listeners are called in the order in which they came. One that raises is logged and breaks
+    nothing.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, tuple[Listener, ...]] = dict.fromkeys(EVENT_TYPES, ())
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starter = Starter()
+
+    async def publish(self, event: CallEvent) -> None:
+        """Tell every listener."""
+        self.deliver(event)
+
+    def subscribe(self, topic: str, listener: Listener) -> Callable[[], None]:
+        """Hear every event of a type; what is returned ends it.
+
+        Raises:
+            UsageError: there is no such type of event.
+        """
+        if topic not in self._listeners:
+            raise UsageError(f"events are {', '.join(EVENT_TYPES)}; got {topic!r:.100}")
+        self._listeners[topic] += (listener,)
+
+        def unsubscribe() -> None:
+            kept = list(self._listeners[topic])
+            if listener in kept:
+                kept.remove(listener)
+            self._listeners[topic] = tuple(kept)
+
+        return unsubscribe
+
+    def deliver(self, event: CallEvent) -> None:
+        """Tell every listener of this process of an event, wherever it came from."""
+        for listener in self._listeners[event.type]:
+            try:
+                running = listener(event)
+                task = None if running is None else self._starter.start(running)
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - boundary: a listener never breaks the bus
+                _log.exception("a listener failed on %s of %s", event.type, event.request_id)
+                continue
+            if task is not None:
+                self._tasks.add(task)
+                task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a listener failed", exc_info=error)
+
+    async def aclose(self) -> None:
+        """Cancel what listeners still do, and wait until it has ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,97 @@
+"""The answering side of the call protocol: requests from a bus, answered by a runtime.
+
+An adapter over `Runtime.call` and `Runtime.stream`; what a call means is decided there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from callpact.eager import current_task
+from callpact.errors import CallError, Failed, HandlerCrashed
+from callpact.events import CallAborted, CallRequested
+from callpact.tool import Call, Identity
+
+if TYPE_CHECKING:
+    from callpact.pending import PendingRequestMap
+    from callpact.runtime import Runtime
+
+MAX_ANSWERING = 10_000
+"""Requests that one process works on at a time; one more is refused with `aborted`."""
+
+_log = logging.getLogger("callpact.call_handler")
+
+
+def build_call_handler(
+    runtime: Runtime, call_map: PendingRequestMap, *, namespaces: Iterable[str] | None = None
+) -> Callable[[CallRequested], Coroutine[Any, Any, None]]:
+    """What answers `call.requested` with the tools of a runtime: `bus.subscribe` it.
+
+    It alone publishes; handlers return values. With `namespaces`, requests for others are left to
+    whoever else is on the bus. A request ends in exactly one of `call.responded`, `call.error`,
+    `call.aborted`; a subscription in any number of `call.responded` before `call.completed`.
+    """
+    served = None if namespaces is None else frozenset(namespaces)
+    answering = call_map.answering
+
+    async def handle(event: CallRequested) -> None:
+        request_id = event.request_id
+        if served is not None and event.operation_id.partition(".")[0] not in served:
+            return
+        task: asyncio.Task[Any] = current_task(asyncio.get_running_loop())
+        if answering.setdefault(request_id, task) is not task:
+            _log.warning("request %s came again while it is answered", request_id)
+            return
+        try:
+            _check_number(len(answering))
+            call = Call(
+                event.operation_id,
+                event.input,
+                request_id,
+                event.parent_request_id,
+                event.deadline,
+                None,
+                event.chain,
+                event.metadata,
+            )
+            tool = runtime.catalog.get(event.operation_id)
+            if event.stream or (tool is not None and tool.kind == "subscription"):
+                await _send_stream(runtime, call_map, call, event.identity)
+            else:
+                envelope = await runtime.call(call, event.identity, call_map=call_map)
+                await call_map.respond(request_id, envelope)
+        except CallError as error:
+            await call_map.emit_error(request_id, error)
+        except asyncio.CancelledError:
+            if answering.get(request_id) is task:  # Else the caller said so and knows it.
+                await call_map.bus.publish(CallAborted(request_id))
+            raise
+        except Exception:  # noqa: BLE001 - boundary: the caller is told, the bus goes on
+            _log.exception("request %s of %s failed", request_id, event.operation_id)
+            await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
+        finally:
+            if answering.get(request_id) is task:
+                del answering[request_id]
+
+    return handle
+
+
+def _check_number(answering: int) -> None:
+    if answering > MAX_ANSWERING:
+        raise Failed("aborted", f"{MAX_ANSWERING:,} calls are under way; try again later")
+
+
+async def _send_stream(
+    runtime: Runtime, call_map: PendingRequestMap, call: Call, identity: Identity | None
+) -> None:
+    count = 0
+    async with aclosing(runtime.stream(call, identity, call_map=call_map)) as envelopes:
+        async for envelope in envelopes:
+            await call_map.respond(call.id, envelope, seq=count)
+            count += 1
+            await asyncio.sleep(0)  # A generator that never waits would leave no turn to readers.
+    await call_map.complete(call.id, count=count)

@@ -1,0 +1,44 @@
+"""An event loop in a thread of its own, for code that has none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from callpact.errors import UsageError
+
+
+class LoopThread:
+    """One event loop in one background thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="callpact-loop", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, call: Any) -> Any:
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise UsageError("a call cannot close the runtime that runs it")
+        asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _end_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
