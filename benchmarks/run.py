@@ -9,9 +9,15 @@ from importlib.metadata import version
 
 import calls
 import imports
+import protocol
 import schemas
 
-PARTS = {"calls": calls.main, "schemas": schemas.main, "imports": imports.main}
+PARTS = {
+    "calls": calls.main,
+    "protocol": protocol.main,
+    "schemas": schemas.main,
+    "imports": imports.main,
+}
 
 
 def main(names: list[str]) -> None:

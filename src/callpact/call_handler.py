@@ -35,12 +35,12 @@ def build_call_handler(
     whoever else is on the bus. A request ends in exactly one of `call.responded`, `call.error`,
     `call.aborted`; a subscription in any number of `call.responded` before `call.completed`.
     """
-    served = None if namespaces is None else frozenset(namespaces)
+    served = None if namespaces is None else _names(namespaces)
     answering = call_map.answering
 
     async def handle(event: CallRequested) -> None:
         request_id = event.request_id
-        if served is not None and event.operation_id.partition(".")[0] not in served:
+        if served is not None and runtime.catalog.namespace_of(event.operation_id) not in served:
             return
         task: asyncio.Task[Any] = current_task(asyncio.get_running_loop())
         if answering.setdefault(request_id, task) is not task:
@@ -78,6 +78,10 @@ def build_call_handler(
                 del answering[request_id]
 
     return handle
+
+
+def _names(given: Iterable[str]) -> frozenset[str]:
+    return frozenset([given] if isinstance(given, str) else given)
 
 
 def _check_number(answering: int) -> None:

@@ -266,6 +266,7 @@ CALL_EVENT_SCHEMAS: dict[str, dict[str, Any]] = {
 }
 """The schema of each event, by its type. Keys that a schema does not name are allowed."""
 
+_TOO_LARGE = f"the limit is {MAX_EVENT_BYTES:,} bytes"
 _compiled: dict[str, CompiledSchema] = {}
 
 
@@ -276,7 +277,7 @@ def read_event(text: bytes | str) -> CallEvent:
         InvalidEvent: it is too large, no JSON, or no event; with every reason.
     """
     if len(text) > MAX_EVENT_BYTES:
-        raise InvalidEvent([Issue("maxLength", f"An event has at most {MAX_EVENT_BYTES:,} bytes")])
+        raise InvalidEvent([Issue("maxLength", f"It is too large: {_TOO_LARGE}")])
     try:
         wire = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -308,15 +309,30 @@ def write_event(event: CallEvent) -> bytes:
     """The event as one line of JSON, without the line's end.
 
     Raises:
-        InvalidInput, NotJson: the arguments or the answer hold what JSON cannot say.
+        InvalidInput, OutputRejected: the arguments or the answer hold what JSON cannot say, or
+            more than an event may have.
     """
-    if isinstance(event, CallRequested) and not is_json(event.input):
-        places = not_json(event.input)
-        raise InvalidInput(lambda: places)
-    if isinstance(event, CallResponded) and not isinstance(event.output.data, bytes):
-        data = event.output.data
-        if not is_json(data):
-            raise NotJson(lambda: not_json(data))
+    if isinstance(event, CallRequested):
+        _check_writable(event.input, InvalidInput)
+    elif isinstance(event, CallResponded):
+        _check_writable(event.output.data, NotJson)
+    text = _json(event)
+    if len(text) <= MAX_EVENT_BYTES:
+        return text
+    if isinstance(event, CallFailed):  # A failure must arrive, if need be without its details.
+        return _json(CallFailed(event.request_id, event.code[:100], event.message[:10_000]))
+    kind = InvalidInput if isinstance(event, CallRequested) else OutputRejected
+    issue = Issue("maxLength", f"An event of {len(text):,} bytes cannot be sent, {_TOO_LARGE}")
+    raise kind(lambda: [issue])
+
+
+def _check_writable(value: Any, kind: type[InvalidInput | NotJson]) -> None:
+    if not isinstance(value, bytes) and not is_json(value):
+        places = not_json(value)
+        raise kind(lambda: places)
+
+
+def _json(event: CallEvent) -> bytes:
     wire = encode_event(event)
     try:
         return orjson.dumps(wire)
@@ -394,21 +410,18 @@ def _fresh_prefix() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-"
 
 
-class _Ids:
-    """Ids that look like any UUID and cost a counter; a forked process starts anew."""
-
-    def __init__(self) -> None:
-        self.prefix = _fresh_prefix()
-        self.count = itertools.count(1)
-        os.register_at_fork(after_in_child=self.renew)
-
-    def renew(self) -> None:
-        self.prefix = _fresh_prefix()
+_prefix = _fresh_prefix()
+_next = itertools.count(10**11).__next__  # Twelve digits from the first to the last.
 
 
-_ids = _Ids()
+def _renew_ids() -> None:
+    global _prefix  # noqa: PLW0603 - a forked process must not give the ids of its parent
+    _prefix = _fresh_prefix()
+
+
+os.register_at_fork(after_in_child=_renew_ids)
 
 
 def new_id() -> str:
-    """An id that no other call has, in any process."""
-    return f"{_ids.prefix}{next(_ids.count):012x}"
+    """An id that no other call has, in any process: a UUID that costs a counter."""
+    return f"{_prefix}{_next()}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
@@ -60,7 +60,7 @@ class Runtime:
         self._lock = threading.Lock()
         self.observer_failures = 0
 
-    async def execute(
+    def execute(
         self,
         tool_id: str,
         arguments: Any = None,
@@ -68,7 +68,7 @@ class Runtime:
         deadline: float | None = None,
         policy: Policy | None = None,
         identity: Identity | None = None,
-    ) -> ResponseEnvelope[Any]:
+    ) -> Coroutine[Any, Any, ResponseEnvelope[Any]]:
         """Call a tool: its arguments are checked before it runs, its answer before it is returned.
 
         Who calls is not asked: this is for code of the same process. `deadline` is a point in time,
@@ -80,7 +80,8 @@ class Runtime:
                 hears of it.
         """
         call = Call(tool_id, arguments, "", None, deadline, policy)
-        return await self.call(call, identity, trusted=True)
+        # Not async itself: one coroutine less, which is a tenth of what a call costs.
+        return self.call(call, identity, trusted=True)
 
     async def call(
         self,
@@ -99,6 +100,8 @@ class Runtime:
             CallError: `AccessDenied`, and what `execute` raises.
             UsageError: as `execute`; or the identity is none.
         """
+        if type(call) is not Call:
+            raise _not_a_call(call)
         deadline, policy = call.deadline, call.policy
         if deadline is not None or policy is not None or identity is not None:
             self._check_use(call, identity)
@@ -189,6 +192,8 @@ class Runtime:
         Raises:
             CallError: while it is read, as `call`.
         """
+        if type(call) is not Call:
+            raise _not_a_call(call)
         self._check_use(call, identity)
         call_id, tool_id = call.id or new_id(), call.tool_id
         arguments: Any = {} if call.arguments is None else call.arguments
@@ -400,6 +405,11 @@ def _is_ours(error: BaseException) -> bool:
     return isinstance(error, Exception | SystemExit)
 
 
+def _not_a_call(given: Any) -> UsageError:
+    kind = type(given).__name__
+    return UsageError(f"expected a Call, as in Call('shop.price', {{...}}), got {kind}")
+
+
 def _refuse(text: str) -> NoReturn:
     raise Failed("handler_error", text)
 
@@ -437,13 +447,14 @@ def build_env(
     bus, where the caller's identity is checked again. Each is told its parent, and gets the
     identity, the deadline and the metadata of the call that makes it.
     """
-    allowed = None if allowed_namespaces is None else frozenset(allowed_namespaces)
+    names = [allowed_namespaces] if isinstance(allowed_namespaces, str) else allowed_namespaces
+    allowed = None if names is None else frozenset(names)
     above = Context("", "") if context is None else context
     chain = above.chain if context is None else (*above.chain, above.tool_id)
     parent_id = above.call_id or None
 
     async def send(tool_id: str, arguments: Any) -> ResponseEnvelope[Any]:
-        if allowed is not None and tool_id.partition(".")[0] not in allowed:
+        if allowed is not None and runtime.catalog.namespace_of(tool_id) not in allowed:
             may = ", ".join(sorted(allowed)) or "none"
             raise AccessDenied(f"'{tool_id}' is out of bounds here; allowed namespaces: {may}")
         if len(chain) > MAX_NESTED:
