@@ -4,6 +4,7 @@ CallpactError
 ├─ DeclarationError      the author's fault, at load
 │  ├─ InvalidSchema      a JSON Schema that cannot be compiled
 │  ├─ InvalidTool        a Tool, function or property block that cannot be declared so
+│  ├─ InvalidManifest    a FlowMCP file that cannot be read, with the line
 │  ├─ DuplicateTool      two tools under one name
 │  ├─ SourceRefused      a source that cannot be read
 │  └─ InvalidConfig      a configuration file that cannot be used
@@ -203,6 +204,19 @@ class InvalidSchema(DeclarationError):
 
 class InvalidTool(DeclarationError):
     """A tool that cannot be declared as it is written."""
+
+
+class InvalidManifest(DeclarationError):
+    """A FlowMCP file that cannot be read as data, with the line and column where that shows."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message, line, column)
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}: {self.message}"
 
 
 class SourceRefused(DeclarationError):

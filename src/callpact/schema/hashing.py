@@ -40,7 +40,7 @@ def _write(value: Any, path: list[str | int]) -> str:
     if value is False:
         return "false"
     if isinstance(value, str):
-        return _string(value)
+        return canonical_string(value)
     if isinstance(value, int | float):
         return _number(value, path)
     if len(path) > MAX_SCHEMA_DEPTH:
@@ -59,7 +59,7 @@ def _write(value: Any, path: list[str | int]) -> str:
 
 
 def _member(key: str, value: Any, path: list[str | int]) -> str:
-    return f"{_string(key)}:{_write(value, [*path, key])}"
+    return f"{canonical_string(key)}:{_write(value, [*path, key])}"
 
 
 def _utf16(member: tuple[str, Any]) -> bytes:
@@ -75,8 +75,14 @@ _ESCAPES = {
 }
 
 
-def _string(text: str) -> str:
+def canonical_string(text: str) -> str:
+    """A text as JavaScript's `JSON.stringify` writes it."""
     return f'"{text.translate(_ESCAPES)}"'
+
+
+def canonical_number(value: float) -> str:
+    """A number as JavaScript writes it."""
+    return _number(value, [])
 
 
 def _number(value: float, path: list[str | int]) -> str:

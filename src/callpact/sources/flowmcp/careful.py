@@ -1,0 +1,391 @@
+"""The careful reader of data in a `.mjs` file: slower than `literal.py`, and it knows every place.
+
+One pass, token by token. It takes a little more (templates without substitution, any white space,
+`JSON.stringify` of a literal, several exports) and gives the offset of every value, by JSON
+Pointer. What is not data is an error that says what it is, with line and column.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from msgspec import Struct
+
+from callpact.errors import InvalidManifest
+from callpact.schema.hashing import canonical_number, canonical_string
+
+MAX_LITERAL_DEPTH = 64
+"""Levels of objects and arrays that a literal in a FlowMCP file may nest."""
+
+
+class Found(Struct, frozen=True):
+    """The exports of a file with their places: offsets by name and JSON Pointer."""
+
+    values: dict[str, Any]
+    places: dict[tuple[str, str], int]
+    handlers: int | None = None
+
+
+def read_carefully(text: str) -> Found:
+    """Every data export of a file, with the place of every value.
+
+    Raises:
+        InvalidManifest: something is not data, with its line and column.
+    """
+    return _Reader(text).read()
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Both from 1, as editors count."""
+    before = _LINE_END.split(text[:offset])
+    return len(before), len(before[-1]) + 1
+
+
+_LINE_END = re.compile(r"\r\n|[\n\r\u2028\u2029]")
+_WHITE = "[ \\t\\v\\f\\r\\n\u00a0\ufeff\u2028\u2029\u1680\u2000-\u200a\u202f\u205f\u3000]"
+_TRIVIA = re.compile(
+    rf"(?:{_WHITE}++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+", re.DOTALL
+)
+_NAME = re.compile(r"[^\W\d][\w$]*+|\$[\w$]*+")
+_NUMBER = re.compile(
+    r"(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?|\.[0-9]++(?:[eE][+-]?[0-9]++)?"
+)
+_INTEGER = re.compile(r"0|[1-9][0-9]*+")
+_STRINGS = {
+    "'": re.compile(r"'((?:[^'\\\r\n]|\\(?:\r\n|.))*+)'", re.DOTALL),
+    '"': re.compile(r'"((?:[^"\\\r\n]|\\(?:\r\n|.))*+)"', re.DOTALL),
+    "`": re.compile(r"`((?:[^`\\$]|\\(?:\r\n|.)|\$(?!\{))*+)`", re.DOTALL),
+}
+_ESCAPE = re.compile(
+    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL
+)
+_SHORT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
+_SHORT |= dict.fromkeys(("\n", "\r", "\r\n", "\u2028", "\u2029"), "")
+_PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
+_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
+_CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_NOT_DATA = {
+    "undefined": "`undefined` is not data; leave the key out, or write null",
+    "NaN": "`NaN` is not data",
+    "Infinity": "`Infinity` is not data",
+    "function": "a function is not data; code belongs into `handlers`",
+    "async": "a function is not data; code belongs into `handlers`",
+    "class": "a class is not data",
+    "new": "an object made by `new` (a Date, for example) is not data; write it as text",
+    "await": "`await` is not data",
+    "import": "schema files import nothing",
+}
+
+
+def unescaped(body: str, *, is_template: bool = False) -> str | None:
+    """What a JavaScript string literal means; None if an escape is not allowed there."""
+    if is_template:
+        body = body.replace("\r\n", "\n").replace("\r", "\n")
+    if "\\" not in body:
+        return body
+    parts: list[str] = []
+    place = 0
+    while (at := body.find("\\", place)) >= 0:
+        parts.append(body[place:at])
+        match = _ESCAPE.match(body, at)
+        if match is None:
+            return None
+        meant = _meant(match, body[match.end() : match.end() + 1])
+        if meant is None:
+            return None
+        parts.append(meant)
+        place = match.end()
+    parts.append(body[place:])
+    return _PAIR.sub(_joined, "".join(parts))
+
+
+def _meant(match: re.Match[str], following: str) -> str | None:
+    code = match[1] or match[2] or match[3]
+    if code is not None:
+        point = int(code, 16)
+        return chr(point) if point <= 0x10FFFF else None
+    letter = match[4]
+    if letter in "ux123456789" or (letter == "0" and following.isdigit()):
+        return None  # Octal escapes and broken ones.
+    return _SHORT.get(letter, letter)
+
+
+def _joined(pair: re.Match[str]) -> str:
+    high, low = ord(pair[1]) - 0xD800, ord(pair[2]) - 0xDC00
+    return chr(0x10000 + (high << 10) + low)
+
+
+def in_key_order(members: dict[str, Any]) -> dict[str, Any]:
+    """The members in the order of ECMAScript: array indexes first, ascending."""
+    indexes = [key for key in members if _INDEX.match(key) and int(key) < 2**32 - 1]
+    if not indexes:
+        return members
+    ordered = {key: members[key] for key in sorted(indexes, key=int)}
+    return ordered | {key: value for key, value in members.items() if key not in ordered}
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at: int = 1 if text.startswith("\ufeff") else 0
+        self._places: dict[tuple[str, str], int] = {}
+        self._export = ""
+
+    def read(self) -> Found:
+        values: dict[str, Any] = {}
+        handlers: int | None = None
+        while self._skip() < len(self._text):
+            begin = self._at
+            name = self._head(begin, is_first=not values)
+            if name in values:
+                raise self._wrong(f"`{name}` is exported twice", begin)
+            if name == "handlers":
+                handlers = begin
+                break
+            self._export = name
+            value_at = self._skip()
+            alias = _NAME.match(self._text, value_at)
+            if alias is not None and alias[0] in values:  # `export const schema = main`
+                self._at = alias.end()
+                values[name] = values[alias[0]]
+            else:
+                values[name] = self._value("", 0)
+            self._end_statement()
+        if not values:
+            raise self._wrong(
+                "no data is exported; a schema file begins with `export const main = {`", 0
+            )
+        return Found(values, self._places, handlers)
+
+    def _head(self, begin: int, *, is_first: bool) -> str:
+        for word in ("export", "const"):
+            match = _NAME.match(self._text, self._skip())
+            if match is None or match[0] != word:
+                if not is_first:
+                    raise self._wrong(
+                        "only `export const …` may follow; code belongs into `handlers`"
+                    )
+                told = _NOT_DATA.get(match[0], "") if match is not None else ""
+                raise self._wrong(told or "expected `export const main = {`", begin)
+            self._at = match.end()
+        match = _NAME.match(self._text, self._skip())
+        if match is None:
+            raise self._wrong("expected the name of an export")
+        self._at = match.end()
+        if not re.compile(r"=(?![=>])").match(self._text, self._skip()):
+            raise self._wrong("expected `=`")
+        self._at += 1
+        return match[0]
+
+    def _end_statement(self) -> None:
+        """A `;`, or a line's end before what cannot go on with the expression."""
+        end = self._at
+        self._skip()
+        if self._text[self._at : self._at + 1] == ";":
+            self._at += 1
+            return
+        if self._at == len(self._text):
+            return
+        if self._text[self._at] in "([.`/+-*?%&|^<>=," or not _LINE_END.search(
+            self._text, end, self._at
+        ):
+            raise self._wrong("the value goes on after its end; only data may stand here")
+
+    def _skip(self) -> int:
+        match = _TRIVIA.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        if self._text.startswith("/*", self._at):
+            raise self._wrong("a comment without its end")
+        return self._at
+
+    def _value(self, path: str, depth: int) -> Any:
+        at = self._skip()
+        self._places.setdefault((self._export, path), at)
+        first = self._text[at : at + 1]
+        if first == "{":
+            return self._object(path, depth)
+        if first == "[":
+            return self._array(path, depth)
+        if first in _STRINGS:
+            return self._string(first)
+        if first == "-":
+            self._at += 1
+            self._skip()
+            return self._number(sign=-1)
+        if first.isdigit() or first == ".":
+            return self._number()
+        return self._word(path, depth)
+
+    def _word(self, path: str, depth: int) -> Any:
+        at = self._at
+        match = _NAME.match(self._text, at)
+        if match is None:
+            told = {"": "the file ends in the middle of a value", "(": "a function is not data"}
+            what = self._text[at : at + 1]
+            raise self._wrong(told.get(what, f"unexpected `{what}`"))
+        word = match[0]
+        if word in _CONSTANTS:
+            self._at = match.end()
+            return _CONSTANTS[word]
+        if self._text.startswith("JSON.stringify", at):
+            return self._stringified(path, depth)
+        self._at = match.end()
+        following = self._text[self._skip() : self._at + 2]
+        self._at = at
+        if word in _NOT_DATA:
+            raise self._wrong(_NOT_DATA[word])
+        if following == "=>":
+            raise self._wrong("a function is not data; code belongs into `handlers`")
+        if following[:1] == "(" or following[:1] == ".":
+            raise self._wrong(f"a call or a member of `{word}` is not data; write the value itself")
+        raise self._wrong(f"the name `{word}` is not data; write the value itself")
+
+    def _stringified(self, path: str, depth: int) -> str:
+        """`JSON.stringify(<literal>)` says nothing that is not in the file."""
+        at = self._at
+        self._at += len("JSON.stringify")
+        if self._text[self._skip() : self._at + 1] != "(":
+            raise self._wrong("a member of `JSON` is not data", at)
+        self._at += 1
+        kept = dict(self._places)
+        value = self._value(path, depth + 1)
+        self._places = kept
+        if self._text[self._skip() : self._at + 1] != ")":
+            raise self._wrong("`JSON.stringify` of one literal is data; anything else is not")
+        self._at += 1
+        return _stringify(value)
+
+    def _object(self, path: str, depth: int) -> dict[str, Any]:
+        self._check_depth(depth)
+        self._at += 1
+        members: dict[str, Any] = {}
+        while self._text[self._skip() : self._at + 1] != "}":
+            key_at = self._at
+            key = self._key()
+            if self._text[self._skip() : self._at + 1] != ":":
+                raise self._wrong_member(key, key_at)
+            self._at += 1
+            if key == "__proto__":
+                raise self._wrong("`__proto__` is not a property", key_at)
+            inner = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+            self._forget(inner)
+            self._places[self._export, inner] = key_at
+            members[key] = self._value(inner, depth + 1)
+            if not self._comma("}"):
+                break
+        self._at += 1
+        return in_key_order(members)
+
+    def _forget(self, path: str) -> None:
+        if (self._export, path) in self._places:  # Of two equal keys the last one counts.
+            for place in [p for p in self._places if p[1].startswith(f"{path}/")]:
+                del self._places[place]
+
+    def _wrong_member(self, key: str, at: int) -> InvalidManifest:
+        following = self._text[self._at : self._at + 1]
+        if following == "(" or key in {"get", "set", "async"}:
+            return self._wrong(f"the method `{key}` is not data; code belongs into `handlers`", at)
+        if following in {",", "}"}:
+            return self._wrong(f"`{key}` alone names a variable, which is not data", at)
+        return self._wrong(f"expected `:` after the key `{key}`")
+
+    def _key(self) -> str:
+        first = self._text[self._at : self._at + 1]
+        if first in {"'", '"'}:
+            return self._string(first)
+        for pattern in (_NAME, _INTEGER):
+            match = pattern.match(self._text, self._at)
+            if match is not None:
+                self._at = match.end()
+                return match[0]
+        told = {
+            "[": "a computed key is not data",
+            ".": "`...` (spread) is not data; write the members themselves",
+            ",": "a comma where a key should stand",
+            "": "the file ends in the middle of an object",
+        }
+        raise self._wrong(told.get(first, f"expected a key, found `{first}`"))
+
+    def _array(self, path: str, depth: int) -> list[Any]:
+        self._check_depth(depth)
+        self._at += 1
+        items: list[Any] = []
+        while self._text[self._skip() : self._at + 1] != "]":
+            if self._text[self._at : self._at + 1] == ",":
+                raise self._wrong("a hole in an array is not data; write null")
+            if self._text.startswith("...", self._at):
+                raise self._wrong("`...` (spread) is not data; write the items themselves")
+            items.append(self._value(f"{path}/{len(items)}", depth + 1))
+            if not self._comma("]"):
+                break
+        self._at += 1
+        return items
+
+    def _comma(self, closing: str) -> bool:
+        """True if another member follows."""
+        following = self._text[self._skip() : self._at + 1]
+        if following == ",":
+            self._at += 1
+            return True
+        if following == closing:
+            return False
+        if following == "":
+            raise self._wrong(f"the file ends before the `{closing}` that should stand here")
+        raise self._wrong(
+            f"expected `,` or `{closing}`, found `{following}`; only literals are data"
+        )
+
+    def _string(self, quote: str) -> str:
+        at = self._at
+        match = _STRINGS[quote].match(self._text, at)
+        if match is None:
+            if quote == "`" and "${" in self._text[at:]:
+                raise self._wrong("a template with `${…}` is not data; write the text itself")
+            raise self._wrong("a text without its closing quote on the same line")
+        plain = unescaped(match[1], is_template=quote == "`")
+        if plain is None:
+            raise self._wrong("a text with an escape that is not allowed (octal, or cut off)")
+        self._at = match.end()
+        return plain
+
+    def _number(self, sign: int = 1) -> float:
+        at = self._at
+        match = _NUMBER.match(self._text, at)
+        end = match.end() if match else at
+        if match is None or re.compile(r"[\w$.]").match(self._text, end):
+            told = "not a decimal number"
+            if self._text[end : end + 1] == "n":
+                told = "a BigInt is not data; write it as text"
+            elif self._text[at : at + 1] == "0" and self._text[at + 1 : at + 2].isdigit():
+                told = "an octal number; write it in decimal"
+            raise self._wrong(told)
+        self._at = end
+        value = float(match[0])
+        if value - value != 0:
+            raise self._wrong("a number beyond what JavaScript can hold", at)
+        whole = value.is_integer() and abs(value) <= 2**53
+        return sign * int(value) if whole else sign * value
+
+    def _check_depth(self, depth: int) -> None:
+        if depth >= MAX_LITERAL_DEPTH:
+            raise self._wrong(f"nested deeper than {MAX_LITERAL_DEPTH} levels")
+
+    def _wrong(self, message: str, at: int | None = None) -> InvalidManifest:
+        line, column = line_and_column(self._text, self._at if at is None else at)
+        return InvalidManifest(message, line, column)
+
+
+def _stringify(value: Any) -> str:
+    """`JSON.stringify`: like JSON, with numbers as JavaScript writes them."""
+    if isinstance(value, dict):
+        return (
+            "{" + ",".join(f"{canonical_string(k)}:{_stringify(v)}" for k, v in value.items()) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join(map(_stringify, value)) + "]"
+    if isinstance(value, str):
+        return canonical_string(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return canonical_number(value)
