@@ -219,7 +219,7 @@ class Runtime:
                 call_map,
             )
             values = cast("AsyncGenerator[Any, None]", tool.handler(admitted.arguments, context))
-            while (value := await _next(values, context)) is not _END:
+            while (value := await _next(values, context, begun=count > 0)) is not _END:
                 answer = wrap(value, tool_id)
                 if admitted.warnings and not count:
                     answer = _warned(answer, admitted)
@@ -363,13 +363,13 @@ async def _run_in_time(admitted: Admitted, context: Context) -> Any:
 _END: Any = object()
 
 
-async def _next(values: AsyncGenerator[Any, None], context: Context) -> Any:
+async def _next(values: AsyncGenerator[Any, None], context: Context, *, begun: bool) -> Any:
     deadline = context.deadline
     if deadline is None:
         return await anext(values, _END)
     left = deadline / 1000 - time()
     if left <= 0:
-        raise Timeout(context.tool_id, deadline)
+        raise Timeout(context.tool_id, deadline, begun=begun)
     timer = asyncio.timeout(left)
     try:
         async with timer:

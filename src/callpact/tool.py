@@ -216,7 +216,7 @@ class Access:
     def __post_init__(self) -> None:
         for name in ("scopes", "any_scopes"):
             given = getattr(self, name)
-            if isinstance(given, str) or not isinstance(given, Iterable):
+            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
                 raise InvalidTool(f"access: {name} must be a list of scopes, got {given!r:.100}")
             scopes = tuple(cast("Iterable[Any]", given))
             if not all(isinstance(scope, str) and scope for scope in scopes):

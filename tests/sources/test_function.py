@@ -31,12 +31,19 @@ from typing_extensions import Doc, TypedDict
 
 from callpact.catalog import Catalog
 from callpact.envelope import ResponseEnvelope, local_envelope
-from callpact.errors import HandlerCrashed, InvalidInput, InvalidTool, OutputRejected, ToolError
+from callpact.errors import (
+    AccessDenied,
+    HandlerCrashed,
+    InvalidInput,
+    InvalidTool,
+    OutputRejected,
+    ToolError,
+)
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
 from callpact.sources.loaded import Tools
 from callpact.sources.marker import options_of, tool
-from callpact.tool import Context, Contract, Tool
+from callpact.tool import Access, Call, Context, Contract, Identity, Tool
 
 
 class Color(enum.Enum):
@@ -150,6 +157,7 @@ def test_every_option_of_the_decorator_reaches_the_tool():
         aliases=["old_find"],
         version="1.2",
         kind="query",
+        access=["shop:read"],
         annotations={"readOnlyHint": True},
         policy="reject",
         input_policy="tolerant",
@@ -162,17 +170,17 @@ def test_every_option_of_the_decorator_reaches_the_tool():
     assert built.id == "shop.find"
     assert (built.title, built.description, built.version) == ("Find", "Finds it.", "1.2")
     assert (built.tags, built.aliases, built.kind) == (("a",), ("old_find",), "query")
-    assert built.annotations == {"readOnlyHint": True}
+    assert (built.access, built.annotations) == (Access(("shop:read",)), {"readOnlyHint": True})
     assert (built.contract.policy, built.contract.input_policy) == ("reject", "tolerant")
 
 
-def test_the_defaults_of_a_tool_are_mutation_exact_and_cast():
+def test_the_defaults_of_a_tool_are_mutation_exact_cast_and_open():
     async def f() -> int:
         return 1
 
     built = made(f)
     assert (built.kind, built.contract.input_policy) == ("mutation", "exact")
-    assert built.contract.policy == "cast"
+    assert (built.contract.policy, built.access) == ("cast", Access())
 
 
 def test_the_namespace_is_the_decorators_then_the_arguments_then_the_modules():
@@ -338,10 +346,6 @@ def test_a_cached_function_works():
 # --- what cannot be a tool ------------------------------------------------------------------
 
 
-async def _async_generator(n: int) -> AsyncIterator[int]:
-    yield n
-
-
 def _generator(n: int):
     yield n
 
@@ -360,8 +364,7 @@ def _callback(then: Callable[[], None]) -> None: ...
     [
         (Address, "class"),
         (lambda x: x, "lambda"),
-        (_async_generator, "later version"),
-        (_generator, "later version"),
+        (_generator, "async def"),
         (_star, r"'\*args'"),
         (_opaque, "'thing' of type Opaque"),
         (_callback, "'then'"),
@@ -409,10 +412,72 @@ def test_an_unknown_policy_is_refused_with_the_function():
         from_functions(f)
 
 
-@pytest.mark.parametrize("option", ["tags", "aliases"])
+@pytest.mark.parametrize("option", ["tags", "aliases", "access"])
 def test_one_text_for_a_list_of_texts_is_refused(option):
     with pytest.raises(InvalidTool, match=option):
         tool(**{option: "abc"})
+
+
+@pytest.mark.parametrize("access", [None, 3, b"abc", [""], [1], [["admin"]]])
+def test_access_that_is_no_list_of_scopes_is_refused_where_it_is_declared(access):
+    with pytest.raises(InvalidTool, match="access"):
+        tool(access=access)
+
+
+READER = Identity("reader", scopes=["read"], resources={"shop:1": ["view"]})
+
+
+@pytest.mark.parametrize(
+    ("access", "identity", "is_granted"),
+    [
+        (["read"], READER, True),
+        (["read", "write"], READER, False),
+        (["read"], None, False),
+        ([], None, True),
+        (Access(any_scopes=["write", "read"]), READER, True),
+        (Access(any_scopes=["write", "own"]), READER, False),
+        (Access(resource_type="shop", resource_action="view"), READER, True),
+        (Access(resource_type="shop", resource_action="sell"), READER, False),
+    ],
+)
+def test_the_access_of_the_decorator_is_asked_of_strangers(access, identity, is_granted):
+    begun: list[str] = []
+
+    async def one() -> int:
+        begun.append("one")
+        return 1
+
+    async def many() -> AsyncIterator[int]:
+        begun.append("many")
+        yield 1
+
+    mark = tool(namespace="a", access=access)
+    runtime = Runtime(Catalog(from_functions(mark(one), mark(many))))
+
+    async def main():
+        if is_granted:
+            assert (await runtime.call(Call("a.one"), identity)).data == 1
+            assert [e.data async for e in runtime.stream(Call("a.many"), identity)] == [1]
+        else:
+            with pytest.raises(AccessDenied):
+                await runtime.call(Call("a.one"), identity)
+            with pytest.raises(AccessDenied):
+                await anext(runtime.stream(Call("a.many"), identity))
+            assert begun == []
+        # Code of the same process is not asked.
+        assert (await runtime.execute("a.one", identity=identity)).data == 1
+        assert [e.data async for e in runtime.subscribe("a.many", identity=identity)] == [1]
+
+    asyncio.run(main())
+
+
+def test_an_iterable_of_scopes_is_read_once_for_every_function_it_marks():
+    async def first() -> None: ...
+
+    async def second() -> None: ...
+
+    mark = tool(access=(scope for scope in ["read"]))
+    assert [t.access for t in from_functions(mark(first), mark(second))] == [Access(["read"])] * 2
 
 
 def test_two_parameters_under_one_alias_are_refused():

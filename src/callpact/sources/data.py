@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, InvalidTool
 from callpact.schema.properties import PropertyBlock, properties_schema
-from callpact.tool import Context, Contract, Handler, Tool
+from callpact.tool import Context, Contract, Handler, Tool, is_async_generator
 
 DataHandler = Callable[[dict[str, Any], Context], Any]
 """`async (props, context) -> object`; a plain function runs in a thread."""
@@ -97,7 +97,7 @@ def _check_handler(handler: Any) -> None:
     if not callable(handler):
         kind = type(handler).__name__
         raise InvalidTool(f"handler must be a function of (props, context), got {kind}")
-    if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
+    if is_async_generator(handler) or inspect.isgeneratorfunction(handler):
         raise InvalidTool("handler must return one object, got a generator function")
     try:
         signature = inspect.signature(handler)

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,13 +23,14 @@ from callpact.schema import CompiledSchema, compile_schema
 from callpact.sources.annotation import LOAD_ERRORS, explain_refusal
 from callpact.sources.loaded import Finding, Tools
 from callpact.sources.marker import ToolOptions, options_of
+from callpact.sources.result import call_code
 from callpact.sources.signature import (
     Signature,
     function_label,
     read_docstring,
     read_signature,
 )
-from callpact.tool import Context, Contract, Handler, Policy, Tool
+from callpact.tool import Context, Contract, Handler, Kind, Policy, Tool
 
 _EMPTY = inspect.Parameter.empty
 _GAPS = re.compile(r"[_\-.]+")
@@ -40,6 +41,7 @@ def from_functions(
 ) -> Tools:
     """Make Tools of functions, decorated with `tool` or plain; of one iterable as well.
 
+    An async generator function becomes a subscription: each yield is held to the output schema.
     The namespace is the decorator's, else `namespace`, else the last part of the module's name.
 
     Raises:
@@ -73,6 +75,7 @@ def _tool(
     name = options.name or _name(function, label)
     words = read_docstring(function)
     signature = read_signature(function, words)
+    kind = _kind(options, signature, label)
     module = label.partition(":")[0].rpartition(".")[2].strip("_")
     compiled_input, compiled_output = _compiled(signature, label, findings)
     try:
@@ -90,12 +93,30 @@ def _tool(
             tags=options.tags,
             aliases=options.aliases,
             version=options.version,
-            kind=options.kind,
+            kind=kind,
+            access=options.access,
             annotations=options.annotations,
             source=label,
         )
     except DeclarationError as error:
         raise InvalidTool(f"{label}: {error}") from None
+
+
+def _kind(options: ToolOptions, signature: Signature, label: str) -> Kind:
+    is_stream, kind = signature.result.is_stream, options.kind
+    if kind is None:
+        return "subscription" if is_stream else "mutation"
+    if is_stream and kind != "subscription":
+        raise InvalidTool(
+            f"{label}: it yields, so its kind must be 'subscription', got {kind!r:.100}; leave "
+            "the kind out, or return one answer"
+        )
+    if kind == "subscription" and not is_stream:
+        raise InvalidTool(
+            f"{label}: its kind is 'subscription', so it must be an async generator function "
+            "('async def' with a yield), got a function that returns one answer"
+        )
+    return kind
 
 
 def _compiled(
@@ -107,11 +128,11 @@ def _compiled(
         raise InvalidTool(
             f"{label}: the schema of its parameters cannot be used: {error}"
         ) from None
-    problem = signature.problem
+    problem, output = signature.result.problem, signature.result.output
     compiled_output = None
-    if signature.output is not None:
+    if output is not None:
         try:
-            compiled_output = compile_schema(signature.output)
+            compiled_output = compile_schema(output)
         except InvalidSchema as error:
             problem = (
                 f"the schema of its return type cannot be used ({error}); answers go unchecked"
@@ -132,24 +153,15 @@ def _refuse(function: Any) -> None:
         )
     if not callable(function):
         raise _not_a_function(function)
-    call = _code(function)
-    if inspect.isasyncgenfunction(call) or inspect.isgeneratorfunction(call):
+    if inspect.isgeneratorfunction(call_code(function)):
         raise InvalidTool(
-            f"{function_label(function)}: a generator gives many answers; subscriptions come with "
-            "a later version, return a list for now"
+            f"{function_label(function)}: a generator function that is not async is no tool; "
+            "make it 'async def' for a subscription, or return a list for one answer"
         )
 
 
 def _not_a_function(given: Any) -> InvalidTool:
     return InvalidTool(f"from_functions takes functions and Tools, got {type(given).__name__}")
-
-
-def _code(function: Any) -> Any:
-    """What says whether a call is sync, async or a generator."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    is_object = not hasattr(function, "__qualname__") and not hasattr(function, "__wrapped__")
-    return function.__call__ if is_object else function
 
 
 def _name(function: Any, label: str) -> str:
@@ -258,8 +270,10 @@ def _plan(signature: Signature) -> _Plan:
 
 def _handler(function: Any, signature: Signature) -> Handler:
     plan = _plan(signature)
-    dump = signature.dump
-    if not inspect.iscoroutinefunction(_code(function)):
+    dump = signature.result.dump
+    if signature.result.is_stream:
+        return _stream(function, plan, dump)
+    if not inspect.iscoroutinefunction(call_code(function)):
         return _in_a_thread(function, plan, dump)
     if dump is None and plan.is_plain:
         return lambda arguments, _context: function(**arguments)
@@ -279,6 +293,21 @@ def _handler(function: Any, signature: Signature) -> Handler:
         return _dumped(await function(*args, **kwargs), dump)
 
     return call_and_dump
+
+
+def _stream(function: Any, plan: _Plan, dump: Callable[[Any], Any] | None) -> Handler:
+    async def stream(arguments: dict[str, Any], context: Context) -> AsyncGenerator[Any, None]:
+        args, kwargs = plan.bind(arguments, context)
+        values = aiter(function(*args, **kwargs))
+        try:
+            async for value in values:
+                yield value if dump is None else _dumped(value, dump)
+        finally:
+            close = getattr(values, "aclose", None)  # A wrapper may give an iterator without one.
+            if close is not None:
+                await close()
+
+    return stream
 
 
 def _in_a_thread(function: Any, plan: _Plan, dump: Callable[[Any], Any] | None) -> Handler:

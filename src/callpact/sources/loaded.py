@@ -12,12 +12,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+Severity = Literal["info", "warning", "error"]
+
+
 class Finding(Struct, frozen=True):
-    """One remark of the load report: about what, how bad, and what to do."""
+    """One remark of the load report: about what, how bad, and what to do.
+
+    `place` is the file or function; `code`, `path` (a JSON Pointer), `line` and `column` say more
+    where there is more to say.
+    """
 
     place: str
-    severity: Literal["warning", "error"]
+    severity: Severity
     message: str
+    code: str = ""
+    path: str = ""
+    line: int | None = None
+    column: int | None = None
 
 
 class Tools(list[Tool]):

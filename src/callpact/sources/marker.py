@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
 from callpact.errors import InvalidTool
-from callpact.tool import InputPolicy, Kind, Policy
+from callpact.tool import OPEN, Access, InputPolicy, Kind, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__callpact_tool__"
@@ -28,7 +28,9 @@ class ToolOptions:
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     version: str | None = None
-    kind: Kind = "mutation"
+    kind: Kind | None = None
+    """None for what the function is: a subscription if it yields, else a mutation."""
+    access: Access = OPEN
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     policy: Policy | None = None
     input_policy: InputPolicy = "exact"
@@ -46,7 +48,8 @@ def tool(
     tags: Iterable[str] = (),
     aliases: Iterable[str] = (),
     version: str | None = None,
-    kind: Kind = "mutation",
+    kind: Kind | None = None,
+    access: Access | Iterable[str] = OPEN,
     annotations: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     input_policy: InputPolicy = "exact",
@@ -62,7 +65,8 @@ def tool(
     tags: Iterable[str] = (),
     aliases: Iterable[str] = (),
     version: str | None = None,
-    kind: Kind = "mutation",
+    kind: Kind | None = None,
+    access: Access | Iterable[str] = OPEN,
     annotations: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     input_policy: InputPolicy = "exact",
@@ -70,7 +74,7 @@ def tool(
     """Mark a function as a tool; it stays callable as before.
 
     Raises:
-        InvalidTool: `tags` or `aliases` is one text instead of a list of texts.
+        InvalidTool: `tags`, `aliases` or `access` is one text instead of a list of texts.
     """
     options = ToolOptions(
         namespace=namespace,
@@ -81,6 +85,7 @@ def tool(
         aliases=_texts(aliases, "aliases"),
         version=version,
         kind=kind,
+        access=access if isinstance(access, Access) else Access(cast("Any", access)),
         annotations=dict(annotations or {}),
         policy=policy,
         input_policy=input_policy,

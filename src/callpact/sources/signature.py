@@ -9,15 +9,13 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
 
 import docstring_parser
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from callpact.envelope import ResponseEnvelope
 from callpact.errors import InvalidTool
 from callpact.schema import is_json
 from callpact.sources.annotation import (
@@ -27,11 +25,10 @@ from callpact.sources.annotation import (
     holds_secret,
     read_annotation,
 )
+from callpact.sources.result import Result, gives_stream, is_union, read_result, told_type
 from callpact.tool import Context
 
 _EMPTY = inspect.Parameter.empty
-_BYTES = (bytes, bytearray, memoryview)
-_NOTHING_SAID = (Any, _EMPTY, object, typing.NoReturn, typing.Never, ResponseEnvelope, *_BYTES)
 
 
 class Words(NamedTuple):
@@ -77,10 +74,7 @@ class Signature:
     """Keys whose values must not be shown."""
     hides_rest: bool
     """The same for what `**kwargs` take."""
-    output: dict[str, Any] | None = None
-    dump: Callable[[Any], Any] | None = None
-    problem: str | None = field(default=None)
-    """Why there is no output schema, although a type is given."""
+    result: Result
 
 
 def function_label(function: Any) -> str:
@@ -136,7 +130,7 @@ def read_signature(function: Any, words: Words) -> Signature:
         input=shape.schema,
         hidden=shape.hidden,
         hides_rest=shape.hides_rest,
-        **_result(hints, given.return_annotation),
+        result=_result(function, hints, given.return_annotation, label),
     )
 
 
@@ -171,7 +165,7 @@ class _Hints:
             return self.resolve(name, annotation)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
             raise InvalidTool(
-                f"{self._label}: the type of parameter '{name}', {_told(annotation)}, cannot be "
+                f"{self._label}: the type of parameter '{name}', {told_type(annotation)}, cannot be "
                 f"resolved ({error}); import it at run time, not only under TYPE_CHECKING, "
                 "and define it at module level"
             ) from None
@@ -197,20 +191,10 @@ def _call_of(function: Any) -> Any:
     return inspect.getattr_static(cast("Any", type(function)), "__call__", None)
 
 
-def _told(hint: Any) -> str:
-    if isinstance(hint, str):
-        return repr(hint)
-    return hint.__qualname__ if isinstance(hint, type) and not get_args(hint) else str(hint)
-
-
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) in {Union, types.UnionType}
-
-
 def _is_context(hint: Any) -> bool:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    if _is_union(hint):
+    if is_union(hint):
         return set(get_args(hint)) == {Context, type(None)}
     return hint is Context
 
@@ -300,7 +284,7 @@ def _annotation(label: str, name: str, hint: Any, metadata: typing.Iterable[Any]
 
 def _no_schema(label: str, name: str, hint: Any, reason: str) -> InvalidTool:
     return InvalidTool(
-        f"{label}: no JSON Schema can be made for parameter '{name}' of type {_told(hint)} "
+        f"{label}: no JSON Schema can be made for parameter '{name}' of type {told_type(hint)} "
         f"({reason.partition(chr(10))[0]}); use a type that JSON can carry: a scalar, list, dict, "
         "enum, dataclass, TypedDict, Pydantic model or msgspec Struct"
     )
@@ -421,42 +405,15 @@ def _allows_null(schema: dict[str, Any]) -> bool:
     return "null" in ([kinds] if isinstance(kinds, str) else kinds)
 
 
-def _result(hints: _Hints, annotation: Any) -> dict[str, Any]:
-    """Output schema and dump of a return annotation, or the reason why there is none."""
+def _result(function: Any, hints: _Hints, annotation: Any, label: str) -> Result:
     try:
-        hint = _result_hint(hints.resolve("return", annotation))
+        return read_result(function, hints.resolve("return", annotation), label)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        return {
-            "problem": f"its return type {_told(annotation)} cannot be resolved ({error}), so its "
-            "answers are not checked; import the type at run time, not only under TYPE_CHECKING"
-        }
-    if hint in _NOTHING_SAID:
-        return {}
-    try:
-        result = read_annotation(hint, mode="serialization")
-        schemas, definitions = annotation_schemas([result], "serialization")
-    except (InvalidTool, *REFUSALS) as error:
-        reason = str(error).partition("\n")[0]
-        return {
-            "problem": f"no JSON Schema can be made for its return type {_told(hint)} ({reason}), "
-            "so its answers are not checked"
-        }
-    schema = schemas[0]
-    # Bytes are delivered as they are: no schema speaks of them.
-    if not schema or (_is_union(hint) and set(_BYTES) & set(get_args(hint))):
-        return {"dump": result.dump}
-    if definitions:
-        schema = {**schema, "$defs": definitions}
-    return {"output": schema, "dump": result.dump}
-
-
-def _result_hint(hint: Any) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in {Awaitable, Coroutine}:
-        return _result_hint(arguments[-1])
-    if origin is ResponseEnvelope:
-        return _result_hint(arguments[0])
-    return Any if isinstance(hint, typing.TypeVar) else hint
+        return Result(
+            is_stream=gives_stream(function),
+            problem=f"its return type {told_type(annotation)} cannot be resolved ({error}), so its "
+            "answers are not checked; import the type at run time, not only under TYPE_CHECKING",
+        )
 
 
 # --- docstrings -----------------------------------------------------------------------------

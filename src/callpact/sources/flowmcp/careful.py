@@ -60,8 +60,16 @@ _STRINGS = {
 _ESCAPE = re.compile(
     r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL
 )
-_SHORT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
-_SHORT |= dict.fromkeys(("\n", "\r", "\r\n", "\u2028", "\u2029"), "")
+_SHORT = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "0": "\0",
+    **dict.fromkeys(("\n", "\r", "\r\n", "\u2028", "\u2029"), ""),
+}
 _PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
@@ -379,11 +387,11 @@ class _Reader:
 def _stringify(value: Any) -> str:
     """`JSON.stringify`: like JSON, with numbers as JavaScript writes them."""
     if isinstance(value, dict):
-        return (
-            "{" + ",".join(f"{canonical_string(k)}:{_stringify(v)}" for k, v in value.items()) + "}"
-        )
+        held = cast("dict[str, Any]", value).items()
+        members = (f"{canonical_string(key)}:{_stringify(item)}" for key, item in held)
+        return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_stringify, value)) + "]"
+        return "[" + ",".join(map(_stringify, cast("list[Any]", value))) + "]"
     if isinstance(value, str):
         return canonical_string(value)
     if value is None or isinstance(value, bool):
