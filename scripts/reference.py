@@ -1,24 +1,28 @@
-"""Writes docs/reference/ from the code: codes, command line, configuration, limits.
+"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API.
 
+Of call-protocol.md it fills the sections between marks; the rest of that page is written by hand.
 With `--check` it writes nothing, and exits with 1 if a page is not what the code says.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib
 import inspect
-import itertools
+import re
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer.main
+from api_page import api, constant, sentences
 
+import callpact
 from callpact.cli import app
 from callpact.config import Config, SourceConfig
 from callpact.errors import CODES, OWN_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -131,46 +135,126 @@ def limits() -> str:
         "| --- | ---: | --- |",
     ]
     for path in sorted((ROOT / "src").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
-        for name, sentence in _sentences(path.read_text("utf-8")).items():
-            if name.startswith("MAX_") or name == "DEFAULT_TIMEOUT":
-                value = getattr(importlib.import_module(module.removesuffix(".__init__")), name)
-                lines.append(f"| `{name}` in `{module}` | {value:,} | {sentence} |")
+        lines += _limits_of(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
     return "\n".join(lines) + "\n"
 
 
-def _sentences(source: str) -> dict[str, str]:
-    """The string under each constant."""
-    found: dict[str, str] = {}
-    body = ast.parse(source).body
-    for node, after in itertools.pairwise(body):
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            found[node.targets[0].id] = " ".join(str(after.value.value).split())
-    return found
+def _limits_of(module: str) -> Iterator[str]:
+    for name, sentence in sentences(module).items():
+        if name.startswith("MAX_") or name == "DEFAULT_TIMEOUT":
+            yield f"| `{name}` in `{module}` | {constant(module, name):,} | {sentence} |"
 
 
-WRITERS = {
-    "codes.md": codes,
-    "command-line.md": command_line,
-    "configuration.md": configuration,
-    "limits.md": limits,
+# --- the call protocol ----------------------------------------------------------------------
+
+FIELDS = {
+    "requestId": "which request it belongs to",
+    "operationId": "the tool's id, wire name or alias",
+    "input": "the arguments; `{}` for none",
+    "parentRequestId": "the request whose handler makes this one",
+    "deadline": "when an answer is too late, in epoch milliseconds",
+    "idleTimeout": "milliseconds of silence after which the subscriber gives up",
+    "identity": "who calls",
+    "metadata": "what the caller sends along; handed on to the calls of the handler",
+    "chain": "the tools that called one another to get here, the first caller first",
+    "stream": "true if a subscription is wanted; a tool with one answer is then refused",
+    "output": "the answer",
+    "seq": "the number of this envelope in its subscription, from 0",
+    "code": "what went wrong, as in the table of codes",
+    "message": "one sentence for the reader",
+    "details": "a list of issues, or an object",
+    "count": "how many envelopes were sent",
+}
+OURS = frozenset({"seq", "count", "chain", "stream"})
+"""Fields that seed 001's events do not have; others may leave them out."""
+PROTOCOL_MODULES = ("events", "bus", "pending", "call_handler", "runtime")
+
+
+def _events_section() -> Iterator[str]:
+    yield "| event | field | type | | what it says |"
+    yield "| --- | --- | --- | --- | --- |"
+    yield "| every event | `type` | text | required | which event it is |"
+    yield f"| | `requestId` | text | required | {FIELDS['requestId']} |"
+    for kind, schema in callpact.CALL_EVENT_SCHEMAS.items():
+        own = {f: s for f, s in schema["properties"].items() if f not in {"type", "requestId"}}
+        if not own:
+            yield f"| `{kind}` | | | | nothing more |"
+        for place, (field, declared) in enumerate(own.items()):
+            event = "" if place else f"`{kind}` "
+            need = "our addition " if field in OURS else ""
+            need = "required " if field in schema["required"] else need
+            yield f"| {event}| `{field}` | {_kind(declared)} | {need}| {FIELDS[field]} |"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if schema is callpact.RESPONSE_ENVELOPE_SCHEMA:
+        return "envelope"
+    kind = schema.get("type")
+    if kind is None:
+        return "any JSON"
+    if kind == "array":
+        return f"array of {_kind(schema['items'])}"
+    bounds = {"minimum": "≥ ", "exclusiveMinimum": "> "}
+    bound = "".join(f" {sign}{schema[key]}" for key, sign in bounds.items() if key in schema)
+    return f"{'text' if kind == 'string' else kind}{bound}"
+
+
+def _codes_section() -> Iterator[str]:
+    yield "| code on the bus | `CallError.code` | with `details.code` also | raised to the caller |"
+    yield "| --- | --- | --- | --- |"
+    for event in dict.fromkeys(row.event for row in CODES.values()):
+        error = callpact.CallFailed("", event, "").error
+        others = [row.code for row in CODES.values() if row.event == event != error.code]
+        told = ", ".join(f"`{code}`" for code in others if code != error.code)
+        yield f"| `{event}` | `{error.code}` | {told} | `{type(error).__name__}` |"
+    yield "| any other | the same | | `ToolError` |"
+
+
+def _limits_section() -> Iterator[str]:
+    yield "| limit | value | what it bounds |"
+    yield "| --- | ---: | --- |"
+    for module in PROTOCOL_MODULES:
+        yield from _limits_of(f"callpact.{module}")
+
+
+SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
+    "events": _events_section,
+    "codes": _codes_section,
+    "limits": _limits_section,
+}
+
+
+def call_protocol() -> str:
+    """The page as it is, with the marked sections written anew."""
+    page = _on_disk("call-protocol.md")
+    for name, write in SECTIONS.items():
+        marked = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
+        if len(marked.findall(page)) != 1:
+            raise LookupError(f"call-protocol.md must hold one section '<!-- {name} -->'")
+        text = "\n" + "\n".join(write()) + "\n\n"
+        page = marked.sub(lambda _, text=text: text, page)
+    return page
+
+
+WRITERS: dict[str, Callable[[], str]] = {
+    "api.md": lambda: NOTE + api(),
+    "call-protocol.md": call_protocol,
+    "codes.md": lambda: NOTE + codes(),
+    "command-line.md": lambda: NOTE + command_line(),
+    "configuration.md": lambda: NOTE + configuration(),
+    "limits.md": lambda: NOTE + limits(),
 }
 
 
 def main(arguments: list[str]) -> int:
     """Write or check every page."""
-    stale = [name for name, write in WRITERS.items() if _on_disk(name) != NOTE + write()]
+    stale = [name for name, write in WRITERS.items() if _on_disk(name) != write()]
     if "--check" in arguments:
         for name in stale:
             print(f"docs/reference/{name} is not what the code says; run scripts/reference.py")
         return 1 if stale else 0
     for name, write in WRITERS.items():
-        (PAGES / name).write_text(NOTE + write(), "utf-8")
+        (PAGES / name).write_text(write(), "utf-8")
     return 0
 
 

@@ -24,6 +24,7 @@ from callpact import CallError, CallFinished, Catalog, Runtime, from_functions
 from callpact.wire import cli, gate
 
 SHOP = Path(__file__).parent / "shop.py"
+BASKET = Path(__file__).parent.parent / "basket" / "main.py"
 console = Console(highlight=False, soft_wrap=True)
 
 WHAT_AN_AGENT_TRIES: list[tuple[str, dict[str, Any]]] = [
@@ -68,6 +69,16 @@ async def show_over_mcp() -> None:
         console.print(f"isError={result.is_error}: {result.content[0].text}", style="red")
 
 
+async def show_two_processes() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-X", "utf8", str(BASKET), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    console.print(said.decode().strip(), markup=False)
+    if process.returncode:
+        raise SystemExit(f"{BASKET.parent.name}/{BASKET.name} failed; its error stands above")
+
+
 def tell(event: CallFinished) -> None:
     outcome = f"[green]ok[/] from {event.envelope.meta.source}" if event.envelope else ""
     if event.error is not None:
@@ -99,7 +110,9 @@ async def main(*, once: bool) -> None:
     await show(runtime, "shop.supplier_offer", {"product_id": "t1"})
     title("4. The same tools over MCP, asked by a real client")
     await show_over_mcp()
-    title("5. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    title("5. A tool made of two others, one of them in another process")
+    await show_two_processes()
+    title("6. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
     await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -44,6 +45,8 @@ class LocalBus:
         self._listeners: dict[str, tuple[Listener, ...]] = dict.fromkeys(EVENT_TYPES, ())
         self._tasks: set[asyncio.Task[None]] = set()
         self._starter = Starter()
+        self._untold: deque[CallEvent] = deque()
+        self._is_telling = False
 
     async def publish(self, event: CallEvent) -> None:
         """Tell every listener."""
@@ -68,7 +71,22 @@ class LocalBus:
         return unsubscribe
 
     def deliver(self, event: CallEvent) -> None:
-        """Tell every listener of this process of an event, wherever it came from."""
+        """Tell every listener of this process of an event, wherever it came from.
+
+        What a listener publishes meanwhile is told after it, so that all hear the same order.
+        """
+        if self._is_telling:
+            self._untold.append(event)
+            return
+        self._is_telling = True
+        try:
+            self._tell(event)
+            while self._untold:
+                self._tell(self._untold.popleft())
+        finally:
+            self._is_telling = False
+
+    def _tell(self, event: CallEvent) -> None:
         for listener in self._listeners[event.type]:
             try:
                 running = listener(event)

@@ -2,28 +2,33 @@
 
 From Python 3.12 on the standard library does this (`eager_start`). Before, the first step is run
 under a spare task that waits for work: a coroutine that ends in it leaves the spare as it was, one
-that waits takes the spare over and goes on as any task does.
+that waits takes the spare over and goes on as any task does. A spare of which anything was kept
+(a reference, a callback) ends with the work, as any task would; only an untouched one is used again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from contextvars import Context, copy_context
-from types import coroutine
+from operator import attrgetter
+from sys import getrefcount
 from typing import Any, cast
+from weakref import getweakrefcount
 
 # Documented under "Extending" for those who make tasks.
-_enter = asyncio._enter_task  # noqa: SLF001
-_leave = asyncio._leave_task  # noqa: SLF001
 _register = asyncio._register_task  # noqa: SLF001
 _unregister = asyncio._unregister_task  # noqa: SLF001
-if sys.version_info >= (3, 12):
-    current_task = asyncio.current_task
-else:  # asyncio.current_task is the same line behind two Python calls.
-    current_task: Any = cast("Any", asyncio.tasks)._current_tasks.get  # noqa: SLF001
-_ENDED: Any = object()
+# What `asyncio.current_task` looks into, without two calls of Python around it.
+_current_tasks: Any = {}
+current_task: Any = asyncio.current_task
+if sys.version_info < (3, 12):
+    _current_tasks = cast("Any", asyncio.tasks)._current_tasks  # noqa: SLF001
+    current_task = _current_tasks.get
+_marks: Any = attrgetter("_callbacks", "_must_cancel")
+_UNTOUCHED = (None, False)
+_NOTHING: Any = object()
 
 
 class Starter:
@@ -47,74 +52,111 @@ class Starter:
         if loop is not self._loop:
             self._loop, self._spares = loop, []
         # Out of the list while it is used: the work may start work in turn.
-        spare = self._spares.pop() if self._spares else _Spare(loop)
-        if not spare.waits:
-            self._spares.append(spare)
-            return loop.create_task(work)
-        context = copy_context()
-        first = _ENDED
+        spare, context = self._spares.pop() if self._spares else _Spare(loop), copy_context()
+        task, tasks = spare.task, _current_tasks
+        current = tasks.get(loop)
+        tasks[loop] = task
+        kept, watched = getrefcount(task), getweakrefcount(task)
         try:
-            first = spare.step(work, context)
-        finally:
-            if first is _ENDED and not spare.task.cancelling():
+            first = context.run(work.send, None)
+        except BaseException as error:
+            first = None
+            if getrefcount(task) == kept and getweakrefcount(task) == watched and spare.is_idle():
                 self._spares.append(spare)
-        return None if first is _ENDED else spare.take_over(work, context, first)
+            else:
+                spare.end()
+            if isinstance(error, StopIteration):
+                return None
+            raise
+        finally:
+            if current is None:
+                del tasks[loop]
+            else:
+                tasks[loop] = current
+        return spare.take_over(work, context, first)
 
 
-class _Spare:
-    """A task without work. Nobody sees it until it has some."""
+class _Spare(Coroutine[Any, Any, None]):
+    """What a task without work runs: it waits for some. Nobody sees the task until it has it."""
 
-    __slots__ = ("_context", "_first", "_loop", "_wake", "_work", "task", "waits")
+    __slots__ = ("_context", "_first", "_is_over", "_loop", "_wake", "_work", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.waits = False
-        self._wake = loop.create_future()
+        self._is_over = False
+        self._wake: asyncio.Future[None] | None = None
+        self._work: Coroutine[Any, Any, None] | None = None
         self._context: Context
-        self._first: Any
-        self._work: Coroutine[Any, Any, None]
-        self.task: asyncio.Task[None] = loop.create_task(cast("Any", self._run()))
+        self._first: Any = _NOTHING
+        self.task: asyncio.Task[None] = loop.create_task(self)
         _unregister(self.task)
         cast("Any", self.task)._log_destroy_pending = False  # noqa: SLF001 - as the loop does
 
-    def step(self, work: Coroutine[Any, Any, None], context: Context) -> Any:
-        """Take the first step of the work, with this task as the current one."""
-        loop, task = self._loop, self.task
-        current: Any = current_task(loop)
-        if current is not None:
-            _leave(loop, current)
-        _enter(loop, task)
-        try:
-            return context.run(work.send, None)
-        except StopIteration:
-            return _ENDED
-        finally:
-            _leave(loop, task)
-            if current is not None:
-                _enter(loop, current)
+    def is_idle(self) -> bool:
+        """True if nobody hung anything on the task or cancelled it."""
+        wake = self._wake
+        return (
+            _marks(self.task) == _UNTOUCHED
+            and not self.task.cancelling()
+            and (wake is None or not wake.done())
+        )
+
+    def end(self) -> None:
+        """Let the task end, as its work has."""
+        self._is_over = True
+        self._awake()
+
+    def _awake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
 
     def take_over(
         self, work: Coroutine[Any, Any, None], context: Context, first: Any
     ) -> asyncio.Task[None]:
         """Go on with the work where its first step left it."""
         self._work, self._context, self._first = work, context, first
+        if first is not None:  # Until the task takes it, it is a future like any other.
+            first._asyncio_future_blocking = False  # noqa: SLF001 - as a task does
         _register(self.task)
         cast("Any", self.task)._log_destroy_pending = True  # noqa: SLF001 - as above
-        self._wake.set_result(None)
+        self._awake()
         return self.task
 
-    @coroutine
-    def _run(self) -> Generator[Any, Any, None]:
-        self.waits = True
-        yield from self._wake
-        work, context, waits_for = self._work, self._context, self._first
-        try:
-            while True:
-                try:
-                    sent = yield waits_for
-                except BaseException as error:  # noqa: BLE001 - handed on as it is
-                    waits_for = context.run(work.throw, error)
-                else:
-                    waits_for = context.run(work.send, sent)
-        except StopIteration:
-            return
+    # --- what the task calls
+
+    def send(self, value: Any, /) -> Any:
+        """Go on; without work, wait for some."""
+        if self._is_over:
+            raise StopIteration
+        if self._work is None:
+            self._wake = self._loop.create_future()
+            return _awaited(self._wake)
+        if self._first is not _NOTHING:
+            first, self._first = self._first, _NOTHING
+            return _awaited(first)
+        return self._context.run(self._work.send, value)
+
+    def throw(self, error: Any, /, *_: Any) -> Any:
+        """Cancellation, or what the awaited raised."""
+        if self._work is None:
+            raise error
+        if self._first is not _NOTHING:
+            first, self._first = self._first, _NOTHING
+            if first is not None:  # The task would have cancelled what it waits for.
+                first.cancel()
+        return self._context.run(self._work.throw, error)
+
+    def close(self) -> None:
+        """Let go of the work."""
+        if self._work is not None:
+            self._work.close()
+
+    def __await__(self) -> Any:
+        raise TypeError("only its task runs it")
+
+
+def _awaited(future: Any) -> Any:
+    """A future as it shows itself to a task when it is awaited; None stands for one turn."""
+    if future is not None:
+        future._asyncio_future_blocking = True  # noqa: SLF001 - as a future does itself
+    return future

@@ -369,6 +369,8 @@ class _Judged(CallError):
 
     @property
     def path(self) -> str | None:
+        if self._path is not None:
+            return self._path
         return self.issues[0].path if self.issues else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -503,12 +505,16 @@ class CastError(CallpactError):
 class InvalidEvent(CallpactError):
     """A message that is no event of the call protocol; `issues` says why.
 
-    `request_id` is the call that it speaks of, where that much can be read.
+    `request_id` is the call that it speaks of and `type` what it says it is, where that much can
+    be read.
     """
 
-    def __init__(self, issues: Iterable[Issue], request_id: str | None = None) -> None:
+    def __init__(
+        self, issues: Iterable[Issue], request_id: str | None = None, type: str | None = None
+    ) -> None:
         self.issues = tuple(issues)
         self.request_id = request_id
+        self.type = type
         super().__init__(
             "; ".join(f"{i.message}{f' (at {i.path})' if i.path else ''}" for i in self.issues[:3])
         )

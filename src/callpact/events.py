@@ -16,7 +16,7 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from callpact.envelope import RESPONSE_ENVELOPE_SCHEMA, ResponseEnvelope
+from callpact.envelope import RESPONSE_ENVELOPE_SCHEMA, RESPONSE_META_SCHEMA, ResponseEnvelope
 from callpact.errors import (
     CODES,
     OWN_CODE,
@@ -270,13 +270,20 @@ _TOO_LARGE = f"the limit is {MAX_EVENT_BYTES:,} bytes"
 _compiled: dict[str, CompiledSchema] = {}
 
 
+def _compile(name: str, schema: dict[str, Any]) -> CompiledSchema:
+    """Compiled on first use: most processes never read an event from a wire."""
+    if name not in _compiled:
+        _compiled[name] = compile_schema(schema)
+    return _compiled[name]
+
+
 def read_event(text: bytes | str) -> CallEvent:
     """Read an event from JSON that came over a wire.
 
     Raises:
         InvalidEvent: it is too large, no JSON, or no event; with every reason.
     """
-    if len(text) > MAX_EVENT_BYTES:
+    if len(text if isinstance(text, bytes) else text.encode("utf-8", "replace")) > MAX_EVENT_BYTES:
         raise InvalidEvent([Issue("maxLength", f"It is too large: {_TOO_LARGE}")])
     try:
         wire = msgspec.json.decode(text)
@@ -296,13 +303,14 @@ def decode_event(wire: Any) -> CallEvent:
     if not isinstance(kind, str) or kind not in EVENT_TYPES:
         what = f"'type' must be one of {', '.join(EVENT_TYPES)}, got {kind!r:.100}"
         raise InvalidEvent([Issue("type", f"Event {what}", "/type")])
-    if kind not in _compiled:
-        _compiled[kind] = compile_schema(CALL_EVENT_SCHEMAS[kind])
-    issues = check(_compiled[kind], event)
+    issues = check(_compile(kind, CALL_EVENT_SCHEMAS[kind]), event)
     if issues:
-        request_id = event.get("requestId")
-        raise InvalidEvent(issues, request_id if isinstance(request_id, str) else None)
+        raise InvalidEvent(issues, _readable_id(event.get("requestId")), kind)
     return _DECODERS[kind](event)
+
+
+def _readable_id(given: Any) -> str | None:
+    return given if isinstance(given, str) and 0 < len(given) <= MAX_ID_LENGTH else None
 
 
 def write_event(event: CallEvent) -> bytes:
@@ -316,6 +324,7 @@ def write_event(event: CallEvent) -> bytes:
         _check_writable(event.input, InvalidInput)
     elif isinstance(event, CallResponded):
         _check_writable(event.output.data, NotJson)
+        _check_meta(event.output)
     text = _json(event)
     if len(text) <= MAX_EVENT_BYTES:
         return text
@@ -330,6 +339,15 @@ def _check_writable(value: Any, kind: type[InvalidInput | NotJson]) -> None:
     if not isinstance(value, bytes) and not is_json(value):
         places = not_json(value)
         raise kind(lambda: places)
+
+
+def _check_meta(envelope: ResponseEnvelope[Any]) -> None:
+    """A handler may make an envelope with half a meta; no reader would take it from a wire."""
+    meta = msgspec.to_builtins(envelope.meta)
+    issues = check(_compile("meta", RESPONSE_META_SCHEMA), meta)
+    if issues:
+        told = [Issue(i.code, i.message, f"/meta{i.path}", i.expected, i.received) for i in issues]
+        raise OutputRejected(lambda: told)
 
 
 def _json(event: CallEvent) -> bytes:
@@ -387,7 +405,8 @@ def _responded(wire: dict[str, Any]) -> CallResponded:
     try:
         output = ResponseEnvelope.from_wire(wire["output"])
     except UsageError as error:
-        raise InvalidEvent([Issue("output", str(error), "/output")], wire["requestId"]) from None
+        issue = Issue("output", str(error), "/output")
+        raise InvalidEvent([issue], wire["requestId"], "call.responded") from None
     return CallResponded(wire["requestId"], output, wire.get("seq"))
 
 

@@ -26,7 +26,7 @@ from callpact.schema import is_json
 from callpact.schema.compiled import CompiledSchema, not_json
 from callpact.schema.document import MAX_VALUE_DEPTH
 from callpact.schema.issues import explain, json_type
-from callpact.tool import OPEN, POLICIES, Access, Admitted, Contract, Identity, Policy, Tool
+from callpact.tool import OPEN, POLICIES, Admitted, Contract, Identity, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.schema import Change, Fitted
@@ -38,31 +38,32 @@ _QUIET_FOR_WARN = frozenset(
 )
 
 
-def grant(access: Access, identity: Identity | None) -> None:
+def grant(tool: Tool, identity: Identity | None) -> None:
     """Let callers pass who hold what a tool asks for.
 
     Raises:
         AccessDenied: to a caller who is known, with what is missing; a stranger learns nothing.
     """
+    access = tool.access
     if access is OPEN or access == OPEN:
         return
     if identity is None:
-        raise AccessDenied("This tool is not open to everybody: call it with an identity")
+        raise AccessDenied(f"'{tool.id}' is not open to everybody: call it with an identity")
     missing = [scope for scope in access.scopes if scope not in identity.scopes]
     if missing:
-        raise _denied(identity, "the scope" if len(missing) == 1 else "the scopes", missing)
+        raise _denied(tool, identity, "the scopes" if missing[1:] else "the scope", missing)
     if access.any_scopes and not set(access.any_scopes) & set(identity.scopes):
-        raise _denied(identity, "one of the scopes", list(access.any_scopes))
+        raise _denied(tool, identity, "one of the scopes", list(access.any_scopes))
     kind, action = access.resource_type, access.resource_action
     if kind is not None and not any(
         name.startswith(f"{kind}:") and action in actions
         for name, actions in identity.resources.items()
     ):
-        raise _denied(identity, "a right to", [f"{action} some {kind}"])
+        raise _denied(tool, identity, "a right to", [f"{action} some {kind}"])
 
 
-def _denied(identity: Identity, what: str, missing: list[str]) -> AccessDenied:
-    text = f"'{identity.id}' may not use this tool: it needs {what} {', '.join(missing)}"
+def _denied(tool: Tool, identity: Identity, what: str, missing: list[str]) -> AccessDenied:
+    text = f"'{identity.id}' may not use '{tool.id}': it needs {what} {', '.join(missing)}"
     return AccessDenied(text, details={"missing": missing})
 
 

@@ -36,7 +36,7 @@ from callpact.events import CallFinished, Observer, new_id
 from callpact.gate import admit, grant, release, tightened
 from callpact.loop_thread import LoopThread
 from callpact.pending import PendingRequestMap
-from callpact.tool import Admitted, Call, Context, Identity, Policy, Tool
+from callpact.tool import OPEN, Admitted, Call, Context, Identity, Policy, Tool
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -257,15 +257,11 @@ class Runtime:
 
     def _granted(self, tool_id: str, identity: Identity | None) -> Tool:
         """The tool, if this caller may use it; others are not suggested to it either."""
-
-        def is_granted(tool: Tool) -> bool:
-            with suppress(AccessDenied):
-                grant(tool.access, identity)
-                return True
-            return False
-
-        tool = self.catalog.find(tool_id, suggested=is_granted)
-        grant(tool.access, identity)
+        tool = self.catalog.get(tool_id)
+        if tool is None:
+            tool = self.catalog.find(tool_id, suggested=partial(_is_granted, identity))
+        if tool.access is not OPEN:
+            grant(tool, identity)
         return tool
 
     def execute_sync(
@@ -403,6 +399,13 @@ def _is_ours(error: BaseException) -> bool:
         # Else something that the handler waited for was cancelled; the caller was not.
         return not _is_cancelled()
     return isinstance(error, Exception | SystemExit)
+
+
+def _is_granted(identity: Identity | None, tool: Tool) -> bool:
+    with suppress(AccessDenied):
+        grant(tool, identity)
+        return True
+    return False
 
 
 def _not_a_call(given: Any) -> UsageError:

@@ -26,9 +26,6 @@ class Requirement(NamedTuple):
         return self.id.partition(".")[0]
 
 
-_PROTOCOL = "waits for the call protocol: events, bus, PendingRequestMap, build_call_handler"
-_SUBSCRIBE = "waits for Runtime.subscribe"
-_ENV = "waits for build_env"
 _MCP = "waits for the MCP source (from_mcp)"
 _OPENAPI = "waits for the OpenAPI source (from_openapi)"
 _INTERACTIVE = "waits for Interactive Tools and component allowlists"
@@ -99,51 +96,59 @@ SEED_001: tuple[Requirement, ...] = (
         "Whether a handler's envelope fits the tool's origin is not asked.",
     ),
     Requirement("001.execute.casts", "With a meaningful output schema, data is cast to it."),
-    # -- CallHandler, PendingRequestMap, subscribe, buildEnv
-    *_deferred(
-        _PROTOCOL,
-        {
-            "001.callhandler.owns-responded": "The CallHandler alone publishes call.responded.",
-            "001.callhandler.looks-up": "1. Look up tool and handler.",
-            "001.callhandler.access": "2. Check access.",
-            "001.callhandler.validates": "3. Validate the input.",
-            "001.callhandler.captures-result": "4. Call the handler, keep what it returns.",
-            "001.callhandler.detects": "5. An envelope is used directly.",
-            "001.callhandler.wraps": "6. Anything else is wrapped as local.",
-            "001.callhandler.warns": "7. Output is validated, warning only.",
-            "001.callhandler.responds": "8. call.responded through the map, with the envelope.",
-            "001.callhandler.errors": "9. An exception becomes call.error; isError never does.",
-            "001.callhandler.handlers-publish-nothing": "Handlers return values, they publish nothing.",
-            "001.respond.guards": "respond() takes envelopes only and raises otherwise.",
-            "001.call.resolves-with-envelope": "call() resolves with the envelope.",
-            "001.events.responded-schema": "call.responded.output has the schema of the envelope.",
-            "001.constraint.envelope-at-boundary": "call.responded never carries a raw value.",
-            "001.open.respond-visibility": "respond() may become internal.",
-            "001.migration.handler-returns": "CallHandler: handlers return, it wraps and publishes.",
-            "001.migration.respond-validates": "respond() validates and resolves with an envelope.",
-            "001.migration.responded-output": "CallEventMap: responded.output is an envelope.",
-            "001.migration.call-type": "call() resolves with an envelope instead of unknown.",
-            "001.migration.callhandler-api": "CallHandler is described with the new model.",
-            "001.migration.respond-breaking": "respond() raises on raw values: a breaking change.",
-            "001.migration.respond-api": "respond() requires an envelope.",
-            "001.migration.direct-listeners": "Direct listeners on call.responded get envelopes too.",
-        },
+    # -- CallHandler
+    Requirement(
+        "001.callhandler.owns-responded", "The CallHandler alone publishes call.responded."
     ),
-    *_deferred(
-        _SUBSCRIBE,
-        {
-            "001.subscribe.wraps-each": "Each yield is wrapped, with a fresh timestamp.",
-            "001.subscribe.envelopes-pass": "A yielded envelope passes as it is.",
-            "001.open.subscription-metadata": "Sequence numbers for subscriptions are open.",
-            "001.migration.subscribe-type": "subscribe() yields envelopes.",
-        },
+    Requirement("001.callhandler.looks-up", "1. Look up tool and handler."),
+    Requirement("001.callhandler.access", "2. Check access."),
+    Requirement("001.callhandler.validates", "3. Validate the input."),
+    Requirement("001.callhandler.captures-result", "4. Call the handler, keep what it returns."),
+    Requirement("001.callhandler.detects", "5. An envelope is used directly."),
+    Requirement("001.callhandler.wraps", "6. Anything else is wrapped as local."),
+    Requirement(
+        "001.callhandler.warns",
+        "7. Output is validated, warning only.",
+        "divergent",
+        "as 001.execute.output-warns-only: so under pass, warn and cast; reject gives call.error",
     ),
-    *_deferred(
-        _ENV,
-        {
-            "001.env.returns-envelopes": "Each function of the env returns an envelope.",
-            "001.migration.env-type": "OperationEnv: inner functions return envelopes.",
-        },
+    Requirement(
+        "001.callhandler.responds", "8. call.responded through the map, with the envelope."
+    ),
+    Requirement("001.callhandler.errors", "9. An exception becomes call.error."),
+    Requirement(
+        "001.callhandler.is-error-responds",
+        "An envelope with meta.isError does not trigger call.error.",
+    ),
+    Requirement(
+        "001.callhandler.order", "The steps run in this order, and end at the first failure."
+    ),
+    Requirement(
+        "001.callhandler.handlers-publish-nothing", "Handlers return values, they publish nothing."
+    ),
+    # -- PendingRequestMap
+    Requirement("001.respond.guards", "respond() takes envelopes only and raises otherwise."),
+    Requirement(
+        "001.respond.guard-is-the-detector",
+        "The guard of respond() is the detector, not a full validation of the schema.",
+    ),
+    Requirement("001.call.resolves-with-envelope", "call() resolves with the envelope."),
+    # -- subscribe
+    Requirement(
+        "001.subscribe.wraps-each",
+        "Handlers yield raw values; each is wrapped, with a fresh timestamp.",
+    ),
+    Requirement("001.subscribe.envelopes-pass", "A yielded envelope passes as it is."),
+    # -- buildEnv
+    Requirement("001.env.returns-envelopes", "Each function of the env returns an envelope."),
+    # -- CallEventSchema
+    Requirement(
+        "001.events.responded-schema", "call.responded.output has the schema of the envelope."
+    ),
+    Requirement("001.events.request-id", "call.responded names its request: requestId, a text."),
+    Requirement(
+        "001.events.envelope-is-validated",
+        "The envelope of the call protocol is validated by its own schema, data by the tool's.",
     ),
     # -- MCP
     Requirement("001.mcp.is-error-is-data", "isError is a result, not an exception."),
@@ -205,13 +210,16 @@ SEED_001: tuple[Requirement, ...] = (
     Requirement("001.output.unknown-is-skipped", "An unknown output schema skips both."),
     # -- Constraints
     Requirement("001.constraint.no-overhead-for-handlers", "1. Local handlers return raw values."),
+    Requirement(
+        "001.constraint.envelope-at-boundary", "2. call.responded never carries a raw value."
+    ),
     Requirement("001.constraint.factories", "3. Sources make envelopes by the factories only."),
     Requirement("001.constraint.own-content-blocks", "4. Block types are our own, no SDK needed."),
     Requirement("001.constraint.no-transitional-api", "5. There is no second, raw way to call."),
     Requirement("001.constraint.unwrap", "6. unwrap is the simple path."),
     Requirement("001.constraint.output-schema-judges-data", "7. Two schemas, two jobs."),
     Requirement("001.constraint.sole-detection", "8. is_response_envelope is the only detector."),
-    # -- Open questions and migration
+    # -- Open questions
     Requirement(
         "001.open.client-abstraction",
         "A client that handles isError is open.",
@@ -225,11 +233,58 @@ SEED_001: tuple[Requirement, ...] = (
         "design.md section 2: kept with output unknown and a warning in the load report; "
         "a Contract made by hand raises InvalidSchema",
     ),
+    Requirement(
+        "001.open.subscription-metadata",
+        "Sequence numbers for subscriptions are open.",
+        "divergent",
+        "envelopes.md section 8, 2: seq on call.responded, count on call.completed; meta is as it was",
+    ),
+    Requirement(
+        "001.open.respond-visibility",
+        "respond() may become internal.",
+        "divergent",
+        "design.md section 6, ruling 5: it stays public, and guarded",
+    ),
     *_deferred(
         "waits for the doors: renderings in wire/ and serve/ bring their own proofs",
         {"001.open.serving": "How envelopes are served over MCP and HTTP is open."},
     ),
+    # -- Migration; rows about documents are proved against the reference pages, too
     Requirement("001.migration.execute-type", "execute() returns an envelope."),
+    Requirement(
+        "001.migration.handler-returns", "CallHandler: handlers return, it wraps and publishes."
+    ),
+    Requirement(
+        "001.migration.respond-validates", "respond() validates and resolves with an envelope."
+    ),
+    Requirement("001.migration.responded-output", "CallEventMap: responded.output is an envelope."),
+    Requirement("001.migration.call-type", "call() resolves with an envelope instead of unknown."),
+    Requirement("001.migration.subscribe-type", "subscribe() yields envelopes."),
+    Requirement("001.migration.env-type", "OperationEnv: inner functions return envelopes."),
+    Requirement("001.migration.callhandler-api", "CallHandler is described with the new model."),
+    Requirement(
+        "001.migration.respond-breaking", "respond() raises on raw values: a breaking change."
+    ),
+    Requirement("001.migration.respond-api", "respond() requires an envelope."),
+    Requirement(
+        "001.migration.direct-listeners", "Direct listeners on call.responded get envelopes too."
+    ),
+    # -- Invariants that follow (envelopes.md sections 3 and 9); the others have rows above
+    Requirement(
+        "001.invariant.wrapped-once", "Wrapping happens once; an envelope in data is not unwrapped."
+    ),
+    Requirement(
+        "001.invariant.is-error-never-raises", "isError raises nowhere: call, stream, env, bus."
+    ),
+    Requirement(
+        "001.invariant.round-trip",
+        "An envelope is one after a JSON round trip, also that of a void result.",
+    ),
+    Requirement(
+        "001.invariant.errors-cross-the-bus",
+        "Every CallError crosses the bus with code, message and JSON details.",
+    ),
+    Requirement("001.invariant.never-trusted", "A request can never say that it is trusted."),
 )
 
 SEED_004: tuple[Requirement, ...] = (

@@ -94,7 +94,8 @@ def test_the_only_ways_to_call_return_an_envelope():
     ]
     assert {method.__name__ for method in calling} >= {"execute", "execute_sync"}
     for method in calling:
-        assert method.__annotations__["return"] == "ResponseEnvelope[Any]"
+        given = method.__annotations__["return"]
+        assert given in {"ResponseEnvelope[Any]", "Coroutine[Any, Any, ResponseEnvelope[Any]]"}
 
 
 @pytest.mark.requirement("001.constraint.factories")

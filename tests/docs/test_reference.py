@@ -1,25 +1,114 @@
 """The reference says what the code says."""
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
+
+import pytest
 
 import callpact
 from callpact.errors import CODES
+from callpact.schema import check
 
 ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+PROTOCOL = (REFERENCE / "call-protocol.md").read_text("utf-8")
+EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PROTOCOL, re.DOTALL)]
 
 
-def test_generated_pages_are_what_the_code_says():
-    done = subprocess.run(
-        [sys.executable, "scripts/reference.py", "--check"],
-        cwd=ROOT,
+def _reference(root, *arguments):
+    return subprocess.run(
+        [sys.executable, "scripts/reference.py", *arguments],
+        cwd=root,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+
+
+def test_generated_pages_are_what_the_code_says():
+    done = _reference(ROOT, "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+STALE = [
+    ("api.md", "- `LocalBus()`", "- `LocalBus(size)`"),
+    ("call-protocol.md", "| `stream` | boolean |", "| `stream` | text |"),
+    ("call-protocol.md", "| `ACCESS_DENIED` |", "| `DENIED` |"),
+    ("call-protocol.md", "| `MAX_PENDING`", "| `MAX_WAITING`"),
+    ("codes.md", "ACCESS_DENIED", "DENIED"),
+]
+
+
+def _copy(folder):
+    for part in ("scripts", "src", "docs/reference"):
+        shutil.copytree(ROOT / part, folder / part)
+    return folder / "docs" / "reference"
+
+
+def test_stale_pages_are_found_and_written_anew(tmp_path):
+    pages = _copy(tmp_path)
+    good = {name: (pages / name).read_text("utf-8") for name, _, _ in STALE}
+    for name, right, wrong in STALE:
+        text = (pages / name).read_text("utf-8")
+        assert right in text
+        (pages / name).write_text(text.replace(right, wrong), "utf-8")
+    done = _reference(tmp_path, "--check")
+    assert done.returncode == 1
+    assert all(f"docs/reference/{name} is not" in done.stdout for name in good)
+    assert _reference(tmp_path).returncode == 0
+    assert {name: (pages / name).read_text("utf-8") for name in good} == good
+
+
+def test_what_is_written_by_hand_on_a_page_with_marks_stays(tmp_path):
+    path = _copy(tmp_path) / "call-protocol.md"
+    path.write_text(PROTOCOL + "\nBy hand.\n", "utf-8")
+    assert _reference(tmp_path).returncode == 0
+    assert path.read_text("utf-8") == PROTOCOL + "\nBy hand.\n"
+    path.write_text(PROTOCOL.replace("<!-- codes -->", ""), "utf-8")
+    assert "call-protocol.md must hold one section" in _reference(tmp_path, "--check").stderr
+
+
+def test_every_public_name_stands_on_the_page_of_the_api():
+    page = (REFERENCE / "api.md").read_text("utf-8")
+    entries = re.findall(r"^- `(?:await )?(\w+).*`.*: \S.*\.$", page, re.MULTILINE)
+    assert sorted(entries) == sorted(callpact.__all__)
+
+
+def test_every_event_has_examples_that_keep_its_schema_and_show_every_field():
+    assert {example["type"] for example in EXAMPLES} == callpact.CALL_EVENT_SCHEMAS.keys()
+    for kind, schema in callpact.CALL_EVENT_SCHEMAS.items():
+        examples = [example for example in EXAMPLES if example["type"] == kind]
+        assert [check(schema, example) for example in examples] == [[]] * len(examples)
+        shown = {key for example in examples for key in example}
+        assert shown == schema["properties"].keys()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["type"])
+def test_an_example_is_what_we_write_for_what_we_read(example):
+    assert json.loads(callpact.write_event(callpact.decode_event(example))) == example
+
+
+def test_every_code_of_the_bus_is_read_as_the_page_says():
+    for code, row in CODES.items():
+        [line] = re.findall(rf"^\| `{row.event}` \|.*$", PROTOCOL, re.MULTILINE)
+        assert f"`{code}`" in line
+    unknown = callpact.CallFailed("r", "UNKNOWN_ERROR", "").error
+    assert "`UNKNOWN_ERROR`, which we never send, is read as `handler_error`" in PROTOCOL
+    assert unknown.code == "handler_error"
+
+
+def test_the_glossary_has_one_row_for_each_word():
+    page = (REFERENCE / "glossary.md").read_text("utf-8")
+    words = Counter(re.findall(r"^\| \*\*(.+?)\*\* \| \S", page, re.MULTILINE))
+    assert set(words.values()) == {1}
+    protocol = ("Access", "Identity", "scope", "bus", "event", "request id", "subscription")
+    assert words.keys() >= {*protocol, "chain", "env"}
 
 
 def test_every_code_has_a_row():
