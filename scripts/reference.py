@@ -200,7 +200,7 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def _codes_section() -> Iterator[str]:
-    yield "| code on the bus | `CallError.code` | with `details.code` also | raised to the caller |"
+    yield "| code on the bus | `CallError.code` | with `details.callpact.code` also | raised to the caller |"
     yield "| --- | --- | --- | --- |"
     for event in dict.fromkeys(row.event for row in CODES.values()):
         error = callpact.CallFailed("", event, "").error

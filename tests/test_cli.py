@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +111,140 @@ closed = Tool(
     handler=_closed,
 )
 '''
+FEED = """
+import asyncio
+import sys
+import threading
+
+from callpact import Access, Contract, Tool, ToolError
+
+OFFER = {"type": "object", "properties": {"price": {"type": "number"}}}
+COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+
+
+def stream(name, handler, **more):
+    contract = Contract(input=more.pop("input", {"type": "object"}), output=more.pop("output", None))
+    return Tool(
+        id=f"feed.{name}", description=f"{name}.", contract=contract, handler=handler,
+        kind="subscription", **more,
+    )
+
+
+async def _upto(arguments, context):
+    print("printed by a tool")
+    for number in range(arguments["count"]):
+        yield {"number": number, "text": "a\\nb"}
+
+
+async def _lines(arguments, context):
+    yield "ready"
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        yield line.strip()
+
+
+async def _deadline(arguments, context):
+    yield context.deadline
+
+
+async def _offers(arguments, context):
+    yield {"price": 1}
+    yield {"price": "12.5"}
+
+
+async def _broken(arguments, context):
+    yield 1
+    yield 2
+    raise ToolError("sold_out", "None left")
+
+
+async def _forever(arguments, context):
+    while True:
+        await asyncio.sleep(0)
+        yield "tick"
+
+
+async def _chunks(arguments, context):
+    yield b"\\x00\\xff"
+    yield b"\\n"
+
+
+async def _none(arguments, context):
+    for nothing in ():
+        yield nothing
+
+
+async def _silent(arguments, context):
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0)
+        print("closed", flush=True)
+
+
+async def _busy(arguments, context):
+    try:
+        yield "first"
+        while True:
+            yield "more"
+    finally:
+        await asyncio.sleep(0)
+        print("closed", flush=True)
+
+
+async def _polite(arguments, context):
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return
+    finally:
+        await asyncio.sleep(0)
+        print("closed", flush=True)
+
+
+async def _deaf(arguments, context):
+    try:
+        yield "first"
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                yield "went on"
+    finally:
+        await asyncio.sleep(0)
+        print("closed", flush=True)
+
+
+async def _stuck(arguments, context):
+    try:
+        yield "first"
+        await asyncio.to_thread(threading.Event().wait)
+    finally:
+        await asyncio.sleep(0)
+        print("closed", flush=True)
+
+
+upto = stream("upto", _upto, input=COUNT)
+lines = stream("lines", _lines)
+deadline = stream("deadline", _deadline, timeout=5)
+offers = stream("offers", _offers, output=OFFER)
+broken = stream("broken", _broken)
+forever = stream("forever", _forever)
+chunks = stream("chunks", _chunks)
+none = stream("none", _none, access=["feed:read", "feed:pay"])
+silent, busy, polite = stream("silent", _silent), stream("busy", _busy), stream("polite", _polite)
+deaf, stuck = stream("deaf", _deaf), stream("stuck", _stuck)
+
+
+async def _sum(arguments, context):
+    return 0
+
+total = Tool(
+    id="feed.total", description="Sum.", contract=Contract(), handler=_sum,
+    access=Access(any_scopes=["one", "two"], resource_type="feed", resource_action="read"),
+)
+"""
 CONFIG = '[sources.desk]\nref = "python:desk.py"\n'
 
 
@@ -135,6 +271,28 @@ def run(monkeypatch, capfdbinary):
 
     yield run_
     sys.path[:] = path
+
+
+@pytest.fixture
+def feed(tmp_path, monkeypatch):
+    (tmp_path / "feed.py").write_text(FEED, "utf-8")
+    (tmp_path / "callpact.toml").write_text('[sources.feed]\nref = "python:feed.py"\n', "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@contextlib.contextmanager
+def started(*args):
+    """A process that is given a minute."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-m", "callpact", *args], **pipes) as running:
+        watch = threading.Timer(60, running.kill)
+        watch.start()
+        try:
+            yield running
+        finally:
+            watch.cancel()
+            running.kill()
 
 
 def process(*args, **more):
@@ -378,7 +536,7 @@ def test_a_reader_that_leaves_early_is_no_trace(desk):
         check=False,
     )
     os.close(writing)
-    assert done.returncode != 0
+    assert done.returncode == 141
     assert b"Traceback" not in done.stderr
     assert b"Exception" not in done.stderr
 
@@ -407,6 +565,210 @@ def test_arguments_that_are_no_object_are_rejected_by_the_gate(desk, run):
     done = run("call", "desk.add", "-i", "[1]")
     assert done.code == CODES["schema_validation_failed"].exit
     assert "must be an object, got array" in done.err
+
+
+# --- subscriptions ---------------------------------------------------------------------------
+
+
+def rows(done):
+    """What was written, line by line; every line is JSON on its own."""
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+UPTO_2 = [{"number": number, "text": "a\nb"} for number in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("data", UPTO_2),
+        ("gate", UPTO_2),
+        ("flowmcp", [{"status": True, "messages": [], "data": data} for data in UPTO_2]),
+    ],
+)
+def test_a_subscription_writes_one_line_for_each_result(feed, run, form, expected):
+    done = run("call", "feed.upto", "count=2", "--as", form)
+    assert done.code == 0
+    assert rows(done) == expected
+    assert "printed by a tool" in done.err
+
+
+def test_the_lines_of_a_subscription_are_compact(feed, run):
+    done = run("call", "feed.upto", "count=1")
+    assert done.out == b'{"number":0,"text":"a\\nb"}\n'
+
+
+def test_the_envelopes_of_a_subscription_say_where_they_came_from(feed, run):
+    wires = rows(run("call", "feed.upto", "count=2", "--as", "envelope"))
+    assert [wire["data"] for wire in wires] == UPTO_2
+    assert {wire["meta"]["operationId"] for wire in wires} == {"feed.upto"}
+
+
+def test_a_subscription_without_results_writes_nothing(feed, run):
+    done = run("call", "feed.none")
+    assert (done.code, done.out) == (0, b"")
+
+
+def test_nobody_asks_who_sits_at_the_keyboard(feed, run):
+    assert run("call", "feed.total").out == b"0\n"
+
+
+def test_each_result_is_written_before_the_next_one_comes(feed):
+    with started("call", "feed.lines") as running:
+        assert running.stdout.readline() == b'"ready"\n'
+        for text in (b"one", b"two"):
+            running.stdin.write(text + b"\n")
+            running.stdin.flush()
+            assert running.stdout.readline() == b'"' + text + b'"\n'
+        running.stdin.close()
+        assert running.stdout.read() == b""
+        assert running.wait() == 0
+
+
+def test_each_result_of_a_subscription_keeps_the_contract_and_its_notes_are_on_stderr(feed, run):
+    done = run("call", "feed.offers")
+    assert rows(done) == [{"price": 1}, {"price": 12.5}]
+    assert done.err.count("changed: /price was converted") == 1
+
+
+def test_a_tightened_policy_ends_a_subscription_at_the_result_that_breaks_it(feed, run):
+    done = run("call", "feed.offers", "--policy", "reject")
+    assert rows(done) == [{"price": 1}]
+    assert done.code == CODES["output_validation_failed"].exit
+    assert "/price" in done.err
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("data", [1, 2]),
+        ("gate", [1, 2, {"error": {"code": "sold_out", "message": "None left"}}]),
+        (
+            "flowmcp",
+            [
+                {"status": True, "messages": [], "data": 1},
+                {"status": True, "messages": [], "data": 2},
+                {"status": False, "messages": ["E005 broken: None left"], "data": None},
+            ],
+        ),
+    ],
+)
+def test_a_failure_comes_after_the_results_before_it(feed, run, form, expected):
+    done = run("call", "feed.broken", "--as", form)
+    assert done.code == 6
+    assert rows(done) == expected
+    assert "sold_out: None left" in done.err
+
+
+def test_a_rejected_subscription_never_starts(feed, run):
+    done = run("call", "feed.upto", "--as", "gate")
+    assert done.code == CODES["schema_validation_failed"].exit
+    assert [row["error"]["path"] for row in rows(done)] == ["/count"]
+    assert "printed by a tool" not in done.err
+
+
+def test_a_subscription_has_a_deadline_only_if_it_is_given_one(feed, run):
+    (feed / "callpact.toml").write_text(
+        '[sources.feed]\nref = "python:feed.py"\ntimeout = 7\n', "utf-8"
+    )
+    assert rows(run("call", "feed.deadline")) == [None]
+    (deadline,) = rows(run("call", "feed.deadline", "--timeout", "60"))
+    assert deadline > 0
+
+
+def test_the_timeout_ends_a_subscription_although_it_sends(feed, run):
+    done = run("call", "feed.forever", "--timeout", "0.2")
+    assert done.code == CODES["timeout"].exit
+    assert set(rows(done)) == {"tick"}
+    assert "timeout: 'feed.forever'" in done.err
+
+
+def test_bytes_of_a_subscription_go_to_a_pipe_as_they_are_and_into_json_as_base64(feed, run):
+    assert run("call", "feed.chunks").out == b"\x00\xff\n"
+    wires = rows(run("call", "feed.chunks", "--as", "envelope"))
+    assert [base64.b64decode(wire["data"]) for wire in wires] == [b"\x00\xff", b"\n"]
+    assert {wire["encoding"] for wire in wires} == {"base64"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals of this kind")
+@pytest.mark.parametrize(
+    ("tool", "code", "shown"),
+    [("feed.upto", 0, b'{"number":0,"text":"a\\nb"}\r\n'), ("feed.chunks", 2, b"")],
+)
+def test_a_terminal_shows_lines_too_and_never_bytes(feed, tool, code, shown):
+    screen, terminal = os.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "callpact", "call", tool, "-i", '{"count": 1}'],
+        stdout=terminal,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(terminal)
+    text = b""
+    with contextlib.suppress(OSError):  # The end of a terminal is an error.
+        while part := os.read(screen, 1000):
+            text += part
+    os.close(screen)
+    assert (done.returncode, text) == (code, shown)
+    assert (b"--as envelope" in done.stderr) == bool(code)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
+@pytest.mark.parametrize("tool", ["silent", "busy", "polite", "deaf", "stuck"])
+def test_ctrl_c_ends_a_subscription_and_closes_its_tool(feed, tool):
+    with started("call", f"feed.{tool}") as running:
+        assert running.stdout.readline() == b'"first"\n'
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate()
+    assert running.returncode == 130
+    assert err.splitlines() == [b"closed"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error there")
+@pytest.mark.parametrize("tool", ["silent", "busy", "polite", "deaf", "stuck"])
+def test_a_reader_that_leaves_ends_a_subscription_quietly_and_closes_its_tool(feed, tool):
+    with started("call", f"feed.{tool}") as running:
+        assert running.stdout.readline() == b'"first"\n'
+        running.stdout.close()
+        err = running.stderr.read()
+        assert running.wait() == 128 + signal.SIGPIPE
+    assert err.splitlines() == [b"closed"]
+
+
+def test_a_list_tells_what_is_a_subscription_and_what_a_caller_needs(feed):
+    lines = process("list", env={**os.environ, "COLUMNS": "200"}).stdout.decode().splitlines()
+    notes = {line.split()[0]: line.partition(" pass ")[2].strip() for line in lines}
+    assert "NOTE" in lines[0]
+    assert notes["feed.silent"] == "subscription"
+    assert notes["feed.none"] == "subscription; needs scopes feed:read, feed:pay"
+    assert notes["feed.total"] == "needs one of the scopes one, two; the right to read some feed"
+
+
+def test_a_list_of_ordinary_tools_has_no_column_for_notes(desk, run):
+    assert b"NOTE" not in run("list").out
+
+
+def test_json_tells_what_a_caller_needs_as_seed_001_writes_it(feed, run):
+    by_id = {row["id"]: row for row in rows(run("list", "--json"))}
+    assert by_id["feed.none"]["kind"] == "subscription"
+    assert by_id["feed.none"]["access"] == {"requiredScopes": ["feed:read", "feed:pay"]}
+    assert "access" not in by_id["feed.silent"]
+    shown = json.loads(run("show", "feed.total", "--json").out)
+    assert shown["access"] == {
+        "requiredScopesAny": ["one", "two"],
+        "resourceType": "feed",
+        "resourceAction": "read",
+    }
+
+
+def test_show_tells_kind_and_needs(feed, run):
+    shown = run("show", "feed.none").out.decode()
+    facts = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "kind subscription" in facts
+    assert "over MCP not served" in facts
+    assert "needs scopes feed:read, feed:pay" in facts
+    assert "needs" not in run("show", "feed.silent").out.decode()
 
 
 # --- what cannot be loaded -------------------------------------------------------------------
@@ -531,6 +893,12 @@ def test_the_printed_configuration_holds_absolute_paths_only(desk, run, client):
     entry = servers["callpact"]
     assert Path(entry["command"]).is_absolute()
     assert entry["args"][-1] == f"python:{desk.resolve() / 'desk.py'}:add"
+
+
+def test_the_printed_configuration_holds_the_scopes(desk, run):
+    scopes = ["--scope", "admin", "--scope", "shop:pay"]
+    config = json.loads(run("serve", "--print-config", "claude", *scopes).out)
+    assert config["mcpServers"]["callpact"]["args"][-4:] == scopes
 
 
 def test_version_says_which_one_is_installed(run):

@@ -1,4 +1,4 @@
-"""The two gates, row by row of the design's section 3."""
+"""The gates, row by row of the design's section 3, and who may call."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from callpact.envelope import (
     local_envelope,
     mcp_envelope,
 )
-from callpact.errors import InvalidInput, NotJson, OutputRejected, UsageError
-from callpact.gate import admit, release, tightened
-from callpact.tool import POLICIES, Contract, Tool
+from callpact.errors import AccessDenied, InvalidInput, NotJson, OutputRejected, UsageError
+from callpact.gate import admit, grant, release, tightened
+from callpact.tool import OPEN, POLICIES, Access, Contract, Identity, Tool
 
 IN = {
     "type": "object",
@@ -627,3 +627,128 @@ def test_a_tightened_policy_is_the_one_that_counts():
     assert release(contract, envelope, "cast").data == {"id": "", "price": 1}
     with pytest.raises(OutputRejected):
         release(contract, envelope, "reject")
+
+
+# --- grant ----------------------------------------------------------------------------------
+
+SCOPE_SETS = [(), ("a",), ("b",), ("a", "b"), ("c",), ("a", "c"), ("b", "c"), ("a", "b", "c")]
+RESOURCE_SETS = [
+    {},
+    {"project:1": ["read"]},
+    {"project:1": ["write"]},
+    {"project:1": ["write"], "project:2": ["read", "write"]},
+    {"projects:1": ["read"]},
+    {"project": ["read"]},
+    {"my:project:1": ["read"]},
+    {"Project:1": ["read"]},
+    {"project:": ["read"]},
+    {"file:1": ["read"], "project:1": []},
+]
+
+
+def _guarded(access):
+    return Tool(
+        id="shop.refund", description="", contract=Contract(), handler=_handler, access=access
+    )
+
+
+def _is_granted(access, identity):
+    try:
+        grant(_guarded(access), identity)
+    except AccessDenied:
+        return False
+    return True
+
+
+def _may(identity, all_of, any_of, resource):
+    """Seed 001's rule, in other words than the code's."""
+    if identity is None:
+        return not (all_of or any_of or resource)
+    held = set(identity.scopes)
+    if not held.issuperset(all_of) or (any_of and held.isdisjoint(any_of)):
+        return False
+    rights = {
+        (name.partition(":")[0], action)
+        for name, actions in identity.resources.items()
+        if ":" in name
+        for action in actions
+    }
+    return resource is None or resource in rights
+
+
+@pytest.mark.parametrize("resource", [None, ("project", "read")])
+@pytest.mark.parametrize("any_of", [(), ("a",), ("a", "b")])
+@pytest.mark.parametrize("all_of", [(), ("a",), ("a", "c"), ("b", "c")])
+def test_whoever_holds_all_that_is_asked_for_passes_and_nobody_else(all_of, any_of, resource):
+    kind, action = resource or (None, None)
+    access = Access(all_of, any_of, kind, action)
+    callers = [None] + [
+        Identity("me", scopes, resources) for scopes in SCOPE_SETS for resources in RESOURCE_SETS
+    ]
+    for caller in callers:
+        assert _is_granted(access, caller) is _may(caller, all_of, any_of, resource), caller
+
+
+def test_what_asks_for_nothing_lets_everybody_pass():
+    for access in (OPEN, Access(), Access([], [])):
+        for caller in (None, Identity("me"), Identity("", ["admin"])):
+            grant(_guarded(access), caller)
+
+
+def test_scopes_are_compared_whole_and_by_case():
+    for held in ("orders", "orders:read:all", "Orders:read", " orders:read", "*", "orders:*"):
+        assert not _is_granted(Access(["orders:read"]), Identity("me", [held]))
+    assert _is_granted(Access(["orders:read"]), Identity("me", ["x", "orders:read"]))
+
+
+def test_an_action_is_compared_whole():
+    access = Access(resource_type="project", resource_action="read")
+    for actions in (["readonly"], ["r", "e", "a", "d"], ["READ"], ["*"]):
+        assert not _is_granted(access, Identity("me", (), {"project:1": actions}))
+
+
+SECRETIVE = [
+    Access(["secret:scope"]),
+    Access((), ["secret:scope", "other"]),
+    Access((), (), "secret", "scope"),
+    Access(["secret:a"], ["secret:b"], "secret", "c"),
+]
+
+
+@pytest.mark.parametrize("access", SECRETIVE, ids=str)
+def test_a_stranger_is_told_to_bring_an_identity_and_learns_nothing_of_the_tool(access):
+    with pytest.raises(AccessDenied) as caught:
+        grant(_guarded(access), None)
+    error = caught.value
+    assert "identity" in error.message
+    assert "secret" not in f"{error} {error!r} {error.details} {error.issues} {error.args}"
+    assert error.details == {}
+
+
+@pytest.mark.parametrize(
+    ("access", "held", "missing"),
+    [
+        (Access(["a", "b", "c"]), ["b"], ["a", "c"]),
+        (Access(["a"]), [], ["a"]),
+        (Access((), ["a", "b"]), ["c"], ["a", "b"]),
+        (Access(["a"], ["b"]), [], ["a"]),
+        (Access(["a"], ["b"]), ["a"], ["b"]),
+    ],
+)
+def test_a_caller_who_is_known_is_told_who_they_are_and_what_is_missing(access, held, missing):
+    with pytest.raises(AccessDenied) as caught:
+        grant(_guarded(access), Identity("ada", held))
+    assert caught.value.code == "access_denied"
+    assert caught.value.details == {"missing": missing}
+    assert "'ada'" in caught.value.message
+    assert "'shop.refund'" in caught.value.message
+    assert all(scope in caught.value.message for scope in missing)
+
+
+def test_a_caller_without_the_right_is_told_the_action_and_the_kind_of_resource():
+    access = Access(resource_type="project", resource_action="delete")
+    with pytest.raises(AccessDenied) as caught:
+        grant(_guarded(access), Identity("ada", (), {"project:42": ["read"]}))
+    assert "delete" in caught.value.message
+    assert "project" in caught.value.message
+    assert "42" not in caught.value.message

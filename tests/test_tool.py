@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import functools
 import re
 import zlib
+from types import MappingProxyType
 
 import pytest
 
-from callpact.errors import InvalidSchema, InvalidTool
+from callpact.env import Env
+from callpact.errors import InvalidSchema, InvalidTool, UsageError
 from callpact.gate import admit
 from callpact.schema import compile_schema
-from callpact.tool import Context, Contract, Tool, wire_name
+from callpact.tool import OPEN, Access, Call, Context, Contract, Identity, Tool, wire_name
 
 CLOSED = {"type": "object", "properties": {"q": {"type": "string"}}, "additionalProperties": False}
 
@@ -238,3 +242,213 @@ def test_contracts_with_the_same_content_are_equal():
 
 def test_a_context_has_a_logger_named_after_its_tool():
     assert Context(call_id="1", tool_id="shop.search").logger.name == "callpact.tool.shop.search"
+
+
+# --- kinds and handlers ---------------------------------------------------------------------
+
+
+async def _stream(arguments, context):
+    yield arguments
+
+
+class _Object:
+    """Handlers that are objects and methods."""
+
+    async def __call__(self, arguments, context):
+        return arguments
+
+    async def stream(self, arguments, context):
+        yield arguments
+
+    @staticmethod
+    async def static_stream(arguments, context):
+        yield arguments
+
+
+class _StreamObject:
+    async def __call__(self, arguments, context):
+        yield arguments
+
+
+STREAMS = {
+    "function": _stream,
+    "partial": functools.partial(_stream, context=None),
+    "partial of a partial": functools.partial(functools.partial(_stream), context=None),
+    "method": _Object().stream,
+    "static method": _Object.static_stream,
+    "object": _StreamObject(),
+    "partial of an object": functools.partial(_StreamObject(), context=None),
+}
+ANSWERS = {
+    "function": _handler,
+    "partial": functools.partial(_handler, context=None),
+    "object": _Object(),
+    "sync function": lambda arguments, context: arguments,
+    "partial of an object": functools.partial(_Object(), context=None),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_an_async_generator_is_the_handler_of_a_subscription_and_of_nothing_else(name):
+    assert _tool(kind="subscription", handler=STREAMS[name]).kind == "subscription"
+    for kind in ("query", "mutation", "interactive"):
+        with pytest.raises(InvalidTool, match="kind must be 'subscription'"):
+            _tool(kind=kind, handler=STREAMS[name])
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_handler_with_one_answer_is_of_every_kind_but_a_subscription(name):
+    for kind in ("query", "mutation", "interactive"):
+        assert _tool(kind=kind, handler=ANSWERS[name]).kind == kind
+    with pytest.raises(InvalidTool, match="handler must be an async generator function"):
+        _tool(kind="subscription", handler=ANSWERS[name])
+
+
+# --- access ---------------------------------------------------------------------------------
+
+
+def test_a_tool_without_access_is_open_to_everybody():
+    assert _tool().access is OPEN
+    assert Access() == OPEN
+
+
+def test_a_list_of_scopes_is_short_for_an_access_that_needs_them_all():
+    for scopes in (["a", "b"], ("a", "b")):
+        assert _tool(access=scopes).access == Access(scopes=("a", "b"))
+    assert _tool(access=[]).access == OPEN
+    full = Access(any_scopes=["a"], resource_type="project", resource_action="read")
+    assert _tool(access=full).access is full
+
+
+@pytest.mark.parametrize("field", ["scopes", "any_scopes"])
+@pytest.mark.parametrize(
+    "bad",
+    ["admin", "", None, 5, [5], [None], [""], ["a", ""], b"ab", [["a"]], {"requiredScopes": 1}],
+)
+def test_scopes_are_a_list_of_texts_and_one_text_is_none(field, bad):
+    with pytest.raises(InvalidTool, match=f"access: {field} must be a list of scopes"):
+        Access(**{field: bad})
+
+
+@pytest.mark.parametrize("bad", ["admin", None, 5, [5], [""], {"scopes": ["admin"]}, True])
+def test_an_access_that_a_tool_cannot_have_names_the_tool(bad):
+    with pytest.raises(
+        InvalidTool, match=r"tool 'shop\.search': access must be an Access or a list"
+    ):
+        _tool(access=bad)
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        ("project", None),
+        (None, "read"),
+        ("", None),
+        (None, ""),
+        ("", ""),
+        ("project", ""),
+        (5, "r"),
+    ],
+)
+def test_the_two_resource_fields_are_texts_and_given_together(kind, action):
+    with pytest.raises(InvalidTool, match="access: "):
+        Access(resource_type=kind, resource_action=action)
+
+
+def test_an_access_holds_tuples_that_nobody_changes_from_outside():
+    scopes = ["a"]
+    access = Access(scopes, {"b"}, "project", "read")
+    scopes.append("c")
+    assert access == Access(("a",), ("b",), "project", "read")
+    assert hash(access) == hash(Access(("a",), ("b",), "project", "read"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        access.scopes = ()
+
+
+# --- identities -----------------------------------------------------------------------------
+
+
+def test_an_identity_takes_any_list_of_texts_and_copies_it():
+    scopes, actions = ["a", "b"], ["read"]
+    identity = Identity("me", scopes, MappingProxyType({"project:1": actions}))
+    scopes.append("admin")
+    actions.append("write")
+    assert identity == Identity("me", ("a", "b"), {"project:1": ("read",)})
+    assert Identity("me", {"a"}).scopes == ("a",)
+    assert Identity("me", (s for s in "ab")).scopes == ("a", "b")
+
+
+def test_an_identity_without_more_than_an_id_may_nothing_special():
+    assert (Identity("me").scopes, Identity("me").resources) == ((), {})
+
+
+def test_one_identity_never_holds_the_resources_of_another():
+    Identity("a").resources["project:1"] = ("read",)
+    assert Identity("b").resources == {}
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"me", ["me"]])
+def test_the_id_of_an_identity_is_text(bad):
+    with pytest.raises(UsageError, match="id must be text"):
+        Identity(bad)
+
+
+@pytest.mark.parametrize(
+    "bad", ["admin", "", None, 0, 5, b"admin", b"", ["a", 5], [None], {"admin": True}, {}, [["a"]]]
+)
+def test_one_text_is_never_taken_for_a_list_of_scopes(bad):
+    with pytest.raises(UsageError, match="scopes must be a list of texts"):
+        Identity("me", bad)
+    with pytest.raises(UsageError, match="resources must be a list of texts"):
+        Identity("me", (), {"project:1": bad})
+
+
+@pytest.mark.parametrize("bad", [None, "", 0, [], (), "project:1", ["project:1"], 5])
+def test_the_resources_of_an_identity_are_a_mapping(bad):
+    with pytest.raises(UsageError, match="resources must be a mapping"):
+        Identity("me", (), bad)
+
+
+def test_an_identity_and_a_call_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Identity("me").scopes = ("admin",)
+    with pytest.raises(AttributeError):
+        Call("a.b").tool_id = "c.d"
+
+
+# --- calls and contexts ---------------------------------------------------------------------
+
+
+def test_a_call_needs_no_more_than_a_tool():
+    call = Call("shop.search")
+    assert (call.tool_id, call.arguments, call.id, call.parent_id) == (
+        "shop.search",
+        None,
+        "",
+        None,
+    )
+    assert (call.deadline, call.policy, call.chain, call.metadata) == (None, None, (), None)
+    assert Call("a.b", {"q": 1}) == Call("a.b", {"q": 1})
+    assert Call("a.b", {"q": 1}) != Call("a.b", {"q": 2})
+
+
+def test_a_context_of_no_runtime_has_no_other_tools_and_says_what_to_do():
+    with pytest.raises(UsageError, match="build_env") as caught:
+        _ = Context("1", "shop.search").env
+    assert "'shop.search'" in str(caught.value)
+
+
+def test_the_env_of_a_context_is_opened_for_this_very_call_and_its_bus():
+    opened, call_map = [], object()
+
+    async def send(tool_id, arguments):
+        return (tool_id, arguments)
+
+    def open_env(context, *, call_map):
+        opened.append((context, call_map))
+        return Env(send)
+
+    context = Context("1", "shop.search", _open_env=open_env, _call_map=call_map)
+    assert asyncio.run(context.env.shop.price(5)) == ("shop.price", 5)
+    assert opened == [(context, call_map)]
+    assert opened[0][0] is context

@@ -58,14 +58,16 @@ class LocalBus:
         Raises:
             UsageError: there is no such type of event.
         """
-        if topic not in self._listeners:
+        if not isinstance(topic, str) or topic not in self._listeners:  # pyright: ignore[reportUnnecessaryIsInstance] - any topic
             raise UsageError(f"events are {', '.join(EVENT_TYPES)}; got {topic!r:.100}")
         self._listeners[topic] += (listener,)
 
+        subscribed = [listener]
+
         def unsubscribe() -> None:
             kept = list(self._listeners[topic])
-            if listener in kept:
-                kept.remove(listener)
+            if subscribed and listener in kept:
+                kept.remove(subscribed.pop())
             self._listeners[topic] = tuple(kept)
 
         return unsubscribe
@@ -105,7 +107,8 @@ class LocalBus:
 
     async def aclose(self) -> None:
         """Cancel what listeners still do, and wait until it has ended."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        current = asyncio.current_task()
+        while tasks := [task for task in self._tasks if task is not current]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,16 +7,17 @@ import contextlib
 import json
 import logging
 import os
+import signal
+import stat
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
-import orjson
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -29,8 +30,8 @@ from callpact.errors import CallError, CallpactError, UnknownTool
 from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.clients import client_config
+from callpact.tool import Identity
 from callpact.wire import cli as text
-from callpact.wire import flowmcp, gate
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
@@ -45,6 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_UNREAD = 141  # What shells show for a process that SIGPIPE ended.
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -149,17 +151,18 @@ def list_tools(
     catalog = asyncio.run(_load(source, config)).catalog
     if as_json:
         for tool in catalog:
-            _write(orjson.dumps(text.encode_summary(tool)) + b"\n")
+            _print_json(text.encode_summary(tool), sys.stdout, is_line=True)
         return
-    table = Table("TOOL", "DOES", "ARGUMENTS", "POLICY", box=None, pad_edge=False)
+    traits = {tool.id: text.encode_traits(tool) for tool in catalog}
+    last = ["NOTE"] if any(traits.values()) else []
+    table = Table("TOOL", "DOES", "ARGUMENTS", "POLICY", *last, box=None, pad_edge=False)
     for tool in catalog:
         arguments = ", ".join(text.argument_names(tool))
         about = text.first_line(tool.description)
-        table.add_row(
-            f"[bold]{tool.id}[/]", escape(about), escape(arguments), str(tool.contract.policy)
-        )
+        cells = (about, arguments, tool.contract.policy, traits[tool.id])
+        table.add_row(f"[bold]{tool.id}[/]", *map(escape, cells[: 3 + len(last)]))
     out.print(table)
-    err.print(_counted(catalog), style="dim")
+    err.print(_counted(len(catalog)), style="dim")
 
 
 @app.command()
@@ -180,7 +183,7 @@ def show(
         _print_failure(error, As.data, tool)
         raise typer.Exit(error.row.exit) from None
     if as_json:
-        _write(orjson.dumps(text.encode_description(found), option=orjson.OPT_INDENT_2) + b"\n")
+        _print_json(text.encode_description(found), sys.stdout)
         return
     out.print(f"[bold]{found.id}[/]  {escape(found.title or '')}".rstrip())
     out.print(escape(found.description))
@@ -190,9 +193,11 @@ def show(
     facts = {
         "policy": found.contract.policy,
         "kind": found.kind,
-        "over MCP": found.wire_name,
+        "over MCP": "not served" if found.kind == "subscription" else found.wire_name,
         "from": found.source,
     }
+    if needs := text.encode_needs(found.access):
+        facts["needs"] = needs
     if found.aliases:
         facts["also called"] = ", ".join(found.aliases)
     for name, value in facts.items():
@@ -222,7 +227,10 @@ def call(
         float | None,
         typer.Option(
             "--timeout",
-            help=f"Seconds the call may take. [default: as configured, else {DEFAULT_TIMEOUT:g}]",
+            help=(
+                "Seconds the call may take, or the whole subscription. "
+                f"[default: as configured, else {DEFAULT_TIMEOUT:g}; none for a subscription]"
+            ),
             min=0.001,
             max=86400,
         ),
@@ -231,29 +239,38 @@ def call(
     config: ConfigFile = None,
     log_level: Level = LogLevel.warning,
 ) -> None:
-    """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference)."""
+    """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference).
+
+    A subscription is written as it comes, one line of JSON for each result, until it ends or
+    Ctrl-C ends it.
+    """
     _log_to_stderr(log_level)
     raw = sys.stdin.read() if input_json == "-" else input_json
+    tightened = cast("Any", policy.value if policy else None)
 
     async def go() -> int:
         async with await _load(source, config) as loaded, Runtime(loaded.catalog) as runtime:
-            name = tool
+            found: Tool | None = None
             try:
                 found = _find(runtime.catalog, tool)
-                name = found.name
                 given = text.decode_arguments(found.contract.input, arguments or (), raw)
+                if found.kind == "subscription":
+                    deadline = now_ms() + timeout * 1000 if timeout else None
+                    envelopes = runtime.subscribe(
+                        found.id, given, deadline=deadline, policy=tightened
+                    )
+                    await _print_stream(envelopes, as_)
+                    return 0
                 seconds = timeout or found.timeout or DEFAULT_TIMEOUT
                 with contextlib.redirect_stdout(sys.stderr):
                     envelope = await runtime.execute(
-                        found.id,
-                        given,
-                        deadline=now_ms() + seconds * 1000,
-                        policy=cast("Any", policy.value if policy else None),
+                        found.id, given, deadline=now_ms() + seconds * 1000, policy=tightened
                     )
             except CallError as error:
-                _print_failure(error, as_, name)
+                is_stream = found is not None and found.kind == "subscription"
+                _print_failure(error, as_, found.name if found else tool, is_line=is_stream)
                 return error.row.exit
-            _print_result(envelope, as_)
+            _print_result(envelope, as_, sys.stdout)
             return 0
 
     _run(go())
@@ -293,27 +310,41 @@ def serve(
     name: Annotated[
         str, typer.Option("--name", help="The server's name for its clients.")
     ] = "callpact",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="A scope that the client holds. Repeatable.", metavar="NAME"),
+    ] = None,
     source: Sources = None,
     config: ConfigFile = None,
     log_level: Level = LogLevel.warning,
 ) -> None:
-    """Serve the tools over MCP."""
+    """Serve the tools over MCP: those that the client may use, except subscriptions."""
     _log_to_stderr(log_level)
     if find_spec("mcp") is None:
         _fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
     if print_config is not None:
         asyncio.run(_load(source, config))
         file = config or Path(DEFAULT_FILE)
-        _print_json(client_config(print_config.value, name, tuple(source or ()), file))
+        snippet = client_config(print_config.value, name, tuple(source or ()), file)
+        (servers,) = snippet.values()
+        servers[name]["args"] += [part for held in scope or () for part in ("--scope", held)]
+        _print_json(snippet, sys.stdout)
         return
     if not stdio:
         _fail("say how to serve: --stdio speaks MCP on standard input and output")
-    from callpact.serve.mcp import serve_stdio
+    from callpact.serve.mcp import is_served, serve_stdio
+
+    identity = Identity("stdio", tuple(scope)) if scope else None
+    version = package_version("callpact")
 
     async def go() -> int:
         async with await _load(source, config) as loaded, Runtime(loaded.catalog) as runtime:
-            err.print(f"serving {_counted(loaded.catalog)} over stdio", style="dim")
-            await serve_stdio(runtime, name=name, version=package_version("callpact"))
+            left_out = [tool for tool in loaded.catalog if not is_served(tool, identity)]
+            number = len(loaded.catalog) - len(left_out)
+            err.print(f"serving {_counted(number)} over stdio", style="dim")
+            for line in text.encode_left_out(left_out):
+                err.print(escape(line), style="dim")
+            await serve_stdio(runtime, name=name, version=version, identity=identity)
             return 0
 
     _run(go())
@@ -330,7 +361,7 @@ def main() -> None:
         raise SystemExit(130) from None
     except BrokenPipeError:
         sys.stderr.close()
-        raise SystemExit(141) from None
+        raise SystemExit(_UNREAD) from None
 
 
 # --- loading --------------------------------------------------------------------------------
@@ -383,11 +414,15 @@ def _run(work: Coroutine[Any, Any, int]) -> None:
 
     async def guarded() -> int:
         asyncio.get_running_loop().set_default_executor(threads)
+        _wake_at_signals()
         code = 130
         try:
             code = await work
         except asyncio.CancelledError:  # Ctrl-C
             _leave_if(threads.are_busy, code)
+            raise
+        except typer.Exit as left:
+            _leave_if(threads.are_busy, left.exit_code)
             raise
         _leave_if(threads.are_busy, code)
         return code
@@ -395,6 +430,14 @@ def _run(work: Coroutine[Any, Any, int]) -> None:
     code = asyncio.run(guarded())
     if code:
         raise typer.Exit(code)
+
+
+def _wake_at_signals() -> None:
+    """Else a Ctrl-C that comes just before the loop goes to sleep is heard when it wakes again."""
+    if os.name == "posix":
+        with contextlib.suppress(RuntimeError):  # Not the main thread, where no signal comes.
+            # With a handler for any signal the loop is woken by all of them.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
 
 
 def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
@@ -418,44 +461,89 @@ def _fail(message: str) -> Any:
 # --- printing -------------------------------------------------------------------------------
 
 
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+def _write(data: bytes, output: TextIO) -> None:
+    try:
+        output.buffer.write(data)
+        output.buffer.flush()
+    except BrokenPipeError:
+        raise typer.Exit(_UNREAD) from None
 
 
-def _print_result(envelope: ResponseEnvelope[Any], as_: As) -> None:
+async def _print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], as_: As) -> None:
+    """Write every result as soon as it comes; what the tool prints meanwhile goes to stderr."""
+    output, task = sys.stdout, cast("asyncio.Task[Any]", asyncio.current_task())
+    with contextlib.redirect_stdout(sys.stderr):
+        async with _while_read(output), contextlib.aclosing(envelopes):
+            while not task.cancelling() and (envelope := await anext(envelopes, None)) is not None:
+                _print_result(envelope, as_, output, is_line=True)
+            if task.cancelling():  # Ctrl-C, and the tool did not wait or took no notice.
+                await asyncio.sleep(0)  # Raises it if nothing did; else the closing would.
+                raise asyncio.CancelledError
+
+
+@contextlib.asynccontextmanager
+async def _while_read(output: TextIO) -> AsyncGenerator[None, None]:
+    """End what is inside when the reader of a pipe leaves, also while there is nothing to write."""
+    loop, descriptor = asyncio.get_running_loop(), _pipe(output)
+    if descriptor is None:
+        yield
+        return
+    patience = asyncio.timeout(None)
+
+    def leave() -> None:
+        loop.remove_reader(descriptor)
+        patience.reschedule(loop.time())
+
+    try:
+        async with patience:
+            loop.add_reader(descriptor, leave)  # There is nothing to read here but that error.
+            yield
+    except (TimeoutError, CallError):
+        if patience.expired():
+            raise typer.Exit(_UNREAD) from None
+        raise
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _pipe(output: TextIO) -> int | None:
+    """The file descriptor of a pipe that can be watched; None for anything else."""
+    try:
+        descriptor = output.fileno()
+    except OSError:
+        return None
+    is_pipe = os.name == "posix" and stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    return descriptor if is_pipe else None
+
+
+def _print_result(
+    envelope: ResponseEnvelope[Any], as_: As, output: TextIO, *, is_line: bool = False
+) -> None:
     for note in text.encode_notes(envelope):
         err.print(escape(note), style="yellow")
     data = envelope.data
     if as_ is As.data and isinstance(data, bytes):
-        if sys.stdout.isatty():
+        if output.isatty():
             _fail(f"the answer is {len(data)} bytes; send them to a file, or use --as envelope")
-        _write(data)
+        _write(data, output)
         return
-    forms: dict[As, Callable[[], Any]] = {
-        As.data: lambda: data,
-        As.gate: lambda: envelope.to_wire()["data"],
-        As.envelope: lambda: envelope.to_wire(details=bool(envelope.warnings or envelope.changes)),
-        As.flowmcp: lambda: flowmcp.encode_result(envelope),
-    }
-    _print_json(forms[as_]())
+    _print_json(text.encode_result(envelope, as_.value), output, is_line=is_line)
 
 
-def _print_failure(error: CallError, as_: As, tool_name: str) -> None:
-    if as_ is As.gate:
-        _print_json(gate.encode_error(error))
-    elif as_ is As.flowmcp:
-        _print_json(flowmcp.encode_error(error, tool_name))
+def _print_failure(error: CallError, as_: As, tool_name: str, *, is_line: bool = False) -> None:
+    form = text.encode_failure(error, as_.value, tool_name)
+    if form is not None:
+        _print_json(form, sys.stdout, is_line=is_line)
     for line in text.encode_error(error):
         err.print(escape(line), style="red" if not line.startswith(" ") else "")
 
 
-def _print_json(value: Any) -> None:
-    written = text.encode_json(value)
-    if sys.stdout.isatty():
+def _print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:
+    written = text.encode_json(value, is_line=is_line)
+    if output.isatty() and not is_line:
         out.print_json(written)
     else:
-        _write(written.encode() + b"\n")
+        _write(written.encode() + b"\n", output)
 
 
 def _print_properties(title: str, schema: Any) -> None:
@@ -481,5 +569,5 @@ def _print_properties(title: str, schema: Any) -> None:
     out.print()
 
 
-def _counted(catalog: Catalog) -> str:
-    return f"{len(catalog)} {'tool' if len(catalog) == 1 else 'tools'}"
+def _counted(number: int) -> str:
+    return f"{number} {'tool' if number == 1 else 'tools'}"

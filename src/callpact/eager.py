@@ -28,6 +28,7 @@ if sys.version_info < (3, 12):
     current_task = _current_tasks.get
 _marks: Any = attrgetter("_callbacks", "_must_cancel")
 _UNTOUCHED = (None, False)
+_BLOCKING = "_asyncio_future_blocking"
 _NOTHING: Any = object()
 
 
@@ -79,7 +80,7 @@ class Starter:
 class _Spare(Coroutine[Any, Any, None]):
     """What a task without work runs: it waits for some. Nobody sees the task until it has it."""
 
-    __slots__ = ("_context", "_first", "_is_over", "_loop", "_wake", "_work", "task")
+    __slots__ = ("_context", "_first", "_is_over", "_loop", "_name", "_wake", "_work", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -89,6 +90,7 @@ class _Spare(Coroutine[Any, Any, None]):
         self._context: Context
         self._first: Any = _NOTHING
         self.task: asyncio.Task[None] = loop.create_task(self)
+        self._name = self.task.get_name()
         _unregister(self.task)
         cast("Any", self.task)._log_destroy_pending = False  # noqa: SLF001 - as the loop does
 
@@ -97,6 +99,7 @@ class _Spare(Coroutine[Any, Any, None]):
         wake = self._wake
         return (
             _marks(self.task) == _UNTOUCHED
+            and self.task.get_name() == self._name
             and not self.task.cancelling()
             and (wake is None or not wake.done())
         )
@@ -104,6 +107,7 @@ class _Spare(Coroutine[Any, Any, None]):
     def end(self) -> None:
         """Let the task end, as its work has."""
         self._is_over = True
+        del self.task
         self._awake()
 
     def _awake(self) -> None:
@@ -115,12 +119,14 @@ class _Spare(Coroutine[Any, Any, None]):
     ) -> asyncio.Task[None]:
         """Go on with the work where its first step left it."""
         self._work, self._context, self._first = work, context, first
-        if first is not None:  # Until the task takes it, it is a future like any other.
+        if hasattr(first, _BLOCKING):  # Until the task takes it, it is a future like any other.
             first._asyncio_future_blocking = False  # noqa: SLF001 - as a task does
-        _register(self.task)
-        cast("Any", self.task)._log_destroy_pending = True  # noqa: SLF001 - as above
+        task = self.task
+        del self.task  # Else the two would hold each other for ever.
+        _register(task)
+        cast("Any", task)._log_destroy_pending = True  # noqa: SLF001 - as above
         self._awake()
-        return self.task
+        return task
 
     # --- what the task calls
 
@@ -142,8 +148,9 @@ class _Spare(Coroutine[Any, Any, None]):
             raise error
         if self._first is not _NOTHING:
             first, self._first = self._first, _NOTHING
-            if first is not None:  # The task would have cancelled what it waits for.
-                first.cancel()
+            # As a task does: what it waits for is cancelled, and then tells the work so.
+            if first is not None and hasattr(first, "cancel") and first.cancel():
+                return _awaited(first)
         return self._context.run(self._work.throw, error)
 
     def close(self) -> None:
@@ -157,6 +164,6 @@ class _Spare(Coroutine[Any, Any, None]):
 
 def _awaited(future: Any) -> Any:
     """A future as it shows itself to a task when it is awaited; None stands for one turn."""
-    if future is not None:
+    if hasattr(future, _BLOCKING):
         future._asyncio_future_blocking = True  # noqa: SLF001 - as a future does itself
     return future

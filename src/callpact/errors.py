@@ -475,6 +475,11 @@ _CLASSES: dict[str, type[CallError]] = {
 }
 
 
+def class_of(code: str) -> type[CallError]:
+    """The class of errors with this code; a tool's own code is a `ToolError`'s."""
+    return _CLASSES.get(code, ToolError)
+
+
 def restored(
     code: str,
     message: str,
@@ -482,9 +487,10 @@ def restored(
     path: str | None = None,
     issues: Iterable[Issue] = (),
     details: Mapping[str, Any] | None = None,
+    kind: type[CallError] | None = None,
 ) -> CallError:
-    """An error that another process sent, in the class that its code stands for."""
-    kind = _CLASSES.get(code, ToolError)
+    """An error that another process sent, in the class that it names or its code stands for."""
+    kind = kind or class_of(code)
     error = kind.__new__(kind)
     CallError.__init__(error, code, message, path=path, issues=issues, details=details)
     return error
@@ -518,6 +524,9 @@ class InvalidEvent(CallpactError):
         super().__init__(
             "; ".join(f"{i.message}{f' (at {i.path})' if i.path else ''}" for i in self.issues[:3])
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (InvalidEvent, (self.issues, self.request_id, self.type))
 
     def __str__(self) -> str:
         more = f"; and {len(self.issues) - 3} more" if len(self.issues) > 3 else ""

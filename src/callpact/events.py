@@ -16,6 +16,7 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from callpact import errors
 from callpact.envelope import RESPONSE_ENVELOPE_SCHEMA, RESPONSE_META_SCHEMA, ResponseEnvelope
 from callpact.errors import (
     CODES,
@@ -29,6 +30,7 @@ from callpact.errors import (
     Rejected,
     UnknownTool,
     UsageError,
+    class_of,
     restored,
 )
 from callpact.json_text import json_text, sendable
@@ -128,7 +130,8 @@ class CallFailed(Struct, frozen=True, gc=False, rename="camel"):
     def of(request_id: str, error: CallError) -> CallFailed:
         """The event that tells of this error; its details are made JSON, whatever they hold."""
         code = error.row.event if error.row is not OWN_CODE else error.code
-        return CallFailed(request_id, code, error.message, _encode_details(error))
+        code = code or "UNKNOWN_ERROR"
+        return CallFailed(request_id, code, error.message, _encode_details(error, code))
 
     @property
     def error(self) -> CallError:
@@ -164,54 +167,84 @@ for _row in CODES.values():
 _EVENT_CODES["EXECUTION_ERROR"] = "handler_error"
 
 
-def _encode_details(error: CallError) -> Any:
-    """Issues as a list; else the error's details, and what code and message do not say."""
+_OURS = "callpact"
+"""The member of `details` under which stands what only another callpact needs."""
+
+
+def _encode_details(error: CallError, event_code: str) -> Any:
+    """Issues as a list; else the error's details, and beside them what nothing else says."""
     issues = [_encode_issue(issue) for issue in error.issues]
+    ours = _ours(error, event_code)
+    if not ours and not error.details:
+        return sendable(issues) or None
+    if issues:
+        ours["issues"] = issues
     details: dict[str, Any] = dict(error.details)
-    if _EVENT_CODES.get(error.row.event) != error.code and error.row is not OWN_CODE:
-        details["code"] = error.code
-    if not issues and error.path is not None:
-        details["path"] = error.path
-    if issues and details:
-        details["issues"] = issues
-    return sendable(details or issues) or None
+    if _OURS in details:
+        ours, details = {**ours, "details": details}, {}
+    return sendable({**details, _OURS: ours} if ours else details)
+
+
+def _ours(error: CallError, event_code: str) -> dict[str, Any]:
+    ours: dict[str, Any] = {}
+    code = _EVENT_CODES.get(event_code, event_code)
+    if code != error.code:
+        ours["code"] = error.code
+    if type(error) is not class_of(code):
+        ours["class"] = type(error).__name__
+    if error.path != (error.issues[0].path if error.issues else None):
+        ours["path"] = error.path
+    return ours
 
 
 def _encode_issue(issue: Issue) -> dict[str, Any]:
-    return {"path": issue.path, **msgspec.to_builtins(issue, enc_hook=repr)}
+    members = {"path": issue.path, **msgspec.structs.asdict(issue)}
+    return {key: value for key, value in members.items() if value is not None}
 
 
 def _decode_error(event: CallFailed) -> CallError:
     code = _EVENT_CODES.get(event.code, event.code)
     given: Any = event.details
+    ours: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if isinstance(given, list):
-        issues = _decode_issues(given)
-        return restored(code, event.message, path=_first_path(issues), issues=issues)
-    if not isinstance(given, Mapping):
-        return restored(code, event.message)
-    details = dict(cast("Mapping[str, Any]", given))
-    own = details.get("code")
-    if isinstance(own, str) and own in CODES and CODES[own].event == event.code:
+        ours = {"issues": given}
+    elif isinstance(given, Mapping):
+        details = dict(cast("Mapping[str, Any]", given))
+        if isinstance(details.get(_OURS), Mapping):
+            ours = dict(details.pop(_OURS))
+    issues = _decode_issues(ours.get("issues"))
+    path = ours.get("path", issues[0].path if issues else None)
+    if isinstance(ours.get("details"), Mapping):
+        details = dict(ours["details"])
+    own = ours.get("code")
+    if isinstance(own, str) and (own not in CODES or CODES[own].event == event.code):
         code = own
-        del details["code"]
-    issues = _decode_issues(details.pop("issues", ()))
-    path = details.pop("path", None) if isinstance(details.get("path"), str) else None
-    path = _first_path(issues) if path is None else path
-    return restored(code, event.message, path=path, issues=issues, details=details)
+    return restored(
+        code,
+        event.message,
+        path=path if isinstance(path, str) else None,
+        issues=issues,
+        details=details,
+        kind=_NAMED.get(str(ours.get("class"))),
+    )
+
+
+_NAMED: dict[str, type[CallError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CallError) and not name.startswith("_")
+}
 
 
 def _decode_issues(given: Any) -> tuple[Issue, ...]:
     issues: list[Issue] = []
-    for item in cast("list[Any]", given if isinstance(given, list) else ()):
+    for item in cast("list[Any]", given if isinstance(given, list) else []):
         try:
             issues.append(msgspec.convert({"code": "invalid", **item}, Issue))
         except (TypeError, msgspec.ValidationError):
             continue  # Another implementation's idea of details; the message says enough.
     return tuple(issues)
-
-
-def _first_path(issues: tuple[Issue, ...]) -> str | None:
-    return issues[0].path if issues else None
 
 
 # --- schemas and reading --------------------------------------------------------------------
@@ -301,7 +334,8 @@ def decode_event(wire: Any) -> CallEvent:
     event: dict[str, Any] = dict(cast("Any", wire)) if isinstance(wire, Mapping) else {}
     kind = event.get("type")
     if not isinstance(kind, str) or kind not in EVENT_TYPES:
-        what = f"'type' must be one of {', '.join(EVENT_TYPES)}, got {kind!r:.100}"
+        came = f"'{kind[:100]}'" if isinstance(kind, str) else type(kind).__name__
+        what = f"'type' must be one of {', '.join(EVENT_TYPES)}, got {came}"
         raise InvalidEvent([Issue("type", f"Event {what}", "/type")])
     issues = check(_compile(kind, CALL_EVENT_SCHEMAS[kind]), event)
     if issues:
@@ -336,14 +370,20 @@ def write_event(event: CallEvent) -> bytes:
 
 
 def _check_writable(value: Any, kind: type[InvalidInput | NotJson]) -> None:
-    if not isinstance(value, bytes) and not is_json(value):
+    if kind is NotJson and isinstance(value, bytes | bytearray | memoryview):
+        return
+    if not is_json(value):
         places = not_json(value)
         raise kind(lambda: places)
 
 
 def _check_meta(envelope: ResponseEnvelope[Any]) -> None:
     """A handler may make an envelope with half a meta; no reader would take it from a wire."""
-    meta = msgspec.to_builtins(envelope.meta)
+    try:
+        meta = msgspec.to_builtins(envelope.meta)
+    except (TypeError, ValueError, RecursionError):
+        issue = Issue("type", "Output meta holds what JSON cannot say", "/meta")
+        raise OutputRejected(lambda: [issue]) from None
     issues = check(_compile("meta", RESPONSE_META_SCHEMA), meta)
     if issues:
         told = [Issue(i.code, i.message, f"/meta{i.path}", i.expected, i.received) for i in issues]

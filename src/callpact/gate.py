@@ -86,16 +86,34 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
     schema = tool.contract.compiled_input
     if type(arguments) is not dict and isinstance(arguments, Mapping):
         arguments = dict(cast("Mapping[str, Any]", arguments))
+    warnings: tuple[Issue, ...] = ()
+    if tool.argument_aliases and isinstance(arguments, dict):
+        arguments, warnings = _renamed(tool, cast("dict[str, Any]", arguments))
     errors = schema.errors(arguments)
     if not errors:
         if isinstance(arguments, dict):
-            return Admitted(tool, cast("dict[str, Any]", arguments))
+            return Admitted(tool, cast("dict[str, Any]", arguments), warnings)
         raise InvalidInput(lambda: [_not_an_object(arguments)])
     if tool.contract.input_policy == "tolerant":
         repaired = schemas.repair(schema, arguments)
         if repaired.changes and _judge(schema, repaired.value, "Input") is None:
-            return Admitted(tool, repaired.value, tuple(map(_repaired, repaired.changes)))
+            warnings += tuple(map(_repaired, repaired.changes))
+            return Admitted(tool, repaired.value, warnings)
     raise InvalidInput(lambda: explain(schema, errors, "Input"))
+
+
+def _renamed(tool: Tool, arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Issue, ...]]:
+    """Arguments under their own names; one that is given under both stays as it is, and is told."""
+    named: dict[str, Any] = {}
+    warnings: list[Issue] = []
+    for key, value in arguments.items():
+        name = tool.argument_aliases.get(key, key)
+        if name != key and name not in arguments and name not in named:
+            warnings.append(Issue("renamed", f"Input '{key}' was taken for '{name}'", f"/{name}"))
+            named[name] = value
+        else:
+            named[key] = value
+    return named, tuple(warnings)
 
 
 def _not_an_object(arguments: Any) -> Issue:

@@ -15,8 +15,11 @@ from typing import Any, cast
 
 import orjson
 
+from callpact.schema import is_json
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100
+_MAX_PARTS = 5_000
 _MAX_SHOWN = 200
 _MAX_BITS = 14_000  # Python refuses to write integers of more than 4,300 digits.
 
@@ -27,35 +30,67 @@ def json_text(value: Any, *, indent: bool = False) -> str:
     try:
         return orjson.dumps(value, option=option).decode()
     except TypeError:
-        plain = _plain(value, _MAX_DEPTH)
+        plain = _plain(value)
     separators = None if indent else (",", ":")
     return json.dumps(plain, indent=2 if indent else None, separators=separators)
 
 
 def sendable(value: Any) -> Any:
-    """The same value if every encoder takes it, else a copy that they take."""
+    """The same value if every encoder and every reader takes it, else a copy that they take."""
     try:
-        orjson.dumps(value)
-    except TypeError:  # Integers beyond 64 bits, lone surrogates, and what is not JSON at all.
-        return _plain(value, _MAX_DEPTH)
-    return value
+        if is_json(value):
+            orjson.dumps(value)
+            return value
+    except TypeError:  # Integers beyond 64 bits, and lone surrogates.
+        pass
+    return _plain(value)
 
 
-def _plain(value: Any, depth: int) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        return f"an integer of {value.bit_length()} bits"
-    if isinstance(value, str):
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if depth and isinstance(value, Mapping):
-        held = cast("Mapping[Any, Any]", value).items()
-        return {
-            _plain(key if isinstance(key, str) else repr(key), 0): _plain(item, depth - 1)
-            for key, item in held
-        }
-    if depth and isinstance(value, list | tuple):
-        return [_plain(item, depth - 1) for item in cast("list[Any]", value)]
-    return repr(value)[:_MAX_SHOWN]
+def _plain(value: Any) -> Any:
+    return _Copy().of(value, _MAX_DEPTH)
+
+
+class _Copy:
+    """One copy in the making: it stops at circles, at a depth, and at a number of parts."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_PARTS
+        self._above: set[int] = set()
+
+    def of(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Mapping | list | tuple):
+            return self._structure(cast("Any", value), depth)
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            return f"an integer of {value.bit_length()} bits"
+        if isinstance(value, str):
+            return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return _shown(value)
+
+    def _structure(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if not depth or self._left < 0 or id(value) in self._above:
+            return "…"
+        self._above.add(id(value))
+        try:
+            if isinstance(value, Mapping):
+                held = cast("Mapping[Any, Any]", value).items()
+                return {_key(key): self.of(item, depth - 1) for key, item in held}
+            return [self.of(item, depth - 1) for item in cast("list[Any]", value)]
+        finally:
+            self._above.discard(id(value))
+
+
+def _key(key: Any) -> str:
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", key if isinstance(key, str) else _shown(key))
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - boundary: whatever a handler left in its error
+        text = f"<{type(value).__name__}>"
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text[:_MAX_SHOWN])

@@ -36,7 +36,7 @@ from callpact.events import CallFinished, Observer, new_id
 from callpact.gate import admit, grant, release, tightened
 from callpact.loop_thread import LoopThread
 from callpact.pending import PendingRequestMap
-from callpact.tool import OPEN, Admitted, Call, Context, Identity, Policy, Tool
+from callpact.tool import OPEN, Admitted, Call, Context, Disabled, Identity, Policy, Tool
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -115,6 +115,8 @@ class Runtime:
             tool_id = tool.id
             if tool.kind == "subscription":
                 _refuse(f"'{tool_id}' is a subscription: subscribe to it")
+            if tool.disabled is not None:
+                _refuse_disabled(tool.disabled)
             admitted = admit(tool, arguments)
             context = Context(
                 call_id,
@@ -206,6 +208,8 @@ class Runtime:
             tool_id = tool.id
             if tool.kind != "subscription":
                 _refuse(f"'{tool_id}' gives one answer: call it")
+            if tool.disabled is not None:
+                _refuse_disabled(tool.disabled)
             admitted = admit(tool, arguments)
             context = Context(
                 call_id,
@@ -415,6 +419,10 @@ def _not_a_call(given: Any) -> UsageError:
 
 def _refuse(text: str) -> NoReturn:
     raise Failed("handler_error", text)
+
+
+def _refuse_disabled(disabled: Disabled) -> NoReturn:
+    raise Failed(disabled.code, disabled.reason)
 
 
 def _is_cancelled() -> bool:

@@ -124,8 +124,8 @@ class Identity(Struct, frozen=True):
             raise UsageError(f"an identity's id must be text, got {self.id!r:.100}")
         if self.scopes != ():
             force_setattr(self, "scopes", _granted(self.scopes, "scopes"))
-        if self.resources:
-            held = cast("Any", self.resources)
+        held = cast("Any", self.resources)
+        if type(held) is not dict or held:
             if not isinstance(held, Mapping):
                 raise UsageError(f"an identity's resources must be a mapping, got {held!r:.100}")
             pairs = cast("Mapping[str, Any]", held).items()
@@ -236,6 +236,13 @@ OPEN = Access()
 """Asks for nothing: everybody may call."""
 
 
+class Disabled(Struct, frozen=True):
+    """Why a tool cannot be called: the code of the error that a call gets, and the reason."""
+
+    code: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """One callable under a contract. `handler` is `async (arguments, context) -> value | envelope`.
@@ -264,6 +271,10 @@ class Tool:
     """Seconds that a door gives a call of this tool; None for the door's own default."""
     wire_name: str = ""
     """The name over MCP; derived from the id when it is not given."""
+    argument_aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names under which arguments may come, each with the one that it stands for."""
+    disabled: Disabled | None = None
+    """Why it cannot be called; such a tool is shown as disabled, and not advertised."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast("Any", self.id), str) or not _ID.fullmatch(self.id):
@@ -276,6 +287,7 @@ class Tool:
             if getattr(self, name) != ():
                 fill(self, name, self._items(name) if name == "examples" else self._texts(name))
         fill(self, "annotations", dict(self.annotations))
+        fill(self, "argument_aliases", dict(self.argument_aliases))
         if not isinstance(cast("Any", self.access), Access):
             fill(self, "access", self._access())
         if not self.wire_name:
@@ -303,8 +315,11 @@ class Tool:
         if self.kind not in _KINDS:
             raise self._wrong("kind", f"one of {', '.join(_KINDS)}", self.kind)
         self._check_kind()
-        if not isinstance(cast("Any", self.annotations), dict | Mapping):
-            raise self._wrong("annotations", "a mapping", self.annotations)
+        for name in ("annotations", "argument_aliases"):
+            if not isinstance(getattr(self, name), dict | Mapping):
+                raise self._wrong(name, "a mapping", getattr(self, name))
+        if self.disabled is not None and not isinstance(cast("Any", self.disabled), Disabled):
+            raise self._wrong("disabled", "a Disabled or None", self.disabled)
         if self.timeout is not None:
             self._check_timeout()
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 TOOLS = '''
@@ -48,6 +48,28 @@ async def half() -> dict[str, str]:
     """Give half a character."""
     return {"text": "a\\ud800"}
 '''
+CLOSED = """
+from callpact import Contract, Tool
+
+ANY = Contract()
+
+async def _whoami(arguments, context):
+    return {"id": context.identity.id, "scopes": list(context.identity.scopes)}
+
+async def _ticks(arguments, context):
+    yield 1
+
+def make(name, handler, **more):
+    return Tool(id=f"closed.{name}", description=name, contract=ANY, handler=handler, **more)
+
+async def _ping(arguments, context):
+    return {"identity": context.identity and context.identity.id}
+
+ping = make("ping", _ping)
+admin = make("admin", _whoami, access=["admin"])
+both = make("both", _whoami, access=["admin", "clerk"])
+ticks = make("ticks", _ticks, kind="subscription")
+"""
 CONFIG = '[sources.desk]\nref = "python:desk.py"\ntimeout = 0.2\n'
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -119,6 +141,70 @@ def test_the_timeout_of_the_configuration_ends_a_call(desk):
     parameters = StdioServerParameters(command=sys.executable, args=args, cwd=desk)
     result = ask(parameters, "auto", lambda client: client.call_tool("desk_hang", {}))
     assert error_of(result)["code"] == "timeout"
+
+
+# --- who is at the other end ------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed(tmp_path):
+    (tmp_path / "closed.py").write_text(CLOSED, "utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    ("scopes", "names", "left_out"),
+    [
+        (
+            (),
+            ["closed_ping"],
+            {"1 (needs scope admin)", "1 (needs scopes admin, clerk)", "1 (subscription)"},
+        ),
+        (
+            ("admin",),
+            ["closed_ping", "closed_admin"],
+            {"1 (needs scopes admin, clerk)", "1 (subscription)"},
+        ),
+        (
+            ("admin", "clerk"),
+            ["closed_ping", "closed_admin", "closed_both"],
+            {"1 (subscription)"},
+        ),
+    ],
+)
+def test_a_client_gets_what_its_scopes_allow(closed, mode, scopes, names, left_out):
+    options = [part for scope in scopes for part in ("--scope", scope)]
+
+    async def story(client):
+        listed = await client.list_tools()
+        assert [tool.name for tool in listed.tools] == names
+        ping = await client.call_tool("closed_ping", {})
+        assert ping.structured_content == {"identity": "stdio" if scopes else None}
+        admin = await client.call_tool("closed_admin", {})
+        if scopes:
+            assert admin.structured_content == {"id": "stdio", "scopes": list(scopes)}
+        else:
+            assert error_of(admin)["code"] == "access_denied"
+        both = await client.call_tool("closed_both", {})
+        assert both.is_error == (len(scopes) < 2)
+        assert "subscription" in error_of(await client.call_tool("closed_ticks", {}))["message"]
+        with pytest.raises(MCPError) as unknown:
+            await client.call_tool("closed_bot", {})
+        assert unknown.value.error.code == -32602
+        assert ("closed.both" in unknown.value.error.message) == (len(scopes) == 2)
+        return True
+
+    args = ["-m", "callpact", "serve", "--stdio", "-s", "closed.py", *options]
+    with (closed / "banner").open("w+") as banner:
+        transport = stdio_client(
+            StdioServerParameters(command=sys.executable, args=args, cwd=closed), errlog=banner
+        )
+        assert ask(transport, mode, story)
+        banner.seek(0)
+        lines = banner.read().splitlines()
+    assert lines[0] == f"serving {len(names)} tool{'s' * (len(names) > 1)} over stdio"
+    assert {line.removeprefix("left out: ") for line in lines[1:]} == left_out
 
 
 def printed_config(folder, client, *args):

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.errors import CallError, ToolError, UnknownTool
 from callpact.runtime import Runtime
 from callpact.serve.mcp import build_server
-from callpact.tool import Contract, Tool
+from callpact.tool import Access, Contract, Identity, Tool
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 ADD = {
@@ -71,12 +71,13 @@ TOOLS = [
 ]
 
 
-def ask(mode, question, tools=TOOLS):
+def ask(mode, question, tools=TOOLS, identity=None):
     """Put a question to a server; gives its answer and what the observer heard."""
     events = []
 
     async def go():
-        server = build_server(Runtime(tools, observers=[events.append]), name="t", version="1")
+        runtime = Runtime(tools, observers=[events.append])
+        server = build_server(runtime, name="t", version="1", identity=identity)
         async with Client(server, mode=mode) as client:
             # An answer that raises must not raise inside the client's task group.
             try:
@@ -87,8 +88,8 @@ def ask(mode, question, tools=TOOLS):
     return asyncio.run(go()), events
 
 
-def call(mode, name, arguments=None, tools=TOOLS):
-    return ask(mode, lambda client: client.call_tool(name, arguments or {}), tools)
+def call(mode, name, arguments=None, tools=TOOLS, identity=None):
+    return ask(mode, lambda client: client.call_tool(name, arguments or {}), tools, identity)
 
 
 def error_of(result):
@@ -254,3 +255,107 @@ def test_a_cancelled_request_is_an_aborted_call():
     asyncio.run(go())
     assert [event.error.code for event in events] == ["aborted"]
     assert isinstance(events[0].error, CallError)
+
+
+# --- who calls -------------------------------------------------------------------------------
+
+
+async def whoami(arguments, context):
+    return None if context.identity is None else context.identity.id
+
+
+async def ticks(arguments, context):
+    pytest.fail("a subscription was started")
+    yield 1
+
+
+CLOSED = [
+    make("open", whoami),
+    make("admin_only", whoami, input=ADD, access=["admin"]),
+    make("either", whoami, access=Access(any_scopes=["admin", "clerk"])),
+    make("project", whoami, access=Access(resource_type="project", resource_action="read")),
+    make("ticks", ticks, kind="subscription"),
+    make("admin_ticks", ticks, kind="subscription", access=["admin"]),
+]
+NAMES = ["t_open", "t_admin_only", "t_either", "t_project"]
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("identity", "names"),
+    [
+        (None, ["t_open"]),
+        (Identity("ada"), ["t_open"]),
+        (Identity("ada", ("clerk",)), ["t_open", "t_either"]),
+        (Identity("ada", ("admin",)), ["t_open", "t_admin_only", "t_either"]),
+        (Identity("ada", ("admin",), {"project:1": ("read",)}), NAMES),
+    ],
+)
+def test_only_what_the_caller_may_use_is_listed_and_never_a_subscription(mode, identity, names):
+    listed, _ = ask(mode, lambda client: client.list_tools(), CLOSED, identity)
+    assert [tool.name for tool in listed.tools] == names
+
+
+@ERAS
+@pytest.mark.parametrize("identity", [None, Identity("ada", ("clerk",))])
+@pytest.mark.parametrize("name", ["t_admin_only", "t.admin_only"])
+def test_a_tool_that_the_caller_may_not_use_is_not_run(mode, identity, name):
+    # The arguments are wrong, too: whoever has no access learns nothing of the schema.
+    result, events = call(mode, name, {"a": "x"}, CLOSED, identity)
+    body = error_of(result)
+    assert body["code"] == "access_denied"
+    assert "issues" not in body
+    assert [(event.gate, event.identity) for event in events] == [("access", identity)]
+
+
+@ERAS
+def test_a_stranger_is_not_told_which_scope_is_missing(mode):
+    result, _ = call(mode, "t_admin_only", {}, CLOSED)
+    assert "details" not in error_of(result)
+    result, _ = call(mode, "t_admin_only", {}, CLOSED, Identity("ada"))
+    assert error_of(result)["details"] == {"missing": ["admin"]}
+
+
+@ERAS
+def test_a_tool_that_the_caller_may_use_is_told_who_calls(mode):
+    ada = Identity("ada", ("admin",))
+    result, events = call(mode, "t_admin_only", {"a": 1, "b": 2}, CLOSED, ada)
+    assert not result.is_error
+    assert result.content[0].text == "ada"
+    assert [event.identity for event in events] == [ada]
+
+
+@ERAS
+def test_an_unknown_name_gives_no_hint_of_tools_that_the_caller_may_not_use(mode):
+    error, _ = call(mode, "t.admin_onl", {}, CLOSED)
+    assert error.error.code == -32602
+    assert "t.admin_only" not in error.error.message
+    error, _ = call(mode, "t.admin_onl", {}, CLOSED, Identity("ada", ("admin",)))
+    assert error.error.code == -32602
+    assert "t.admin_only" in error.error.message
+
+
+@ERAS
+def test_a_call_of_a_subscription_is_a_failed_call_that_says_so(mode):
+    result, events = call(mode, "t_ticks", {}, CLOSED)
+    body = error_of(result)
+    assert body["code"] == "handler_error"
+    assert "'t.ticks' is a subscription" in body["message"]
+    assert [event.tool_id for event in events] == ["t.ticks"]
+
+
+@ERAS
+def test_a_subscription_that_the_caller_may_not_use_is_denied_like_any_tool(mode):
+    result, _ = call(mode, "t_admin_ticks", {}, CLOSED)
+    body = error_of(result)
+    assert body["code"] == "access_denied"
+    assert "subscription" not in body["message"]
+
+
+def test_the_sdk_is_not_given_the_schema_of_a_tool_that_is_not_listed():
+    schema_of = build_server(Runtime(CLOSED)).get_tool_input_schema
+    assert schema_of("t_open") == {"type": "object"}
+    assert [schema_of(name) for name in ("t_admin_only", "t_ticks", "t_nosuch")] == [None] * 3
+    ada = Identity("ada", ("admin",))
+    schema_of = build_server(Runtime(CLOSED), identity=ada).get_tool_input_schema
+    assert schema_of("t_admin_only") == ADD

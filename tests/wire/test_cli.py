@@ -14,14 +14,19 @@ from callpact.envelope import local_envelope
 from callpact.errors import InvalidInput, Issue, Timeout, ToolError, UnknownTool, UsageError
 from callpact.json_text import json_text
 from callpact.schema import Change
-from callpact.tool import Contract, Tool
+from callpact.tool import OPEN, Access, Contract, Tool
 from callpact.wire.cli import (
     argument_names,
     decode_arguments,
     encode_error,
+    encode_failure,
     encode_json,
+    encode_left_out,
+    encode_needs,
     encode_notes,
+    encode_result,
     encode_summary,
+    encode_traits,
     rules_of,
 )
 
@@ -165,6 +170,110 @@ def test_a_summary_says_how_a_tool_is_called():
     assert summary["wireName"] == "a_b"
     assert summary["policy"] == "pass"
     assert argument_names(tool)[:2] == ["text", "[count]"]
+
+
+async def answer(arguments, context):
+    return None
+
+
+async def stream(arguments, context):
+    yield None
+
+
+def make(name: str, **more) -> Tool:
+    handler = stream if more.get("kind") == "subscription" else answer
+    return Tool(id=f"a.{name}", description="", contract=Contract(), handler=handler, **more)
+
+
+@pytest.mark.parametrize(
+    ("access", "needs", "wire"),
+    [
+        (Access(["admin"]), "scope admin", {"requiredScopes": ["admin"]}),
+        (Access(["a", "b"]), "scopes a, b", {"requiredScopes": ["a", "b"]}),
+        (
+            Access(any_scopes=["a", "b"]),
+            "one of the scopes a, b",
+            {"requiredScopesAny": ["a", "b"]},
+        ),
+        (
+            Access(["a"], resource_type="project", resource_action="read"),
+            "scope a; the right to read some project",
+            {"requiredScopes": ["a"], "resourceType": "project", "resourceAction": "read"},
+        ),
+    ],
+)
+def test_what_a_caller_needs_is_told_in_words_and_in_json(access, needs, wire):
+    tool = make("b", access=access)
+    assert encode_needs(access) == needs
+    assert encode_traits(tool) == f"needs {needs}"
+    assert encode_summary(tool)["access"] == wire
+
+
+def test_an_open_tool_is_told_without_a_word_about_access():
+    assert encode_needs(OPEN) == ""
+    assert encode_traits(make("b")) == ""
+    assert "access" not in encode_summary(make("b", access=Access()))
+
+
+def test_a_subscription_is_told_before_what_it_needs():
+    tool = make("b", kind="subscription", access=["admin"])
+    assert encode_traits(tool) == "subscription; needs scope admin"
+    assert encode_summary(tool)["kind"] == "subscription"
+
+
+def test_tools_that_are_left_out_are_counted_by_reason():
+    tools = [
+        make("a", access=["admin"]),
+        make("b", kind="subscription"),
+        make("c", access=["admin"]),
+        make("d", kind="subscription", access=["admin"]),
+    ]
+    assert sorted(encode_left_out(tools)) == [
+        "left out: 2 (needs scope admin)",
+        "left out: 2 (subscription)",
+    ]
+    assert encode_left_out([]) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("data", {"a": 1}),
+        ("gate", {"a": 1}),
+        ("flowmcp", {"status": True, "messages": [], "data": {"a": 1}}),
+    ],
+)
+def test_a_result_has_a_form_for_every_reader(form, expected):
+    assert encode_result(local_envelope({"a": 1}, "a.b"), form) == expected
+
+
+def test_the_form_of_an_envelope_holds_warnings_only_where_there_are_some():
+    envelope = local_envelope(1, "a.b")
+    warned = type(envelope)(1, envelope.meta, (Issue("type", "Wrong", "/a"),))
+    assert set(encode_result(envelope, "envelope")) == {"data", "meta"}
+    wire = encode_result(warned, "envelope")
+    assert [issue["path"] for issue in wire["warnings"]] == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("data", None),
+        ("envelope", None),
+        ("gate", {"error": {"code": "sold_out", "message": "None left"}}),
+        ("flowmcp", {"status": False, "messages": ["E005 b: None left"], "data": None}),
+    ],
+)
+def test_a_failure_has_a_form_where_the_format_has_one(form, expected):
+    assert encode_failure(ToolError("sold_out", "None left"), form, "b") == expected
+
+
+def test_json_on_one_line_is_one_line_whatever_it_holds():
+    value = {"text": "a\r\nb", "big": 10**30, "list": [1, 2]}
+    text = encode_json(value, is_line=True)
+    assert text.splitlines() == [text]
+    assert json.loads(text) == value
+    assert " " not in text
 
 
 JSON = st.recursive(

@@ -20,23 +20,33 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from callpact.envelope import now_ms
-from callpact.errors import CallError, HandlerCrashed, UnknownTool
+from callpact.errors import AccessDenied, CallError, HandlerCrashed, UnknownTool
+from callpact.gate import grant
 from callpact.serve import DEFAULT_TIMEOUT
+from callpact.tool import Call
 from callpact.wire import mcp as wire
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
     from callpact.runtime import Runtime
-    from callpact.tool import Tool
+    from callpact.tool import Identity, Tool
 
 _log = logging.getLogger("callpact.serve.mcp")
 
 
 def build_server(
-    runtime: Runtime, *, name: str = "callpact", version: str = "", timeout: float = DEFAULT_TIMEOUT
+    runtime: Runtime,
+    *,
+    name: str = "callpact",
+    version: str = "",
+    timeout: float = DEFAULT_TIMEOUT,
+    identity: Identity | None = None,
 ) -> Server[Any]:
-    """An MCP server over the tools of a runtime, for both eras of the protocol."""
+    """An MCP server over the tools of a runtime, for both eras of the protocol.
+
+    `identity` is whoever is at the other end: what it may not use is neither listed nor run.
+    """
     catalog = runtime.catalog
     listed: dict[str, list[types.Tool]] = {}
 
@@ -45,17 +55,19 @@ def build_server(
     ) -> types.ListToolsResult:
         era = context.protocol_version
         if era not in listed:
-            listed[era] = [made for tool in catalog if (made := _definition(tool, era)) is not None]
+            served = [tool for tool in catalog if is_served(tool, identity)]
+            listed[era] = [made for tool in served if (made := _definition(tool, era)) is not None]
         return types.ListToolsResult(tools=listed[era])
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = catalog.find(params.name) if params.name in catalog else None
+        tool = catalog.get(params.name)
         limit = timeout if tool is None or tool.timeout is None else tool.timeout
+        deadline = now_ms() + limit * 1000
         try:
-            envelope = await runtime.execute(
-                params.name, params.arguments, deadline=now_ms() + limit * 1000
+            envelope = await runtime.call(
+                Call(params.name, params.arguments, deadline=deadline), identity
             )
         except CallError as error:
             # A handler that misses a tool of its own is a failed call, not a wrong request.
@@ -71,7 +83,8 @@ def build_server(
             return types.CallToolResult.model_validate(wire.encode_error(HandlerCrashed(tool.id)))
 
     def input_schema(tool_name: str) -> dict[str, Any] | None:
-        return wire.input_schema(catalog.find(tool_name)) if tool_name in catalog else None
+        tool = catalog.get(tool_name)
+        return wire.input_schema(tool) if tool is not None and is_served(tool, identity) else None
 
     return Server(
         name,
@@ -82,12 +95,27 @@ def build_server(
     )
 
 
-async def serve_stdio(runtime: Runtime, *, name: str = "callpact", version: str = "") -> None:
+def is_served(tool: Tool, identity: Identity | None) -> bool:
+    """True if this door lists a tool for this caller; MCP has no call that answers many times."""
+    try:
+        grant(tool, identity)
+    except AccessDenied:
+        return False
+    return tool.kind != "subscription"
+
+
+async def serve_stdio(
+    runtime: Runtime,
+    *,
+    name: str = "callpact",
+    version: str = "",
+    identity: Identity | None = None,
+) -> None:
     """Serve a runtime over standard input and output until the client hangs up.
 
     What a tool prints goes to standard error; the protocol has standard output to itself.
     """
-    server = build_server(runtime, name=name, version=version)
+    server = build_server(runtime, name=name, version=version, identity=identity)
     try:
         async with stdio_server() as (incoming, outgoing):
             # What is printed would otherwise wait in a buffer and end up on the wire at the exit.

@@ -5,20 +5,25 @@ Text only; colours are the CLI's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from callpact.errors import UsageError
 from callpact.json_text import json_text
 from callpact.schema.document import resolve
+from callpact.tool import OPEN
+from callpact.wire import flowmcp, gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from callpact.envelope import ResponseEnvelope
     from callpact.errors import CallError
-    from callpact.tool import Tool
+    from callpact.tool import Access, Tool
+
+Form = Literal["data", "envelope", "gate", "flowmcp"]
 
 _RULES = (
     *("enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "format"),
@@ -130,8 +135,8 @@ def first_line(description: str) -> str:
 
 
 def encode_summary(tool: Tool) -> dict[str, Any]:
-    """A tool in a list."""
-    return {
+    """A tool in a list; `access` only where the tool is not open to everybody."""
+    summary: dict[str, Any] = {
         "id": tool.id,
         "wireName": tool.wire_name,
         "description": tool.description,
@@ -140,6 +145,46 @@ def encode_summary(tool: Tool) -> dict[str, Any]:
         "tags": list(tool.tags),
         "source": tool.source,
     }
+    return summary if tool.access == OPEN else summary | {"access": _encode_access(tool.access)}
+
+
+def _encode_access(access: Access) -> dict[str, Any]:
+    """Seed 001's members, those that ask for something."""
+    members = {
+        "requiredScopes": list(access.scopes),
+        "requiredScopesAny": list(access.any_scopes),
+        "resourceType": access.resource_type,
+        "resourceAction": access.resource_action,
+    }
+    return {key: value for key, value in members.items() if value}
+
+
+def encode_needs(access: Access) -> str:
+    """What a caller needs, in words; empty where it is nothing."""
+    needs: list[str] = []
+    if access.scopes:
+        needs.append(f"scope{'s' * (len(access.scopes) > 1)} {', '.join(access.scopes)}")
+    if access.any_scopes:
+        needs.append(f"one of the scopes {', '.join(access.any_scopes)}")
+    if access.resource_type is not None:
+        needs.append(f"the right to {access.resource_action} some {access.resource_type}")
+    return "; ".join(needs)
+
+
+def encode_traits(tool: Tool) -> str:
+    """What makes a tool unlike most others: that it is a subscription, what its callers need."""
+    needs = encode_needs(tool.access)
+    traits = ["subscription"] if tool.kind == "subscription" else []
+    return "; ".join([*traits, *([f"needs {needs}"] if needs else [])])
+
+
+def encode_left_out(tools: Iterable[Tool]) -> list[str]:
+    """How many tools are not served over MCP, one line for each reason."""
+    reasons = Counter(
+        "subscription" if tool.kind == "subscription" else f"needs {encode_needs(tool.access)}"
+        for tool in tools
+    )
+    return [f"left out: {number} ({reason})" for reason, number in reasons.items()]
 
 
 def encode_description(tool: Tool) -> dict[str, Any]:
@@ -147,9 +192,29 @@ def encode_description(tool: Tool) -> dict[str, Any]:
     return {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
 
 
-def encode_json(value: Any) -> str:
-    """JSON, indented."""
-    return json_text(value, indent=True)
+def encode_json(value: Any, *, is_line: bool = False) -> str:
+    """JSON: indented, or on one line."""
+    return json_text(value, indent=not is_line)
+
+
+def encode_result(envelope: ResponseEnvelope[Any], form: Form) -> Any:
+    """A result in one of the forms, as JSON data."""
+    match form:
+        case "data":
+            return envelope.data
+        case "envelope":
+            return envelope.to_wire(details=bool(envelope.warnings or envelope.changes))
+        case "gate":
+            return envelope.to_wire()["data"]
+        case "flowmcp":
+            return flowmcp.encode_result(envelope)
+
+
+def encode_failure(error: CallError, form: Form, tool_name: str) -> Any:
+    """A failure in one of the forms, as JSON data; None where the form has none."""
+    if form == "gate":
+        return gate.encode_error(error)
+    return flowmcp.encode_error(error, tool_name) if form == "flowmcp" else None
 
 
 def encode_notes(envelope: ResponseEnvelope[Any]) -> list[str]:

@@ -27,6 +27,8 @@ def encode_error(error: CallError, tool_name: str) -> dict[str, Any]:
 
 def _code(error: CallError) -> str:
     # Seed 000's E001 is an answer with an error status; without one nothing was answered (E002).
-    if error.code == "upstream_error" and "statusCode" not in error.details:
-        return "E002"
-    return error.row.flowmcp
+    if error.code != "upstream_error":
+        return error.row.flowmcp
+    if error.details.get("reason") == "unreadable":
+        return "E003"
+    return "E001" if "statusCode" in error.details else "E002"
