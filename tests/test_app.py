@@ -179,8 +179,8 @@ class EchoSource:
         closed.append(self.name)
 
 
-def open_echo(ref, namespace, folder):
-    return EchoSource(ref)
+def open_echo(opening):
+    return EchoSource(opening.ref)
 """
 
 

@@ -1,20 +1,24 @@
 """The only place that wires things: references and configuration into a catalog.
 
 Kinds of source are found through the entry-point group `callpact.sources`; ours register the same
-way as anybody's: a callable of (reference, namespace, folder) that gives a `Source`.
+way as anybody's: a callable of one `Opening` that gives a `Source`.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
+import msgspec
+
 from callpact.catalog import Catalog
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
-from callpact.sources.loaded import Finding, Source
+from callpact.secrets import Secrets
+from callpact.sources.loaded import Finding, Opening, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,10 +52,13 @@ class App:
         await self.aclose()
 
 
-async def load_app(refs: Iterable[str] = (), config_file: Path | None = None) -> App:
+async def load_app(
+    refs: Iterable[str] = (), config_file: Path | None = None, given: Opening | None = None
+) -> App:
     """Load the named sources, else those of the configuration file (`./callpact.toml`).
 
-    A source that is refused is an error in the report and leaves the others alone.
+    What `given` says comes before what the file says of a source. A source that is refused is an
+    error in the report and leaves the others alone.
 
     Raises:
         DeclarationError: no source could be loaded, or two tools share a name.
@@ -61,9 +68,10 @@ async def load_app(refs: Iterable[str] = (), config_file: Path | None = None) ->
     report: list[Finding] = []
     refused: list[DeclarationError] = []
     folder = config_file.parent if config_file is not None and not refs else Path()
-    for name, settings in _wanted(tuple(refs), config_file):
+    config = _wanted(tuple(refs), config_file)
+    for name, settings in config.sources.items():
         try:
-            source = open_source(settings.ref, namespace=name, folder=folder)
+            source = open_source(_opening(name, settings, config, folder, given))
             loaded = await source.load()
             tools.extend(_selected(loaded, settings, report))
         except DeclarationError as error:
@@ -84,28 +92,50 @@ async def load_app(refs: Iterable[str] = (), config_file: Path | None = None) ->
         raise
 
 
-def open_source(ref: str, *, namespace: str | None = None, folder: Path | None = None) -> Source:
+def _opening(
+    name: str, settings: SourceConfig, config: Config, folder: Path, given: Opening | None
+) -> Opening:
+    told = given or Opening("")
+    file = settings.secrets or config.secrets
+    lists = None if settings.lists is None else str(folder / settings.lists)
+    return Opening(
+        settings.ref,
+        None if name.startswith(_UNNAMED) else name,
+        folder,
+        told.profile or settings.profile,
+        told.lists or lists,
+        (*told.libraries, *config.libraries, *settings.libraries),
+        (*told.hosts, *settings.hosts),
+        {**config.upstreams, **told.upstreams},
+        told.secrets or Secrets(None, folder / file if file else None, os.environ),
+    )
+
+
+def open_source(opening: Opening) -> Source:
     """The source behind a reference `kind:rest`; a bare path is sniffed.
 
     Raises:
         SourceRefused: no kind of source reads it.
     """
+    ref, folder = opening.ref, opening.folder
     kinds = {point.name: point for point in entry_points(group="callpact.sources")}
     kind, colon, rest = ref.partition(":")
     if not colon or kind not in kinds:
-        kind, rest = _sniffed(ref), ref
+        kind, rest = _sniffed(ref, folder), ref
     if kind not in kinds or not rest:
         raise SourceRefused(f"no source reads '{ref}'{_remedy(ref, folder, sorted(kinds))}")
     try:
-        opener = cast("Callable[[str, str | None, Path | None], Source]", kinds[kind].load())
+        opener = cast("Callable[[Opening], Source]", kinds[kind].load())
     except ImportError as error:
         raise SourceRefused(f"'{ref}': what reads '{kind}:' cannot be imported: {error}") from error
-    return opener(rest, namespace, folder)
+    return opener(msgspec.structs.replace(opening, ref=rest))
 
 
-def _sniffed(ref: str) -> str | None:
+def _sniffed(ref: str, folder: Path | None) -> str | None:
     path = ref.rpartition(":")[0] if not ref.endswith(".py") else ref
-    return "python" if path.endswith(".py") else None
+    if path.endswith(".py"):
+        return "python"
+    return "flowmcp" if ref.endswith(".mjs") or ((folder or Path()) / ref).is_dir() else None
 
 
 def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
@@ -114,9 +144,14 @@ def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
     return f"; write KIND:WHERE, for example python:shop.py (kinds: {', '.join(kinds)})"
 
 
-def _wanted(refs: tuple[str, ...], file: Path | None) -> list[tuple[str | None, SourceConfig]]:
+_UNNAMED = " "
+"""Begins the name of a source that was named by its reference alone."""
+
+
+def _wanted(refs: tuple[str, ...], file: Path | None) -> Config:
     if refs:
-        return [(None, SourceConfig.model_validate({"ref": ref})) for ref in refs]
+        unnamed = {f"{_UNNAMED}{i}": {"ref": ref} for i, ref in enumerate(refs)}
+        return Config.model_validate({"sources": unnamed})
     path = file or Path(DEFAULT_FILE)
     if file is None and not path.exists():
         raise InvalidConfig(
@@ -126,7 +161,7 @@ def _wanted(refs: tuple[str, ...], file: Path | None) -> list[tuple[str | None, 
     config: Config = read_config(path)
     if not config.sources:
         raise InvalidConfig(f"{path}: names no source; add a [sources.NAME] table with a ref")
-    return list(config.sources.items())
+    return config
 
 
 def _selected(

@@ -63,16 +63,19 @@ def build_call_handler(
                 await _send_stream(runtime, call_map, call, event.identity)
             else:
                 envelope = await runtime.call(call, event.identity, call_map=call_map)
-                await call_map.respond(request_id, envelope)
+                if request_id in answering:  # Else the caller has given up.
+                    await call_map.respond(request_id, envelope)
         except CallError as error:
-            await call_map.emit_error(request_id, error)
+            if request_id in answering:
+                await call_map.emit_error(request_id, error)
         except asyncio.CancelledError:
             if answering.get(request_id) is task:  # Else the caller said so and knows it.
                 await call_map.bus.publish(CallAborted(request_id))
             raise
         except Exception:  # noqa: BLE001 - boundary: the caller is told, the bus goes on
             _log.exception("request %s of %s failed", request_id, event.operation_id)
-            await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
+            if request_id in answering:
+                await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
         finally:
             if answering.get(request_id) is task:
                 del answering[request_id]
@@ -95,7 +98,10 @@ async def _send_stream(
     count = 0
     async with aclosing(runtime.stream(call, identity, call_map=call_map)) as envelopes:
         async for envelope in envelopes:
+            if call.id not in call_map.answering:  # The caller has given up.
+                return
             await call_map.respond(call.id, envelope, seq=count)
             count += 1
             await asyncio.sleep(0)  # A generator that never waits would leave no turn to readers.
-    await call_map.complete(call.id, count=count)
+    if call.id in call_map.answering:
+        await call_map.complete(call.id, count=count)

@@ -66,7 +66,10 @@ class Catalog:
 
     def get(self, name: str) -> Tool | None:
         """The tool of this id, wire name or alias; None if there is none."""
-        return self._names.get(name)
+        try:
+            return self._names.get(name)
+        except TypeError:  # What cannot be a name at all.
+            return None
 
     def namespace_of(self, name: str) -> str:
         """The namespace of the tool that a name stands for; of the name itself if there is none."""

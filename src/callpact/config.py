@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,12 +29,26 @@ class SourceConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    ref: str = Field(description="Where the tools are: `python:shop.py`, `python:package.module`")
+    ref: str = Field(
+        description="Where the tools are: `python:shop.py`, `python:package.module`, "
+        "`flowmcp:catalogue/`"
+    )
     policy: Policy | None = Field(None, description="Output policy of all its tools")
     allow: list[str] = Field([], description="Patterns of the ids to take; all, if none is given")
     deny: list[str] = Field([], description="Patterns of the ids to leave out")
     timeout: float | None = Field(
         None, gt=0, le=3600, description="Seconds that a call of its tools may take"
+    )
+    secrets: str | None = Field(None, description="File of keys (dotenv) for its upstreams")
+    hosts: list[str] = Field(
+        [], description="Private addresses that its tools may reach: hosts, `host:port` or ranges"
+    )
+    profile: Literal["strict", "compat"] | None = Field(
+        None, description="FlowMCP: the letter of the specification, or what real files need"
+    )
+    lists: str | None = Field(None, description="FlowMCP: folder of shared lists")
+    libraries: list[str] = Field(
+        [], description="FlowMCP: libraries that hooks may use beside the six; `*` for all"
     )
 
 
@@ -45,6 +59,12 @@ class Config(BaseModel):
 
     sources: dict[str, SourceConfig] = Field(
         {}, description="Sources by name; the name is the namespace where a source has none"
+    )
+    secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
+    libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
+    upstreams: dict[str, str] = Field(
+        {},
+        description='Addresses that stand for others, as `"https://api.x.com" = "http://localhost:9"`',
     )
 
 

@@ -176,13 +176,17 @@ def _encode_details(error: CallError, event_code: str) -> Any:
     issues = [_encode_issue(issue) for issue in error.issues]
     ours = _ours(error, event_code)
     if not ours and not error.details:
-        return sendable(issues) or None
+        return _plain(issues) or None
     if issues:
         ours["issues"] = issues
     details: dict[str, Any] = dict(error.details)
     if _OURS in details:
         ours, details = {**ours, "details": details}, {}
-    return sendable({**details, _OURS: ours} if ours else details)
+    return _plain({**details, _OURS: ours} if ours else details)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(sendable(value))  # Also members of enums and tuples.
 
 
 def _ours(error: CallError, event_code: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class _Copy:
 
     def of(self, value: Any, depth: int) -> Any:
         if isinstance(value, Mapping | list | tuple):
-            return self._structure(cast("Any", value), depth)
+            return self._structure(value, depth)  # pyright: ignore[reportUnknownArgumentType] - of anything
         if isinstance(value, float) and not math.isfinite(value):
             return None
         if isinstance(value, int) and value.bit_length() > _MAX_BITS:
@@ -70,18 +70,19 @@ class _Copy:
             return value
         return _shown(value)
 
-    def _structure(self, value: Any, depth: int) -> Any:
+    def _structure(self, value: object, depth: int) -> Any:
         self._left -= 1
-        if not depth or self._left < 0 or id(value) in self._above:
+        place = id(value)
+        if not depth or self._left < 0 or place in self._above:
             return "…"
-        self._above.add(id(value))
+        self._above.add(place)
         try:
             if isinstance(value, Mapping):
                 held = cast("Mapping[Any, Any]", value).items()
                 return {_key(key): self.of(item, depth - 1) for key, item in held}
             return [self.of(item, depth - 1) for item in cast("list[Any]", value)]
         finally:
-            self._above.discard(id(value))
+            self._above.discard(place)
 
 
 def _key(key: Any) -> str:

@@ -122,13 +122,13 @@ class PendingRequestMap:
                 timer = loop.call_later(_left(deadline), _expire, future, context=self._context)
             event = await future
         except asyncio.CancelledError:
-            if request_id in self._pending:
+            if request_id in self._pending or _goes_on(future):
                 await self._give_up(request_id)
             raise
         except (CallError, UsageError):
             raise
         except Exception as error:
-            raise _unsent(error, tool_id, deadline) from error
+            raise _unsent(error, tool_id) from error
         finally:
             self._pending.pop(request_id, None)
             if timer is not None:
@@ -189,7 +189,7 @@ class PendingRequestMap:
             except (CallError, UsageError):
                 raise
             except Exception as error:
-                raise _unsent(error, tool_id, deadline) from error
+                raise _unsent(error, tool_id) from error
             while True:
                 envelope = await _next(stream, deadline, idle_timeout)
                 if envelope is None:
@@ -231,11 +231,14 @@ class PendingRequestMap:
         """Stop listening; whoever still waits gets `aborted`, and the other side is told."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
-        for request_id in list(self._pending):
-            event = CallAborted(request_id)
+        events = [CallAborted(request_id) for request_id in self._pending]
+        for event in events:
             self._end(event)
-            with suppress(Exception):
-                await self.bus.publish(event)
+        with suppress(Exception):
+            async with asyncio.timeout(_SECONDS_TO_ABORT):
+                await asyncio.gather(
+                    *(self.bus.publish(event) for event in events), return_exceptions=True
+                )
 
     # --- what comes over the bus
 
@@ -274,8 +277,14 @@ class PendingRequestMap:
         return self._sent_in_time(request, _left(request.deadline))
 
     async def _sent_in_time(self, request: CallRequested, seconds: float) -> None:
-        async with asyncio.timeout(seconds):
-            await self.bus.publish(request)
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                await self.bus.publish(request)
+        except TimeoutError:
+            if timer.expired():
+                raise Timeout(request.operation_id, cast("float", request.deadline)) from None
+            raise
 
     async def _give_up(self, request_id: str) -> None:
         """Tell the other side; a bus that is stuck holds nobody up."""
@@ -297,7 +306,7 @@ class _Stream:
         self._is_full = False
 
     def take(self, event: CallEvent) -> None:
-        if len(self._unread) >= MAX_UNREAD:
+        if isinstance(event, CallResponded) and len(self._unread) >= MAX_UNREAD:
             self._is_full = True
         if not self._is_full:
             self._unread.append(event)
@@ -365,15 +374,21 @@ async def _next(
         raise Silent(stream.tool_id, cast("float", idle_timeout)) from None
 
 
+def _goes_on(future: asyncio.Future[CallEvent | None]) -> bool:
+    """True if the answer was the first of a subscription, which goes on until it is stopped."""
+    if not future.done() or future.cancelled():
+        return False
+    event = future.result()
+    return isinstance(event, CallResponded) and event.seq is not None
+
+
 def _expire(future: asyncio.Future[CallEvent | None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _unsent(error: Exception, tool_id: str, deadline: float | None) -> CallError:
+def _unsent(error: Exception, tool_id: str) -> CallError:
     """What the caller is told when the bus does not take a request."""
-    if isinstance(error, TimeoutError) and deadline is not None:
-        return Timeout(tool_id, deadline)
     _log.warning("the bus refused a call of %s: %r", tool_id, error)
     return UpstreamError(f"'{tool_id}' was not called: the bus does not take the request")
 
@@ -391,7 +406,12 @@ def _left(deadline: float) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _as_envelope(output: Any) -> ResponseEnvelope[Any]:

@@ -111,8 +111,10 @@ class Runtime:
         envelope: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
         try:
-            tool = self.catalog.find(tool_id) if trusted else self._granted(tool_id, identity)
+            tool = self.catalog.get(tool_id) or self._not_found(tool_id, identity, trusted=trusted)
             tool_id = tool.id
+            if not trusted and tool.access is not OPEN:
+                grant(tool, identity)
             if tool.kind == "subscription":
                 _refuse(f"'{tool_id}' is a subscription: subscribe to it")
             if tool.disabled is not None:
@@ -204,8 +206,10 @@ class Runtime:
         values: AsyncGenerator[Any, None] | None = None
         count = 0
         try:
-            tool = self.catalog.find(tool_id) if trusted else self._granted(tool_id, identity)
+            tool = self.catalog.get(tool_id) or self._not_found(tool_id, identity, trusted=trusted)
             tool_id = tool.id
+            if not trusted and tool.access is not OPEN:
+                grant(tool, identity)
             if tool.kind != "subscription":
                 _refuse(f"'{tool_id}' gives one answer: call it")
             if tool.disabled is not None:
@@ -259,14 +263,11 @@ class Runtime:
                     )
                 del failure
 
-    def _granted(self, tool_id: str, identity: Identity | None) -> Tool:
-        """The tool, if this caller may use it; others are not suggested to it either."""
-        tool = self.catalog.get(tool_id)
-        if tool is None:
-            tool = self.catalog.find(tool_id, suggested=partial(_is_granted, identity))
-        if tool.access is not OPEN:
-            grant(tool, identity)
-        return tool
+    def _not_found(self, tool_id: str, identity: Identity | None, *, trusted: bool) -> NoReturn:
+        """Raise, and suggest to strangers only what they may use."""
+        suggested = None if trusted else partial(_is_granted, identity)
+        self.catalog.find(tool_id, suggested=suggested)
+        raise AssertionError("it was not there a moment ago")
 
     def execute_sync(
         self,
@@ -323,9 +324,7 @@ class Runtime:
         if identity is not None and not isinstance(identity, Identity):
             raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
         deadline, policy, tool_id = cast("Any", call.deadline), call.policy, call.tool_id
-        if deadline is not None and (
-            isinstance(deadline, bool) or not isinstance(deadline, int | float) or isnan(deadline)
-        ):
+        if deadline is not None and not _is_time(deadline):
             raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r}")
         if policy is not None and tool_id in self.catalog:
             tightened(self.catalog.find(tool_id).contract, policy)
@@ -366,32 +365,42 @@ _END: Any = object()
 async def _next(values: AsyncGenerator[Any, None], context: Context, *, begun: bool) -> Any:
     deadline = context.deadline
     if deadline is None:
-        return await anext(values, _END)
+        return await _step(values)
     left = deadline / 1000 - time()
     if left <= 0:
         raise Timeout(context.tool_id, deadline, begun=begun)
     timer = asyncio.timeout(left)
     try:
         async with timer:
-            return await anext(values, _END)
+            return await _step(values)
     except (Exception, SystemExit):
         if timer.expired():
             raise Timeout(context.tool_id, deadline) from None
         raise
 
 
+async def _step(values: AsyncGenerator[Any, None]) -> Any:
+    try:
+        return await anext(values, _END)
+    except GeneratorExit as error:  # Raised by the tool: nobody closes what is being read.
+        raise RuntimeError("the tool raised GeneratorExit") from error
+
+
 async def _close(values: AsyncGenerator[Any, None], tool_id: str, call_id: str) -> None:
     try:
         await values.aclose()
-    except Exception:  # noqa: BLE001 - boundary: the results were delivered already
-        _log.exception("tool %s failed while it was closed (call %s)", tool_id, call_id)
+    except BaseException as error:
+        if not _is_ours(error):
+            raise
+        # Boundary: the results were delivered already.
+        _log.error("tool %s failed while it was closed (call %s)", tool_id, call_id, exc_info=error)
 
 
 def _failure(error: BaseException, tool_id: str, call_id: str) -> CallError:
     """What the caller and the observers are told of an exception."""
     if isinstance(error, CallError):
         return error
-    if isinstance(error, Exception | SystemExit):
+    if isinstance(error, Exception | SystemExit | GeneratorExit):
         _log.error("tool %s failed (call %s)", tool_id, call_id, exc_info=error)
         return HandlerCrashed(tool_id)
     return Aborted(tool_id)
@@ -402,7 +411,26 @@ def _is_ours(error: BaseException) -> bool:
     if isinstance(error, asyncio.CancelledError):
         # Else something that the handler waited for was cancelled; the caller was not.
         return not _is_cancelled()
+    if isinstance(error, GeneratorExit):
+        # Inside of a task a tool raised it; else the call itself is being closed.
+        return _current_task() is not None
     return isinstance(error, Exception | SystemExit)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _is_time(value: Any) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return not isnan(value)
+    except OverflowError:
+        return False
 
 
 def _is_granted(identity: Identity | None, tool: Tool) -> bool:

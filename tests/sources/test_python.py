@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from callpact.errors import SourceRefused
+from callpact.sources.loaded import Opening
 from callpact.sources.python import open_python
 
 
@@ -32,7 +33,7 @@ def write(folder, name, text):
 
 
 def load(ref, folder, namespace=None):
-    return asyncio.run(open_python(ref, namespace, folder).load())
+    return asyncio.run(open_python(Opening(ref, namespace, folder)).load())
 
 
 def ids(tools):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
+from callpact.secrets import Secrets
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
@@ -37,6 +40,25 @@ class Tools(list[Tool]):
     def __init__(self, tools: Iterable[Tool] = (), report: Iterable[Finding] = ()) -> None:
         super().__init__(tools)
         self.report: tuple[Finding, ...] = tuple(report)
+
+
+class Opening(Struct, frozen=True):
+    """What a kind of source is given to open one: where it is, and what its table says of it."""
+
+    ref: str
+    """The reference behind its kind: `shop.py` of `python:shop.py`."""
+    namespace: str | None = None
+    """For tools that have none of their own."""
+    folder: Path | None = None
+    """Where relative references start; the current directory if it is None."""
+    profile: str | None = None
+    lists: str | None = None
+    libraries: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Private addresses that its tools may reach, by name."""
+    upstreams: Mapping[str, str] = {}
+    """Roots of upstreams that stand for others."""
+    secrets: Secrets | None = None
 
 
 class Source(Protocol):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import DeclarationError, SourceRefused
 from callpact.sources.function import from_functions
-from callpact.sources.loaded import Finding, Tools
+from callpact.sources.loaded import Finding, Opening, Tools
 from callpact.sources.marker import options_of
 from callpact.tool import Tool
 
@@ -78,9 +78,9 @@ class PythonSource:
         return Tools(tools, report)
 
 
-def open_python(ref: str, namespace: str | None = None, folder: Path | None = None) -> PythonSource:
-    """The source behind `python:` references; `folder` is where relative ones start."""
-    return PythonSource(ref, namespace, folder)
+def open_python(opening: Opening) -> PythonSource:
+    """The source behind `python:` references."""
+    return PythonSource(opening.ref, opening.namespace, opening.folder)
 
 
 def _split(ref: str) -> tuple[str, str | None]:
