@@ -10,7 +10,7 @@ import logging
 import re
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from inspect import isasyncgenfunction
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -59,6 +59,7 @@ class Contract:
     compiled_output: CompiledSchema | None
     """None where the output schema says nothing."""
     _declared_output: CompiledSchema | None
+    _make: Callable[[], Contract] | None = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Contract:
         formats: bool = False,
     ) -> None:
         fill = object.__setattr__
+        fill(self, "_make", None)
         fill(self, "compiled_input", compile_schema(input, formats=formats))
         declared = None if output is None else compile_schema(output, formats=formats)
         known = None if declared is None or declared.is_unknown else declared
@@ -82,6 +84,24 @@ class Contract:
         fill(self, "policy", policy)
         fill(self, "input_policy", input_policy)
         fill(self, "formats", formats)
+
+    @staticmethod
+    def later(make: Callable[[], Contract]) -> Contract:
+        """A contract that is made when it is first looked at, of schemas known to be good."""
+        contract = object.__new__(Contract)
+        object.__setattr__(contract, "_make", make)
+        return contract
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: the fields of a contract that is not made yet.
+        make = None if name == "_make" else self._make
+        if name not in _CONTRACT_FIELDS or make is None:
+            raise AttributeError(f"a Contract has no attribute {name!r}")
+        made = make()
+        for field_name in _CONTRACT_FIELDS:
+            object.__setattr__(self, field_name, getattr(made, field_name))
+        object.__setattr__(self, "_make", None)
+        return getattr(self, name)
 
     @property
     def input(self) -> Any:
@@ -104,6 +124,9 @@ class Contract:
             input_policy=self.input_policy,
             formats=self.formats,
         )
+
+
+_CONTRACT_FIELDS = tuple(f.name for f in fields(Contract) if f.name != "_make")
 
 
 class Identity(Struct, frozen=True):
