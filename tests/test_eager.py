@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from contextvars import ContextVar
 
 import anyio
@@ -914,3 +915,21 @@ def test_a_starter_works_in_one_loop_after_another():
     for number in range(3):
         _run(story(number))
     assert did == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on asyncio starts tasks eagerly")
+def test_work_that_ends_at_once_costs_no_task_of_its_own():
+    async def story():
+        starter, loop, made = await _warm(), asyncio.get_running_loop(), []
+
+        def factory(loop, coroutine, **options):
+            made.append(coroutine)
+            return asyncio.Task(coroutine, loop=loop, **options)
+
+        loop.set_task_factory(factory)
+        for _ in range(100):
+            assert starter.start(_ended()) is None
+            await asyncio.sleep(0)
+        assert made == []
+
+    _run(story())

@@ -41,7 +41,7 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.runtime import Runtime
-from callpact.tool import Contract, Identity, Tool
+from callpact.tool import Contract, Disabled, Identity, Tool
 
 IN = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 OUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -728,3 +728,88 @@ def test_calls_run_side_by_side_and_each_leaves_one_event():
     envelopes = asyncio.run(main())
     assert [e.data["n"] for e in envelopes] == list(range(50))
     assert len({event.call_id for event in story.events}) == 50
+
+
+# --- tools that cannot be called ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["mutation", "subscription"])
+def test_a_disabled_tool_is_refused_with_its_code_before_its_input_is_looked_at(kind):
+    ran = []
+
+    async def answer(arguments, context):
+        ran.append(arguments)
+
+    async def stream(arguments, context):
+        ran.append(arguments)
+        yield 1
+
+    tool = Tool(
+        id="t.tool",
+        description="",
+        contract=Contract(input=IN),
+        handler=stream if kind == "subscription" else answer,
+        kind=kind,
+        disabled=Disabled("server_param_missing", "The key TEA_KEY is not set"),
+    )
+    events = []
+    runtime = Runtime([tool], observers=[events.append])
+
+    async def read():
+        if kind == "subscription":
+            return [item async for item in runtime.subscribe("t.tool", {"wrong": 1})]
+        return await runtime.execute("t.tool", {"wrong": 1})
+
+    with pytest.raises(CallError) as caught:
+        asyncio.run(read())
+    assert (caught.value.code, caught.value.message) == (
+        "server_param_missing",
+        "The key TEA_KEY is not set",
+    )
+    assert ran == []
+    assert [event.error for event in events] == [caught.value]
+
+
+def test_a_contract_made_later_is_made_once_and_only_when_it_is_needed():
+    made = []
+
+    def make():
+        made.append(1)
+        return Contract(input=IN, output=OUT, policy="reject")
+
+    contract = Contract.later(make)
+    tool = Tool(id="t.tool", description="", contract=contract, handler=_echo)
+    runtime = Runtime([tool])
+    assert made == []
+    assert asyncio.run(runtime.execute("t.tool", {"n": 1})).data == {"n": 1}
+    with pytest.raises(InvalidInput):
+        asyncio.run(runtime.execute("t.tool", {"n": "1"}))
+    assert made == [1]
+    assert (contract.policy, contract.input, contract.output) == ("reject", IN, OUT)
+    assert contract == Contract(input=IN, output=OUT, policy="reject")
+    with pytest.raises(AttributeError):
+        _ = contract.nothing
+
+
+# --- other names of arguments ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "told"),
+    [
+        ({"n": 1}, {"n": 1}, []),
+        ({"NUMBER": 1}, {"n": 1}, ["/n"]),
+    ],
+)
+def test_an_argument_may_come_under_another_name_and_that_is_told(given, expected, told):
+    tool = dataclasses.replace(_tool(_echo), argument_aliases={"NUMBER": "n"})
+    envelope = asyncio.run(Runtime([tool]).execute("t.tool", given))
+    assert envelope.data == expected
+    assert [warning.path for warning in envelope.warnings if warning.code == "renamed"] == told
+
+
+@pytest.mark.parametrize("given", [{"NUMBER": 1, "n": 2}, {"NUMBER": "x"}, {"number": 1}])
+def test_another_name_lets_nothing_in_that_is_wrong_under_its_own(given):
+    tool = dataclasses.replace(_tool(_echo), argument_aliases={"NUMBER": "n"})
+    with pytest.raises(InvalidInput):
+        asyncio.run(Runtime([tool]).execute("t.tool", given))
