@@ -1,0 +1,24 @@
+"""The one way to upstreams: a request in, a whole answer or an error out.
+
+`Transport` is the seam; `HttpTransport` sends over HTTP within `Limits`, to the addresses that
+`AddressRules` let through. Limits, rules and errors: docs/reference/network.md. Not a client for
+any API: what a request means is its source's business.
+"""
+
+from __future__ import annotations
+
+from callpact.net.address import AddressRules
+from callpact.net.http import HttpTransport
+from callpact.net.limits import Limits
+from callpact.net.message import Request, Response, Transport, check_request, retry_after
+
+__all__ = [
+    "AddressRules",
+    "HttpTransport",
+    "Limits",
+    "Request",
+    "Response",
+    "Transport",
+    "check_request",
+    "retry_after",
+]

@@ -1,0 +1,165 @@
+"""The transport over HTTP: to which address, for how long, after which redirects, one retry.
+
+The pieces stand in the modules beside it; aiohttp is imported when the first request is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from callpact.errors import SourceRefused, Timeout, UsageError
+from callpact.net.address import AddressRules, Place, Refused, place_of
+from callpact.net.failure import bad_redirect, late
+from callpact.net.limits import Limits
+from callpact.net.message import Request, Response, check_request
+from callpact.net.redirect import next_request, redirected
+from callpact.net.upstreams import Upstreams
+
+if TYPE_CHECKING:
+    from callpact.net.session import Pool, Redirect
+
+_RETRIED = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+
+
+class HttpTransport:
+    """Sends requests over HTTP/1.1, within limits, to public addresses and those in `allow`.
+
+    Connections are kept for the next request, cookies are not. `upstreams` sends what is meant for
+    one root to another, which is then allowed. `lookup` resolves names where the machine's own way
+    is not wanted. Proxies and passwords of the environment are not used.
+
+    Raises:
+        InvalidConfig: an entry of `allow` or `upstreams` that cannot be used.
+        SourceRefused: the extra is not installed.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        allow: AddressRules | Iterable[str] = (),
+        *,
+        upstreams: Mapping[str, str] | None = None,
+        lookup: Callable[[str, int], Awaitable[list[str]]] | None = None,
+    ) -> None:
+        if not (find_spec("aiohttp") and find_spec("brotli")):
+            raise SourceRefused(
+                "sending requests needs the extra 'flowmcp': pip install 'callpact[flowmcp]'"
+            )
+        self._limits = limits or Limits()
+        self._upstreams = Upstreams(upstreams or {})
+        rules = allow if isinstance(allow, AddressRules) else AddressRules(allow)
+        self._rules = rules.with_hosts(self._upstreams.hosts)
+        self._lookup = lookup
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def send(self, request: Request, *, deadline: float | None = None) -> Response:
+        """The answer, whatever its status; `deadline` in epoch milliseconds.
+
+        Raises:
+            InvalidInput: a header that does not stay one line.
+            UpstreamError: there is no whole answer; `details["reason"]` says why.
+            Timeout: the deadline passed.
+            Failed: `address_not_allowed`.
+            UsageError: the transport is closed.
+        """
+        check_request(request)
+        place = self._place(request.url)
+        seconds = self._limits.total_seconds
+        if deadline is not None:
+            seconds = min(seconds, deadline / 1_000 - time.time())
+            if seconds <= 0:
+                raise Timeout(place.host, deadline, begun=False)
+        pool = self._pool()
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                return await self._follow(pool, request, place)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+        if deadline is not None and seconds < self._limits.total_seconds:
+            raise Timeout(place.host, deadline)
+        raise late(place.host, "total", self._limits)
+
+    async def aclose(self) -> None:
+        """Close every connection; requests under way fail."""
+        self._is_closed = True
+        here = asyncio.get_running_loop()
+        pools, self._pools = self._pools, {}
+        for loop, pool in pools.items():
+            if loop is here:
+                await pool.close()
+            elif loop.is_running():
+                ending = asyncio.run_coroutine_threadsafe(pool.close(), loop)
+                await asyncio.wrap_future(ending)
+
+    def _pool(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            from callpact.net.session import Pool
+
+            if self._is_closed:
+                raise UsageError("the transport is closed")
+            for ended in [loop for loop in tuple(self._pools) if loop.is_closed()]:
+                self._pools.pop(ended, None)
+            pool = self._pools[loop] = Pool(self._limits, self._rules, self._lookup)
+        return pool
+
+    async def _follow(self, pool: Pool, request: Request, place: Place) -> Response:
+        from callpact.net.session import Unanswered
+
+        if not request.method.isupper():
+            request = replace(request, method=request.method.upper())
+        may_retry = True
+        hops = 0
+        while True:
+            answer = await pool.exchange(request, place)
+            if isinstance(answer, Response):
+                return answer
+            if isinstance(answer, Unanswered):
+                if not may_retry or self._is_closed or request.method not in _RETRIED:
+                    raise answer.error
+                may_retry = False
+                continue
+            if hops == self._limits.redirects:
+                raise bad_redirect(place.host, answer.status, f"is one too many, after {hops}")
+            hops += 1
+            target = self._target(place, answer)
+            request = next_request(request, answer.status, place, target)
+            place = target
+
+    def _target(self, place: Place, redirect: Redirect) -> Place:
+        try:
+            target = redirected(place, redirect.status, redirect.locations)
+        except Refused as refused:
+            raise refused.told() from None
+        return self._checked(target)
+
+    def _place(self, url: str) -> Place:
+        try:
+            place = place_of(url)
+        except Refused as refused:
+            raise refused.told() from None
+        return self._checked(place)
+
+    def _checked(self, place: Place) -> Place:
+        place = self._upstreams.instead_of(place)
+        try:
+            self._rules.check_place(place.host, place.port)
+        except Refused as refused:
+            raise refused.told() from None
+        return place

@@ -1,0 +1,146 @@
+"""What goes to an upstream and what comes back, and the one method between them.
+
+`Request`, `Response`, the `Transport` protocol, and the rules of headers. Nothing here opens a
+connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from callpact.errors import InvalidInput, Issue, UsageError
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_NOT_IN_VALUES = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+_METHODS_OF_PROXIES = frozenset({"CONNECT", "TRACE"})
+
+
+class Request(Struct, frozen=True):
+    """A request as it is meant for an upstream.
+
+    `secret_headers` names headers that hold credentials: like `Authorization` and `Cookie` they
+    never follow a redirect to another origin. The repr shows no query, no header and no body.
+    """
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: bytes | None = None
+    secret_headers: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Request({self.method!r}, {shown_host(self.url)!r})"
+
+
+class Response(Struct, frozen=True):
+    """An upstream's whole answer, decoded, whatever its status.
+
+    Header names are lower case, repeated headers are joined with ", "; Set-Cookie stands apart.
+    `content-encoding` and `content-length` are the upstream's words about the body before it was
+    decoded.
+    """
+
+    status: int
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    set_cookie: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Response({self.status}, {len(self.body):,} bytes)"
+
+
+class Transport(Protocol):
+    """What brings a request to an upstream and its answer back."""
+
+    async def send(self, request: Request, *, deadline: float | None = None) -> Response:
+        """The answer, whatever its status; `deadline` in epoch milliseconds.
+
+        Raises:
+            InvalidInput: a header that does not stay one line.
+            UpstreamError: there is no whole answer; `details["reason"]` says why.
+            Timeout: the deadline passed.
+            Failed: `address_not_allowed`.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...
+
+
+def check_request(request: Request) -> None:
+    """Refuse what would not stay one line each: the method, header names, header values.
+
+    Raises:
+        InvalidInput: with one issue for each header, which names it and never shows its value.
+        UsageError: the body is not bytes.
+    """
+    body: Any = request.body
+    if not isinstance(body, bytes | None):
+        kind = type(body).__name__
+        raise UsageError(f"the body of a request must be bytes or None, got {kind}")
+    issues = tuple(_issues(request))
+    if issues:
+        raise InvalidInput(lambda: issues)
+
+
+def _issues(request: Request) -> Iterator[Issue]:
+    method = request.method
+    if not _TOKEN.fullmatch(method) or method.upper() in _METHODS_OF_PROXIES:
+        yield Issue("pattern", f"{_named(method)} is not a method that can be sent", "/method")
+    for name, given in request.headers.items():
+        value: Any = given
+        if not _TOKEN.fullmatch(name):
+            yield _issue(name, "is not a name that a header can have")
+        elif not isinstance(value, str):
+            yield _issue(name, f"must be text, got {type(value).__name__}")
+        elif _NOT_IN_VALUES.search(value):
+            yield _issue(
+                name,
+                "must be one line of Latin-1 text: it holds a line break, another control "
+                "character, or a character that no header can carry",
+            )
+
+
+def _issue(name: str, what: str) -> Issue:
+    pointer = _named(name).strip("'").replace("~", "~0").replace("/", "~1")
+    return Issue("pattern", f"Header {_named(name)} {what}", f"/headers/{pointer}")
+
+
+def _named(name: str) -> str:
+    return f"'{name.encode('ascii', 'backslashreplace').decode().translate(_VISIBLE)[:60]}'"
+
+
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
+
+
+def shown_host(url: str) -> str:
+    """The host of a URL, for people; nothing else of it may be shown."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds until an upstream wants to be asked again: `Retry-After` in seconds or as a date.
+
+    `now` is in epoch seconds. None if the header is absent or cannot be read.
+    """
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,10}", value):
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    # A date without a zone is GMT (RFC 9110, section 5.6.7).
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, moment.timestamp() - now)

@@ -1,0 +1,57 @@
+"""The next request of a redirect, as fetch makes it; pure.
+
+Not a check of addresses: each hop is asked about like a first request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urljoin
+
+from callpact.net.address import Place, Refused, place_of
+from callpact.net.failure import bad_redirect
+from callpact.net.message import Request
+
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_OF_THE_BODY = frozenset(
+    {"content-encoding", "content-language", "content-length", "content-location", "content-type"}
+)
+
+
+def redirected(source: Place, status: int, locations: Sequence[str]) -> Place:
+    """Where a redirect leads.
+
+    Raises:
+        UpstreamError: to several places, to none, or from https down to http.
+        Refused: to a host that may not be written so.
+    """
+    if len(set(locations)) != 1:
+        raise bad_redirect(source.host, status, "names several places")
+    try:
+        target = place_of(urljoin(source.url, locations[0].strip()))
+    except Refused as refused:
+        if refused.host:
+            raise
+        target = None
+    except ValueError:
+        target = None
+    if target is None:
+        raise bad_redirect(source.host, status, "leads to something that is no web address")
+    if source.scheme == "https" and target.scheme == "http":
+        raise bad_redirect(source.host, status, "leads from https down to http")
+    return target
+
+
+def next_request(request: Request, status: int, source: Place, target: Place) -> Request:
+    """The request of the next hop: its method, its body, its headers."""
+    method, body = request.method, request.body
+    dropped: set[str] = set()
+    if (status == 303 and method not in {"GET", "HEAD"}) or (
+        status in {301, 302} and method == "POST"
+    ):
+        method, body = "GET", None
+        dropped |= _OF_THE_BODY
+    if source.origin != target.origin:
+        dropped |= _CREDENTIALS | {name.lower() for name in request.secret_headers}
+    headers = {k: v for k, v in request.headers.items() if k.lower() not in dropped}
+    return Request(method, target.url, headers, body, request.secret_headers)

@@ -1,0 +1,187 @@
+"""aiohttp's connections, held to our rules. Imported only where aiohttp is there.
+
+Names are resolved here, and each address is asked about before it is connected to and again at
+the other end of the connection; bytes that nobody asked for end a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from callpact.net.address import AddressRules, Place, Refused
+from callpact.net.telling import Broken
+
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""Gives the addresses of a name, for a port."""
+
+
+async def system_lookup(host: str, port: int) -> list[str]:
+    """The addresses of a name as this machine resolves it."""
+    loop = asyncio.get_running_loop()
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    # An address with a scope (fe80::1%eth0) is one of this machine's own links.
+    return [str(end[0]) for *_, end in infos if len(end) < 4 or not end[3]]
+
+
+class Resolver(AbstractResolver):
+    """Gives aiohttp only addresses that may be reached; it connects to these and no others."""
+
+    def __init__(self, rules: AddressRules, lookup: Lookup) -> None:
+        self._rules = rules
+        self._lookup = lookup
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - the signature is aiohttp's
+    ) -> list[ResolveResult]:
+        """The addresses of a name.
+
+        Raises:
+            Refused: none of them may be reached.
+            OSError: there are none.
+        """
+        found: list[ResolveResult] = []
+        refused: Refused | None = None
+        for address in await self._lookup(host, port):
+            try:
+                self._rules.check_address(host, port, address)
+            except Refused as error:
+                refused = error
+            else:
+                found.append(_resolved(host, port, address))
+        if refused and not found:
+            raise refused
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
+        return found
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def _resolved(host: str, port: int, address: str) -> ResolveResult:
+    return {
+        "hostname": host,
+        "host": address,
+        "port": port,
+        "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
+        "proto": 0,
+        "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    }
+
+
+class Wire(asyncio.Protocol):
+    """Stands between a connection and aiohttp's reader of it, and sees what passes.
+
+    It knows whether a byte of the answer has come, and ends a connection on which bytes come that
+    nobody asked for: they would be taken for the answer to the next request.
+    """
+
+    def __init__(self, transport: asyncio.Transport, inner: Any, wires: set[Wire]) -> None:
+        self.transport = transport
+        self.has_bytes = False
+        self.is_resting = False
+        self._inner = inner
+        self._feed = inner.data_received
+        self._wires = wires
+        wires.add(self)
+        transport.set_protocol(self)
+
+    def wake(self) -> None:
+        """A request begins."""
+        self.has_bytes = False
+        self.is_resting = False
+
+    def rest(self) -> None:
+        """The connection went back to the pool, or is being closed."""
+        self.is_resting = True
+        if self.transport.get_write_buffer_size():
+            # Closed the polite way, it would wait until the upstream reads, perhaps for ever.
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_resting:
+            self.transport.abort()
+            return
+        self.has_bytes = True
+        self._feed(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wires.discard(self)
+        self._inner.connection_lost(exc)
+
+
+class Attempt:
+    """One try to send one request; aiohttp runs it as a middleware."""
+
+    __slots__ = ("_most", "_place", "_rules", "_wire", "_wires")
+
+    def __init__(self, place: Place, rules: AddressRules, wires: set[Wire], most: int) -> None:
+        self._place = place
+        self._rules = rules
+        self._wires = wires
+        self._most = most
+        self._wire: Wire | None = None
+
+    async def __call__(self, request: Any, handler: Any) -> aiohttp.ClientResponse:
+        request.attempt = self
+        try:
+            return await handler(request)
+        except (aiohttp.ServerTimeoutError, aiohttp.ClientSSLError):
+            raise
+        except aiohttp.ClientConnectionError as error:
+            is_answered = self._wire is not None and self._wire.has_bytes
+            raise Broken(error, is_answered=is_answered) from None
+
+    def take(self, connection: Any) -> None:
+        """Use a connection that was made or found.
+
+        Raises:
+            Refused: the address at its other end may not be reached.
+        """
+        transport: asyncio.Transport | None = connection.transport
+        peer = transport.get_extra_info("peername") if transport else None
+        if transport is None or not peer:
+            raise aiohttp.ServerDisconnectedError
+        wire = transport.get_protocol()
+        if not isinstance(wire, Wire):
+            self._rules.check_address(self._place.host, self._place.port, peer[0])
+            wire = Wire(transport, cast("Any", wire), self._wires)
+            if len(self._wires) > self._most:
+                connection.protocol.force_close()
+        wire.wake()
+        connection.add_callback(wire.rest)
+        self._wire = wire
+
+    def end(self, *, is_whole: bool) -> None:
+        """Leave nothing behind: a connection that did not go back to the pool is cut."""
+        wire = self._wire
+        if wire is not None and not (is_whole and wire.is_resting):
+            wire.transport.abort()
+
+
+class Asked(aiohttp.ClientRequest):
+    """aiohttp's request, which shows us the connection before anything is written to it."""
+
+    attempt: Attempt
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        self.attempt.take(conn)
+        return await super().send(conn)
