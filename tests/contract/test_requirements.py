@@ -22,13 +22,20 @@ def _table():
 
 
 def _named_in(path):
-    """The ids that a test file names, each with the test function that carries it."""
+    """The ids that a test file names, each with the test function that carries it.
+
+    By `@pytest.mark.requirement(id)`, or by `rule(id, …)` among the cases of a `parametrize`.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        for mark in node.decorator_list:
-            if isinstance(mark, ast.Call) and ast.unparse(mark.func).endswith("mark.requirement"):
+        for mark in (call for decorator in node.decorator_list for call in ast.walk(decorator)):
+            if isinstance(mark, ast.Call) and mark.args and _names_a_rule(mark.func):
                 yield ast.literal_eval(mark.args[0]), node.name
+
+
+def _names_a_rule(function):
+    return ast.unparse(function).endswith("mark.requirement") or ast.unparse(function) == "rule"
 
 
 def _named():
@@ -75,5 +82,6 @@ def test_only_tests_name_rules():
     assert [t for tests in NAMED.values() for t in tests if "::test_" not in t] == []
 
 
-def test_both_seeds_of_the_core_have_rows():
-    assert {row.seed for row in TABLE} >= {"001", "004"}
+def test_the_rows_of_a_seed_stand_in_its_own_file():
+    files = {path.stem.removeprefix("seed_") for path in (HERE / "seeds").glob("seed_*.py")}
+    assert {row.seed for row in TABLE} == files >= {"000", "001", "002", "004"}

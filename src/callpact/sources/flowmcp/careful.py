@@ -7,6 +7,7 @@ Pointer. What is not data is an error that says what it is, with line and column
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, cast
 
@@ -52,6 +53,7 @@ _NUMBER = re.compile(
     r"(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?|\.[0-9]++(?:[eE][+-]?[0-9]++)?"
 )
 _INTEGER = re.compile(r"0|[1-9][0-9]*+")
+_AFTER_INTEGER = re.compile(r"[\w$.]")
 _STRINGS = {
     "'": re.compile(r"'((?:[^'\\\r\n]|\\(?:\r\n|.))*+)'", re.DOTALL),
     '"': re.compile(r'"((?:[^"\\\r\n]|\\(?:\r\n|.))*+)"', re.DOTALL),
@@ -70,9 +72,16 @@ _SHORT = {
     "0": "\0",
     **dict.fromkeys(("\n", "\r", "\r\n", "\u2028", "\u2029"), ""),
 }
+_DIGITS = frozenset("0123456789")
 _PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_RESERVED = frozenset(
+    "arguments await break case catch class const continue debugger default delete do else enum "
+    "eval export extends false finally for function if implements import in instanceof interface "
+    "let new null package private protected public return static super switch this throw true try "
+    "typeof var void while with yield".split()
+)
 _NOT_DATA = {
     "undefined": "`undefined` is not data; leave the key out, or write null",
     "NaN": "`NaN` is not data",
@@ -114,7 +123,7 @@ def _meant(match: re.Match[str], following: str) -> str | None:
         point = int(code, 16)
         return chr(point) if point <= 0x10FFFF else None
     letter = match[4]
-    if letter in "ux123456789" or (letter == "0" and following.isdigit()):
+    if letter in "ux123456789" or (letter == "0" and following in _DIGITS):
         return None  # Octal escapes and broken ones.
     return _SHORT.get(letter, letter)
 
@@ -122,6 +131,24 @@ def _meant(match: re.Match[str], following: str) -> str | None:
 def _joined(pair: re.Match[str]) -> str:
     high, low = ord(pair[1]) - 0xD800, ord(pair[2]) - 0xDC00
     return chr(0x10000 + (high << 10) + low)
+
+
+def is_name(text: str) -> bool:
+    """True if a word can be a name in JavaScript; `\\w` of a pattern takes more than letters."""
+    return text.isascii() or text.replace("$", "_").isidentifier()
+
+
+def is_export_name(text: str) -> bool:
+    """True for what `export const` can name."""
+    return is_name(text) and text not in _RESERVED
+
+
+def integer_key(digits: str) -> str:
+    """The key that an integer stands for: beyond 15 digits it is the nearest double's."""
+    if len(digits) < 16:
+        return digits
+    value = float(digits)
+    return "Infinity" if math.isinf(value) else canonical_number(value)
 
 
 def in_key_order(members: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +165,8 @@ class _Reader:
         self._text = text
         self._at: int = 1 if text.startswith("\ufeff") else 0
         self._places: dict[tuple[str, str], int] = {}
+        self._placed: list[tuple[str, str]] = []
+        """Every place in the order of its reading, so that those of a part can be forgotten."""
         self._export = ""
 
     def read(self) -> Found:
@@ -149,6 +178,8 @@ class _Reader:
             if name in values:
                 raise self._wrong(f"`{name}` is exported twice", begin)
             if name == "handlers":
+                if not values:
+                    raise self._wrong("`main` must stand before `handlers`", begin)
                 handlers = begin
                 break
             self._export = name
@@ -178,7 +209,7 @@ class _Reader:
                 raise self._wrong(told or "expected `export const main = {`", begin)
             self._at = match.end()
         match = _NAME.match(self._text, self._skip())
-        if match is None:
+        if match is None or not is_export_name(match[0]):
             raise self._wrong("expected the name of an export")
         self._at = match.end()
         if not re.compile(r"=(?![=>])").match(self._text, self._skip()):
@@ -209,7 +240,8 @@ class _Reader:
 
     def _value(self, path: str, depth: int) -> Any:
         at = self._skip()
-        self._places.setdefault((self._export, path), at)
+        if (self._export, path) not in self._places:
+            self._place(path, at)
         first = self._text[at : at + 1]
         if first == "{":
             return self._object(path, depth)
@@ -256,9 +288,9 @@ class _Reader:
         if self._text[self._skip() : self._at + 1] != "(":
             raise self._wrong("a member of `JSON` is not data", at)
         self._at += 1
-        kept = dict(self._places)
+        before = len(self._placed)
         value = self._value(path, depth + 1)
-        self._places = kept
+        self._forget(before, len(self._placed))
         if self._text[self._skip() : self._at + 1] != ")":
             raise self._wrong("`JSON.stringify` of one literal is data; anything else is not")
         self._at += 1
@@ -268,6 +300,7 @@ class _Reader:
         self._check_depth(depth)
         self._at += 1
         members: dict[str, Any] = {}
+        spans: dict[str, tuple[int, int]] = {}
         while self._text[self._skip() : self._at + 1] != "}":
             key_at = self._at
             key = self._key()
@@ -277,18 +310,24 @@ class _Reader:
             if key == "__proto__":
                 raise self._wrong("`__proto__` is not a property", key_at)
             inner = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            self._forget(inner)
-            self._places[self._export, inner] = key_at
+            if key in spans:  # Of two equal keys the last one counts.
+                self._forget(*spans[key])
+            before = len(self._placed)
+            self._place(inner, key_at)
             members[key] = self._value(inner, depth + 1)
+            spans[key] = (before, len(self._placed))
             if not self._comma("}"):
                 break
         self._at += 1
         return in_key_order(members)
 
-    def _forget(self, path: str) -> None:
-        if (self._export, path) in self._places:  # Of two equal keys the last one counts.
-            for place in [p for p in self._places if p[1].startswith(f"{path}/")]:
-                del self._places[place]
+    def _place(self, path: str, at: int) -> None:
+        self._places[self._export, path] = at
+        self._placed.append((self._export, path))
+
+    def _forget(self, begin: int, end: int) -> None:
+        for place in self._placed[begin:end]:
+            self._places.pop(place, None)
 
     def _wrong_member(self, key: str, at: int) -> InvalidManifest:
         following = self._text[self._at : self._at + 1]
@@ -302,11 +341,16 @@ class _Reader:
         first = self._text[self._at : self._at + 1]
         if first in {"'", '"'}:
             return self._string(first)
-        for pattern in (_NAME, _INTEGER):
-            match = pattern.match(self._text, self._at)
-            if match is not None:
-                self._at = match.end()
-                return match[0]
+        match = _NAME.match(self._text, self._at)
+        if match is not None and is_name(match[0]):
+            self._at = match.end()
+            return match[0]
+        match = _INTEGER.match(self._text, self._at)
+        if match is not None:
+            if _AFTER_INTEGER.match(self._text, match.end()):
+                raise self._wrong("a key is a name, a text or a decimal integer")
+            self._at = match.end()
+            return integer_key(match[0])
         told = {
             "[": "a computed key is not data",
             ".": "`...` (spread) is not data; write the members themselves",

@@ -20,6 +20,8 @@ from callpact.schema.hashing import canonical_string
 from callpact.sources.flowmcp.careful import (
     MAX_LITERAL_DEPTH,
     in_key_order,
+    is_export_name,
+    is_name,
     read_carefully,
     unescaped,
 )
@@ -85,7 +87,7 @@ _END = re.compile(r"[ \t\r\n]*+;?[ \t\r\n]*+$")
 
 def _read_fast(text: str) -> Exports:
     head = _HEAD.match(text)
-    if head is None:
+    if head is None or head[1] == "handlers" or not is_export_name(head[1]):
         raise _NotPlainError
     cut = text.find(_HANDLERS, head.end())
     if cut >= 0 and not _HANDLERS_HEAD.match(text, cut):
@@ -114,7 +116,7 @@ def _rewritten(match: re.Match[str]) -> str:
         return f'"{match[1]}"'
     if kind == 2:
         name = match[2]
-        if not name.isascii() and not name.replace("$", "_").isidentifier():
+        if not name.isascii() and not is_name(name):
             raise _NotPlainError
         return f'"{name}":'
     if kind == 3:
@@ -130,7 +132,7 @@ def _rewritten(match: re.Match[str]) -> str:
         if plain is None:
             raise _NotPlainError
         return canonical_string(plain)
-    if kind == 8 and (len(match[8]) == 1 or match[8][0] != "0"):
+    if kind == 8 and (len(match[8]) == 1 or (match[8][0] != "0" and len(match[8]) < 16)):
         return f'"{match[8]}":'
     raise _NotPlainError
 

@@ -1,0 +1,181 @@
+"""`callpact check`: which files, held to what, told as tables or as lines of JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from rich.markup import escape
+from rich.progress import track
+
+from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
+from callpact.sources.flowmcp.catalogue import (
+    Candidate,
+    Catalogue,
+    FileReport,
+    Rules,
+    find_files,
+)
+from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.fixing import NotWritten, fix_file
+from callpact.sources.loaded import Finding, Opening
+from callpact.terminal import counted, err, flat, out, plain, print_json, print_lines
+
+_STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
+
+
+class Demands:
+    """What each file is held to: what was given, before what `callpact.toml` says of its source.
+
+    Raises:
+        InvalidConfig: the file cannot be used.
+    """
+
+    def __init__(self, given: Opening, config_file: Path | None = None) -> None:
+        file = config_file or Path(DEFAULT_FILE)
+        is_there = config_file is not None or file.exists()
+        self._given = given
+        self._folder = file.parent
+        self._config = read_config(file) if is_there else Config.model_validate({})
+        self._sources = {
+            root: settings
+            for settings in self._config.sources.values()
+            if (root := _root(self._folder, settings.ref)) is not None
+        }
+
+    def of(self, file: Path) -> Rules:
+        """The rules for one file: those of the innermost source that holds it."""
+        path, given = file.resolve(), self._given
+        source: SourceConfig | None = None
+        for root in (path, *path.parents) if self._sources else ():
+            source = self._sources.get(root)
+            if source is not None:
+                break
+        libraries = {*given.libraries, *self._config.libraries}
+        profile, lists = given.profile, given.lists
+        if source is not None:
+            libraries |= {*source.libraries}
+            profile = profile or source.profile
+            lists = lists or (source.lists and str(self._folder / source.lists))
+        return Rules(
+            cast("Profile", profile or "compat"),
+            frozenset(libraries),
+            Path(lists) if lists else None,
+        )
+
+
+def _root(folder: Path, ref: str) -> Path | None:
+    """Where a FlowMCP source is; None for other kinds."""
+    if ref.startswith("flowmcp:"):
+        return (folder / ref.removeprefix("flowmcp:")).resolve()
+    path = folder / ref
+    return path.resolve() if ref.endswith(".mjs") or path.is_dir() else None
+
+
+def check_paths(paths: Iterable[Path], demands: Demands, *, as_json: bool, fixes: bool) -> bool:
+    """Check every file under the paths, tell what was found, and say whether there are errors.
+
+    Raises:
+        SourceRefused: a path does not exist, or holds no file.
+    """
+    candidates = find_files(paths)
+    was_written = _fix(candidates) if fixes else True
+    verdicts: Counter[str] = Counter()
+    reports: list[FileReport] = []
+    for report in _checked(candidates, demands, is_shown=not (as_json and out.is_terminal)):
+        verdicts[report.verdict] += 1
+        if as_json:
+            print_json(_encode(report), sys.stdout, is_line=True)
+        elif report.findings:
+            reports.append(report)
+    for report in reports:
+        _print(report)
+    ok, warned, failed = (verdicts[verdict] for verdict in ("ok", "warning", "error"))
+    summary = f"{counted(verdicts.total(), 'file')}: {ok:,} ok, {warned:,} with warnings, {failed:,} with errors"
+    (err if as_json else out).print(summary, style="bold" if not as_json else "dim")
+    return bool(failed) or not was_written
+
+
+def _checked(
+    candidates: list[Candidate], demands: Demands, *, is_shown: bool
+) -> Iterator[FileReport]:
+    catalogue = Catalogue(demands.of)
+    for candidate in _tracked(candidates, "checking", is_shown=is_shown):
+        yield catalogue.check(candidate)
+    yield from catalogue.unseen()
+
+
+def _fix(candidates: list[Candidate]) -> bool:
+    """Mend the files; True if all that had to be written was."""
+    told: list[str] = []
+    was_written = True
+    for candidate in _tracked(candidates, "fixing"):
+        try:
+            fix = fix_file(candidate.path)
+        except NotWritten as error:
+            was_written = False
+            told.append(f"[red]error:[/] {plain(str(error))}")
+            continue
+        if fix.changes:
+            told.append(f"fixed {plain(str(candidate.path))}: {plain('; '.join(fix.changes))}")
+        if fix.refused:
+            told.append(f"[yellow]not fixed[/] {plain(f'{candidate.path}: {fix.refused}')}")
+    for line in told or ["nothing to fix"]:
+        err.print(line)
+    return was_written
+
+
+def _tracked(
+    candidates: list[Candidate], verb: str, *, is_shown: bool = True
+) -> Iterable[Candidate]:
+    if not (is_shown and err.is_terminal):
+        return candidates
+    return track(candidates, verb, console=err, transient=True)
+
+
+def _print(report: FileReport) -> None:
+    """The findings of one file in columns; rich is too slow for thousands of rows."""
+    rows = [_row(found) for found in report.findings]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines: list[tuple[str, str]] = []
+    for *cells, message in rows:
+        first, *others = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        lines.append((first, "  ".join([*others, message])))
+    if not out.is_terminal:
+        print_lines([flat(report.file), *(f"  {first}  {rest}" for first, rest in lines), ""])
+        return
+    out.print(f"[bold]{plain(report.file)}[/]")
+    for first, rest in lines:
+        out.print(f"  [{_STYLES[first.strip()]}]{first}[/]  {escape(rest)}")
+    out.print()
+
+
+def _row(found: Finding) -> list[str]:
+    place = f"{found.line or 1}:{found.column or 1}"
+    return [found.severity, found.code, place, *map(flat, (found.path or "-", found.message))]
+
+
+def _encode(report: FileReport) -> dict[str, Any]:
+    return {
+        "file": report.file,
+        "verdict": report.verdict,
+        "issues": [_encode_finding(found) for found in report.findings],
+        "namespace": report.namespace,
+        "name": report.name,
+        "tools": list(report.tools),
+        "schemaHash": report.hash,
+    }
+
+
+def _encode_finding(found: Finding) -> dict[str, Any]:
+    return {
+        "code": found.code,
+        "severity": found.severity,
+        "path": found.path,
+        "line": found.line,
+        "column": found.column,
+        "message": found.message,
+    }

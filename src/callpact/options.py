@@ -1,0 +1,276 @@
+"""The options that every command with sources has, and what loading them had to say.
+
+Declared once: `takes_sources` gives a command all of them, and the command one `Chosen`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from callpact.app import App, load_app
+from callpact.config import DEFAULT_FILE
+from callpact.errors import UsageError
+from callpact.secrets import Secrets
+from callpact.sources.loaded import Finding, Opening
+from callpact.terminal import LogLevel, counted, err, fail, log_to_stderr, plain
+
+_ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
+_MOST_TOLD = 10  # Warnings without a code; those with one are counted.
+
+
+class ProfileName(StrEnum):
+    """How FlowMCP files are read."""
+
+    strict = "strict"
+    compat = "compat"
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help=f"Configuration file, if no source is named. [default: {DEFAULT_FILE}]",
+    ),
+]
+ProfileOption = Annotated[
+    ProfileName | None,
+    typer.Option(
+        "--profile",
+        help=(
+            "FlowMCP: the letter of the specification, or what real files need. "
+            "[default: as configured, else compat]"
+        ),
+    ),
+]
+ListsOption = Annotated[
+    Path | None,
+    typer.Option("--lists", help="FlowMCP: folder of shared lists.", metavar="DIR"),
+]
+LibrariesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-library",
+        help="FlowMCP: a library that hooks may use beside the six; `*` for all. Repeatable.",
+        metavar="NAME",
+    ),
+]
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "source": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--source",
+                "-s",
+                help="Where tools are, e.g. `python:shop.py` or `flowmcp:catalogue/`. Repeatable.",
+                metavar="REF",
+            ),
+        ],
+        None,
+    ),
+    "config": (ConfigFile, None),
+    "profile": (ProfileOption, None),
+    "lists": (ListsOption, None),
+    "allow_library": (LibrariesOption, None),
+    "secrets": (
+        Annotated[
+            Path | None,
+            typer.Option("--secrets", help="File of keys (dotenv) for upstreams.", metavar="FILE"),
+        ],
+        None,
+    ),
+    "upstream": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--upstream",
+                help=(
+                    "Send what is meant for one root to another, e.g. "
+                    "`https://api.x.com=http://localhost:9`. Repeatable."
+                ),
+                metavar="FROM=TO",
+            ),
+        ],
+        None,
+    ),
+    "allow_host": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--allow-host",
+                help="A private address that tools may reach. Repeatable.",
+                metavar="HOST",
+            ),
+        ],
+        None,
+    ),
+    "log_level": (
+        Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")],
+        LogLevel.warning,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The sources that a command was given, and how they are to be opened."""
+
+    source: list[str] | None = None
+    config: Path | None = None
+    profile: ProfileName | None = None
+    lists: Path | None = None
+    allow_library: list[str] | None = None
+    secrets: Path | None = None
+    upstream: list[str] | None = None
+    allow_host: list[str] | None = None
+    log_level: LogLevel = LogLevel.warning
+
+    def opening(self) -> Opening:
+        """What is given to whatever opens the sources.
+
+        Raises:
+            UsageError: an option is not of its form.
+            InvalidConfig: the file of secrets cannot be read.
+        """
+        if self.lists is not None and not self.lists.is_dir():
+            raise UsageError(f"--lists: {self.lists} is not a folder")
+        secrets = None
+        if self.secrets is not None:
+            secrets = Secrets(None, self.secrets, os.environ)
+        return Opening(
+            "",
+            profile=None if self.profile is None else self.profile.value,
+            lists=None if self.lists is None else str(self.lists),
+            libraries=_names("--allow-library", self.allow_library),
+            hosts=_names("--allow-host", self.allow_host),
+            upstreams=_upstreams(self.upstream),
+            secrets=secrets,
+        )
+
+    def arguments(self) -> list[str]:
+        """The options of `opening` as another process is given them, wherever it is started."""
+        parts = [] if self.profile is None else ["--profile", self.profile.value]
+        parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
+        parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
+        for option in ("allow_library", "upstream", "allow_host"):
+            for value in cast("list[str]", getattr(self, option) or ()):
+                parts += [f"--{option.replace('_', '-')}", value]
+        return parts
+
+    async def load(self) -> App:
+        """Load the sources, and tell what was wrong with those that are missing.
+
+        Raises:
+            CallpactError: nothing could be loaded.
+        """
+        opening = self.opening()
+        for warning in opening.secrets.warnings if opening.secrets else ():
+            err.print(f"[yellow]warning:[/] {plain(warning)}")
+        # What a module prints while it is imported must not get between the results.
+        with contextlib.redirect_stdout(sys.stderr):
+            loaded = await load_app(self.source or (), self.config, opening)
+        _print_report(loaded.report, tells_all=self.log_level.tells_all)
+        if not len(loaded.catalog):
+            await loaded.aclose()
+            fail("no tool could be loaded")
+        return loaded
+
+
+def takes_sources(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command of a `chosen` every shared option instead of it."""
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        chosen = Chosen(**{name: given.pop(name) for name in _SHARED})
+        log_to_stderr(chosen.log_level)
+        command(chosen=chosen, **given)
+
+    own = inspect.signature(command, eval_str=True).parameters
+    kept = [parameter for name, parameter in own.items() if name != "chosen"]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _SHARED.items()
+    ]
+    every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept] + shared
+    cast("Any", wrapped).__signature__ = inspect.Signature(every)
+    # Typer looks here, too; functools.wraps has copied what the command itself says.
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return wrapped
+
+
+def chosen_so_far(params: Mapping[str, Any]) -> Chosen:
+    """What stands on an unfinished command line, for completion."""
+    return Chosen(**{name: params[name] for name in _SHARED if params.get(name)})
+
+
+def _names(option: str, given: Iterable[str] | None) -> tuple[str, ...]:
+    names = tuple(given or ())
+    if any(not name.strip() for name in names):
+        raise UsageError(f"{option} needs a name, got ''")
+    return names
+
+
+def _upstreams(given: Iterable[str] | None) -> dict[str, str]:
+    roots: dict[str, str] = {}
+    for pair in given or ():
+        root, _, instead = pair.partition("=")
+        if not (_ROOT.match(root) and _ROOT.match(instead)):
+            raise UsageError(
+                "--upstream is written FROM=TO with two addresses, as in "
+                f"https://api.x.com=http://localhost:9, got '{pair}'"
+            )
+        if root in roots:
+            raise UsageError(f"--upstream: '{root}' is given twice")
+        roots[root] = instead
+    return roots
+
+
+def _print_report(report: Iterable[Finding], *, tells_all: bool) -> None:
+    """Errors in full; warnings of files by their number, unless everything is to be told."""
+    counts: Counter[str] = Counter()
+    files: set[str] = set()
+    bare = 0
+    for finding in report:
+        is_error = finding.severity == "error"
+        if not is_error and not tells_all:
+            if finding.severity == "info":
+                continue
+            if finding.code:
+                counts[finding.code] += 1
+                files.add(finding.place)
+                continue
+            bare += 1
+            if bare > _MOST_TOLD:
+                continue
+        style = {"error": "red", "warning": "yellow"}.get(finding.severity, "dim")
+        err.print(f"[{style}]{finding.severity}:[/] {plain(_line(finding))}")
+    if bare > _MOST_TOLD:
+        more = f"{bare - _MOST_TOLD:,} more warnings"
+        err.print(f"[yellow]warning:[/] {more}; --log-level info tells them")
+    if counts:
+        codes = ", ".join(f"{code} × {number:,}" for code, number in counts.most_common())
+        total = f"{counted(counts.total(), 'warning')} in {counted(len(files), 'file')}"
+        err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` tells them")
+
+
+def _line(finding: Finding) -> str:
+    known = finding.message.startswith((finding.place, f"'{finding.place}'"))
+    place = "" if known else finding.place
+    if finding.line is not None:
+        place += f":{finding.line}:{finding.column or 1}"
+    code = f"{finding.code} " if finding.code else ""
+    return f"{place}: {code}{finding.message}" if place else f"{code}{finding.message}"

@@ -1,0 +1,94 @@
+"""What checking gave, kept between runs: files that did not change are not checked again.
+
+One file per catalogue and profile, found by what the outcome depends on: the rules, the profile,
+the libraries, the lists. Inside, a file is found by its path and the hash of its text. A cache that
+cannot be read is no cache; one that cannot be written costs the next run its time and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from callpact.sources.loaded import Finding
+
+MAX_CACHE_BYTES = 200_000_000
+"""Bytes of a cache that is still read; a larger one is made anew."""
+
+_log = logging.getLogger("callpact.sources.flowmcp")
+
+
+class Entry(Struct, frozen=True):
+    """What is known of one file."""
+
+    manifest: dict[str, Any] | None
+    findings: tuple[Finding, ...] = ()
+    hooked: tuple[str, ...] = ()
+
+
+class Cache:
+    """The entries of one catalogue; `save` keeps those that were asked for or added."""
+
+    def __init__(self, folder: Path | None, parts: Iterable[str] = ()) -> None:
+        name = hashlib.sha256("\0".join([_rules(), *parts]).encode()).hexdigest()[:32]
+        self._path = None if folder is None else folder / f"{name}.msgpack"
+        self._old = _read(self._path)
+        self._new: dict[str, Entry] = {}
+
+    def key(self, file: str, text: bytes) -> str:
+        """What a file is found by."""
+        return f"{file}\0{hashlib.sha256(text).hexdigest()}"
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of an unchanged file, or None."""
+        entry = self._old.get(key)
+        if entry is not None:
+            self._new[key] = entry
+        return entry
+
+    def add(self, key: str, entry: Entry) -> None:
+        """Remember a file that was checked."""
+        self._new[key] = entry
+
+    def save(self) -> None:
+        """Write what changed, in one step, readable by nobody else."""
+        if self._path is None or self._new.keys() == self._old.keys():
+            return
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
+                file.write(msgspec.msgpack.encode(self._new))
+            Path(file.name).replace(self._path)
+        except (OSError, TypeError, OverflowError) as error:
+            _log.info("the cache of %s was not written: %s", self._path, error)
+
+
+def user_cache() -> Path:
+    """The folder for caches of this user."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "callpact" / "flowmcp"
+
+
+def _read(path: Path | None) -> dict[str, Entry]:
+    if path is None:
+        return {}
+    try:
+        if path.stat().st_size > MAX_CACHE_BYTES:
+            return {}
+        return msgspec.msgpack.decode(path.read_bytes(), type=dict[str, Entry])
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _rules() -> str:
+    """What changes when the rules do, in a release or under the hands of their author."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return ";".join(f"{file.name}:{(s := file.stat()).st_size}:{s.st_mtime_ns}" for file in files)

@@ -1,0 +1,292 @@
+"""The parameters of a FlowMCP tool: what the caller gives, what the file fixes, what is a secret.
+
+`read_parameters` turns the blocks of `position` and `z` into values that a request is built from,
+and `input_schema` into the one JSON Schema that the caller sees. Both take what `rules` let pass;
+they check nothing again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from msgspec import UNSET, UnsetType
+
+from callpact.schema.hashing import canonical_number
+
+Lists = Mapping[str, Iterable[Mapping[str, Any]]]
+"""Entries of shared lists by the list's name, filtered."""
+
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
+_CALL = re.compile(r"([A-Za-z]+)\((.*)\)\Z", re.DOTALL)
+_QUOTED = re.compile(r"(['\"])(.*)\1\Z", re.DOTALL)
+_REGEX = re.compile(r"/(.*)/([a-z]*)\Z", re.DOTALL)
+_TYPES = {
+    "string": "string",
+    "number": "number",
+    "boolean": "boolean",
+    "array": "array",
+    "object": "object",
+    "enum": "string",
+}
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SERVER = "SERVER_PARAM:"
+_USER = "USER_PARAM"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a value: text of the file, a value of the caller, or a secret by its name."""
+
+    kind: Literal["text", "user", "server"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What the caller gives: under which name, and what it must keep."""
+
+    name: str
+    schema: dict[str, Any]
+    is_required: bool
+    default: Any | UnsetType = UNSET
+    alias: str = ""
+    """Another name for it, which the file uses; empty if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter: where it goes, what it is made of, and what the caller gives for it."""
+
+    key: str
+    location: str
+    parts: tuple[Part, ...]
+    inputs: tuple[Input, ...] = ()
+    """Nothing for a fixed value or a secret, which no caller sees."""
+
+    @property
+    def is_bare(self) -> bool:
+        """True if the value is the caller's own, with nothing around it."""
+        return len(self.parts) == 1 and self.parts[0].kind == "user"
+
+
+def read_parameters(
+    declared: Iterable[Mapping[str, Any]], secrets: Iterable[str], lists: Lists
+) -> tuple[Parameter, ...]:
+    """Every parameter of a tool; `secrets` are the names in `requiredServerParams`."""
+    names = frozenset(secrets)
+    return tuple(_read(block, names, lists) for block in declared)
+
+
+def _read(block: Mapping[str, Any], secrets: frozenset[str], lists: Lists) -> Parameter:
+    position, z = block["position"], block["z"]
+    key, value = position["key"], position["value"]
+    parts = read_parts(value, secrets, key)
+    location = position.get("location", "")
+    names = list(dict.fromkeys(part.text for part in parts if part.kind == "user"))
+    if not names:
+        return Parameter(key=key, location=location, parts=parts)
+    options = [_call(option) for option in z.get("options", ())]
+    named = dict(options)
+    schema = _schema(z["primitive"], options, lists)
+    default = _default(named["default"], schema) if "default" in named else UNSET
+    said = block.get("description")
+    schema = {"description": said if isinstance(said, str) else _told(key), **schema}
+    is_required = "optional" not in named and default is UNSET
+    if names == [key]:
+        if default is not UNSET:
+            schema["default"] = default
+        own = _undeclared(value, secrets)
+        one = Input(
+            name=key,
+            schema=schema,
+            is_required=is_required,
+            default=default,
+            alias=own[0] if own and own[0] != key else "",
+        )
+        return Parameter(key=key, location=location, parts=parts, inputs=(one,))
+    inputs = (_piece(name, schema["type"], is_required=is_required) for name in names)
+    return Parameter(key=key, location=location, parts=parts, inputs=tuple(inputs))
+
+
+def _piece(name: str, kind: str, *, is_required: bool) -> Input:
+    """One of several names inside a value: the limits of `z` are those of the whole."""
+    schema = {"description": _told(name), "type": kind}
+    return Input(name=name, schema=schema, is_required=is_required)
+
+
+def _told(key: str) -> str:
+    """A description for the model where the file has none: the words of the name."""
+    words = _WORDS.sub(" ", key.replace("_", " ").replace("-", " ")).split()
+    text = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
+    return text[:1].upper() + text[1:]
+
+
+def read_parts(value: str, secrets: frozenset[str], key: str) -> tuple[Part, ...]:
+    """The pieces of a value; `key` is what the caller's own value is given under.
+
+    A name that is neither `USER_PARAM` nor a declared secret is the caller's, too: under `key`, or
+    under its own name where a value holds several of them.
+    """
+    several = len(_undeclared(value, secrets)) > 1
+    parts: list[Part] = []
+    end = 0
+    for match in _PLACEHOLDER.finditer(value):
+        if match.start() > end:
+            parts.append(Part("text", value[end : match.start()]))
+        parts.append(_part(match[1].strip(), secrets, key, several=several))
+        end = match.end()
+    if end < len(value) or not parts:
+        parts.append(Part("text", value[end:]))
+    return tuple(parts)
+
+
+def _undeclared(value: str, secrets: frozenset[str]) -> list[str]:
+    """Names in a value that stand for the caller's input without saying so."""
+    names = dict.fromkeys(match.strip() for match in _PLACEHOLDER.findall(value))
+    known = secrets | {_USER}
+    return [name for name in names if name not in known and not name.startswith(_SERVER)]
+
+
+def _part(name: str, secrets: frozenset[str], key: str, *, several: bool) -> Part:
+    if name.startswith(_SERVER):
+        return Part("server", name.removeprefix(_SERVER).strip())
+    if name in secrets:  # Design, decision 1: the bare name of a declared secret stands for it.
+        return Part("server", name)
+    return Part("user", name if several and name != _USER else key)
+
+
+def input_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """The closed schema of what the caller may give; fixed values and secrets do not appear."""
+    seen = [given for parameter in parameters for given in parameter.inputs]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {given.name: given.schema for given in seen},
+    }
+    required = list(dict.fromkeys(given.name for given in seen if given.is_required))
+    if required:
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    return schema
+
+
+def argument_aliases(parameters: Iterable[Parameter]) -> dict[str, str]:
+    """Other names of arguments that the file itself uses, in its placeholders and its tests."""
+    seen = [given for parameter in parameters for given in parameter.inputs]
+    names = {given.name for given in seen}
+    return {given.alias: given.name for given in seen if given.alias and given.alias not in names}
+
+
+# --- z --------------------------------------------------------------------------------------
+
+
+def _call(text: str) -> tuple[str, str]:
+    match = _CALL.match(text.strip())
+    return (match[1], match[2]) if match else (text.strip(), "")
+
+
+def _schema(primitive: str, options: list[tuple[str, str]], lists: Lists) -> dict[str, Any]:
+    name, argument = _call(primitive)
+    schema: dict[str, Any] = {"type": _TYPES[name]}
+    if name == "enum":
+        values = enum_values(argument, lists)
+        listed = next((text for option, text in options if option == "values"), "")
+        schema["enum"] = values or enum_values(listed, lists)
+    for option, text in options:
+        schema |= _constraint(name, option, text)
+    return schema
+
+
+def enum_values(argument: str, lists: Lists) -> list[str]:
+    """The values of `enum(a,b,{{list:field}})`, each once, in order; nulls of a list are left out."""
+    values: list[str] = []
+    end = 0
+    for match in _PLACEHOLDER.finditer(argument):
+        values += argument[end : match.start()].split(",")
+        name, _, field = match[1].partition(":")
+        entries = lists.get(name.strip(), ())
+        values += [_text(entry.get(field.strip())) for entry in entries]
+        end = match.end()
+    values += argument[end:].split(",")
+    return list(dict.fromkeys(text for value in values if (text := _unquoted(value.strip()))))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return canonical_number(value) if isinstance(value, int | float) else str(value)
+
+
+def _constraint(name: str, option: str, text: str) -> dict[str, Any]:
+    if option == "regex" and name == "string":
+        return {"pattern": regex_pattern(text)}
+    number = _number(text)
+    if number is None or option not in {"min", "max", "length"}:
+        return {}
+    least, most = _BOUNDS.get(name, (None, None))
+    if name == "number" and option == "length":
+        return {}
+    bounds = {"min": (least,), "max": (most,), "length": (least, most)}[option]
+    value = number if name == "number" else int(number)
+    return {keyword: value for keyword in bounds if keyword is not None}
+
+
+_BOUNDS = {
+    "string": ("minLength", "maxLength"),
+    "number": ("minimum", "maximum"),
+    "array": ("minItems", "maxItems"),
+}
+
+
+def regex_pattern(text: str) -> str:
+    """The pattern of `regex(…)`; slashes around it are optional, the flag `i` is written out."""
+    match = _REGEX.match(text.strip())
+    pattern, flags = (match[1], match[2]) if match else (text.strip(), "")
+    return f"(?i:{pattern})" if "i" in flags else pattern
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text.strip())
+    except ValueError:
+        return None
+    if value - value != 0:
+        return None
+    return int(value) if value.is_integer() else value
+
+
+def _default(text: str, schema: Mapping[str, Any]) -> Any:
+    """The default as the primitive has it: a number, a truth, a list; everything else is text."""
+    kind = schema["type"]
+    plain = _unquoted(text.strip())
+    if kind == "number":
+        number = _number(plain)
+        return plain if number is None else number
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(plain.lower(), plain)
+    if kind in {"array", "object"}:
+        return _structure(text.strip(), kind)
+    return plain
+
+
+def _structure(text: str, kind: str) -> Any:
+    from json import JSONDecodeError, loads
+
+    try:
+        value = loads(text)
+    except (JSONDecodeError, RecursionError):
+        value = None
+    if isinstance(value, list if kind == "array" else dict):
+        return cast("Any", value)
+    if kind == "object":
+        return text
+    return [item for part in text.strip("[]").split(",") if (item := _unquoted(part.strip()))]
+
+
+def _unquoted(text: str) -> str:
+    match = _QUOTED.match(text)
+    return match[2] if match else text

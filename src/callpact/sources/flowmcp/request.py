@@ -1,0 +1,255 @@
+"""The request of a FlowMCP tool: planned once, drafted per call, sealed with the secrets last.
+
+A draft holds a token in the place of every secret, so that whatever looks at it (a hook, a log)
+never sees one. `seal` puts the secrets in when the request leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import quote, quote_plus
+
+import orjson
+from msgspec import UNSET
+
+from callpact.errors import Failed, InvalidInput, Issue
+from callpact.net import Request
+from callpact.schema.hashing import canonical_number
+from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
+
+# Letters that no encoding touches, and a part that no caller can guess: a value that a caller
+# gives can look like a placeholder, but never be one.
+_MARK = f"callpact-secret-{os.urandom(8).hex()}-"
+_TOKEN = re.compile(rf"{_MARK}([A-Za-z0-9_]+)-end")
+_WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
+_BODIED = frozenset({"POST", "PUT"})
+_STEPS = frozenset({".", "..", "%2e", "%2e%2e", ".%2e", "%2e."})
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request without its secrets: the `struct` of seed 002."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Insert:
+    parameter: Parameter
+    is_segment: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPlan:
+    """How a tool's arguments become a request; made once, when the file is loaded."""
+
+    method: str
+    path: tuple[str | _Insert, ...]
+    """The address with its inserts; secrets are tokens in it already."""
+    parameters: tuple[Parameter, ...]
+    headers: dict[str, str]
+    defaults: dict[str, Any]
+    secrets: frozenset[str]
+    """Names of the secrets that a request of this tool carries."""
+
+    def draft(self, arguments: Mapping[str, Any]) -> Draft:
+        """The request for these arguments, which passed the gate.
+
+        Raises:
+            InvalidInput: a value would leave its place in the path.
+        """
+        values = {**self.defaults, **arguments}
+        url = self._address(values)
+        pairs = self._pairs("query", values)
+        if pairs:
+            query = "&".join(f"{_form(key)}={_form(text)}" for key, text in pairs)
+            url += ("&" if "?" in url else "?") + query
+        if self.method not in _BODIED:
+            return Draft(self.method, url, self.headers)
+        return Draft(self.method, url, self.headers, self._body(values))
+
+    def _address(self, values: Mapping[str, Any]) -> str:
+        made: list[str] = []
+        for piece in self.path:
+            if isinstance(piece, str):
+                made.append(piece)
+                continue
+            text = _insert(piece, values)
+            if text is None and piece.is_segment and made and made[-1].endswith("/"):
+                made[-1] = made[-1][:-1]  # An optional part of the path that was left out.
+            made.append(text or "")
+        return "".join(made)
+
+    def _pairs(self, location: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+        found = ((p.key, _filled(p, values)) for p in self.parameters if p.location == location)
+        return [(key, as_text(value)) for key, value in found if value is not _ABSENT]
+
+    def _body(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        found = ((p.key, _filled(p, values)) for p in self.parameters if p.location == "body")
+        return {key: value for key, value in found if value is not _ABSENT}
+
+
+_ABSENT: Any = object()
+
+
+def plan_request(
+    main: Mapping[str, Any], tool: Mapping[str, Any], parameters: tuple[Parameter, ...]
+) -> RequestPlan:
+    """Plan the request of a tool whose declaration passed the rules."""
+    secrets = frozenset(cast("list[str]", main.get("requiredServerParams", ())))
+    inserts = {p.key: p for p in parameters if p.location == "insert"}
+    headers = {
+        name: _sealed_text(read_parts(str(value), secrets, name))
+        for name, value in {**main.get("headers", {}), **tool.get("headers", {})}.items()
+    }
+    if tool["method"] in _BODIED and not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = "application/json"
+    path = _planned(f"{main.get('root', '')}{tool['path']}", secrets, inserts)
+    used = {part.text for p in parameters for part in p.parts if part.kind == "server"}
+    texts = [*headers.values(), *(piece for piece in path if isinstance(piece, str))]
+    used |= {name for text in texts for name in _TOKEN.findall(text)}
+    given = [item for parameter in parameters for item in parameter.inputs]
+    defaults = {item.name: item.default for item in given if item.default is not UNSET}
+    return RequestPlan(tool["method"], path, parameters, headers, defaults, frozenset(used))
+
+
+def _planned(
+    url: str, secrets: frozenset[str], inserts: Mapping[str, Parameter]
+) -> tuple[str | _Insert, ...]:
+    pieces: list[str | _Insert] = []
+    end = 0
+    start = url.find("/", url.find("://") + 3) if "://" in url else 0
+    for match in _WORDS.finditer(url):
+        name = match[1] or match[2] or match[3]
+        parameter = inserts.get(name) if match.start() >= start >= 0 else None
+        is_secret = match[1] is not None and (name in secrets or name.startswith("SERVER_PARAM:"))
+        if parameter is None and not is_secret:
+            continue  # `:80`, `{…}` of an API's own, or what only a hook fills in.
+        pieces.append(url[end : match.start()])
+        end = match.end()
+        if parameter is not None:
+            around = url[match.start() - 1 : match.start()], url[end : end + 1]
+            pieces.append(_Insert(parameter, around[0] == "/" and around[1] in {"", "/", "?"}))
+        else:
+            pieces.append(_token(name.removeprefix("SERVER_PARAM:")))
+    pieces.append(url[end:])
+    return _merged(pieces)
+
+
+def _merged(pieces: Iterable[str | _Insert]) -> tuple[str | _Insert, ...]:
+    merged: list[str | _Insert] = []
+    for piece in pieces:
+        if isinstance(piece, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += piece
+        elif piece != "":
+            merged.append(piece)
+    return tuple(merged)
+
+
+def _token(name: str) -> str:
+    return f"{_MARK}{name}-end"
+
+
+def _sealed_text(parts: Iterable[Part]) -> str:
+    return "".join(_token(part.text) if part.kind == "server" else part.text for part in parts)
+
+
+def _filled(parameter: Parameter, values: Mapping[str, Any]) -> Any:
+    """The value that is sent for a parameter; absent if the caller left out what is optional."""
+    if any(given.name not in values for given in parameter.inputs):
+        return _ABSENT
+    if parameter.is_bare:
+        return values[parameter.parts[0].text]
+    return "".join(
+        as_text(values[part.text]) if part.kind == "user" else _sealed_text((part,))
+        for part in parameter.parts
+    )
+
+
+def _insert(insert: _Insert, values: Mapping[str, Any]) -> str | None:
+    parameter = insert.parameter
+    value = _filled(parameter, values)
+    if value is _ABSENT:
+        return None
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    text = ",".join(_component(as_text(item)) for item in items)
+    if parameter.inputs and insert.is_segment:
+        if not text:
+            raise _misplaced(parameter.key, "must not be empty: it is a part of the path")
+        if text.lower() in _STEPS:
+            raise _misplaced(parameter.key, "must not be a step of the path, as '.' and '..' are")
+    return text
+
+
+def _misplaced(key: str, text: str) -> InvalidInput:
+    path = "/" + key.replace("~", "~0").replace("/", "~1")
+    return InvalidInput(lambda: [Issue("path", f"Property '{key}' {text}", path)])
+
+
+def _component(text: str) -> str:
+    """As JavaScript's `encodeURIComponent`."""
+    return quote(text, safe="!*'()", errors="replace")
+
+
+def _form(text: str) -> str:
+    """As JavaScript's `URLSearchParams`."""
+    return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
+
+
+def as_text(value: Any) -> str:
+    """A value in a URL: numbers and truths as JavaScript has them, lists joined by commas."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return canonical_number(value)
+    if isinstance(value, list):
+        return ",".join(as_text(item) for item in cast("list[Any]", value))
+    return "" if value is None else orjson.dumps(value).decode()
+
+
+def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
+    """The request that leaves, with the secrets in their places.
+
+    Raises:
+        Failed: `server_param_missing`, with the name of the key, never a value.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        found = secret(match[1])
+        if found is None:
+            raise missing_secret(match[1])
+        return found
+
+    body = None if draft.body is None else orjson.dumps(draft.body)
+    if body is not None and _MARK.encode() in body:
+        body = orjson.dumps(_replaced(draft.body, value))
+    headers = {name: _TOKEN.sub(value, text) for name, text in draft.headers.items()}
+    url = draft.url
+    if _MARK in url:
+        url = _TOKEN.sub(lambda match: _component(value(match)), url)
+    return Request(draft.method, url, headers, body)
+
+
+def missing_secret(name: str) -> Failed:
+    """What a call gets whose key is not configured."""
+    text = f"The key {name} is not set: put it into the environment or the secrets file"
+    return Failed("server_param_missing", text, details={"name": name})
+
+
+def _replaced(value: Any, secret: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(value, str):
+        return _TOKEN.sub(secret, value)
+    if isinstance(value, list):
+        return [_replaced(item, secret) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {k: _replaced(v, secret) for k, v in cast("dict[str, Any]", value).items()}
+    return value

@@ -1,0 +1,82 @@
+"""What a rule yields, and the words of its message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple, TypeGuard
+
+from msgspec import UNSET
+
+from callpact.schema.wording import cut, shown
+
+
+class Hit(NamedTuple):
+    """A breach of a rule: its key in the table of codes, where, and what was expected and came."""
+
+    key: str
+    path: str
+    message: str
+    meant: tuple[str, Collection[str]] | None = None
+    """A name that is not known, and those that are: for a suggestion, made only if it is told."""
+
+
+Hits = Iterator[Hit]
+
+CAMEL = re.compile(r"[a-z][a-zA-Z0-9]*\Z")
+PASCAL = re.compile(r"[A-Z][a-zA-Z0-9]*\Z")
+KEBAB = re.compile(r"[a-z][a-z0-9-]*\Z")
+SEMVER = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}\Z")
+
+
+def at(path: str, part: str | int) -> str:
+    """The JSON Pointer of a member."""
+    if isinstance(part, str) and ("~" in part or "/" in part):
+        part = part.replace("~", "~0").replace("/", "~1")
+    return f"{path}/{part}"
+
+
+def got(value: Any) -> str:
+    """What came, in words."""
+    return "it is missing" if value is UNSET else f"got {shown(value)}"
+
+
+def is_text(value: Any) -> TypeGuard[str]:
+    """True for a text that says something."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def members(value: Any) -> dict[str, Any]:
+    """The members of an object; none of anything else."""
+    # A `cast` would cost as much as the rest of it.
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def items(value: Any) -> list[Any]:
+    """The items of a list; none of anything else."""
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]: as above
+
+
+def texts(value: Any) -> list[str]:
+    """Those items of a list that are texts."""
+    return [item for item in items(value) if isinstance(item, str)]
+
+
+def unknown_hits(key: str, path: str, found: dict[str, Any], known: frozenset[str]) -> Hits:
+    """A hit for each key that is not known, with the one that was probably meant."""
+    if found.keys() <= known:
+        return
+    for name in found:
+        if name not in known:
+            words = f"'{cut(name)}' is not a field that is known here"
+            yield Hit(key, at(path, name), words, (name, known))
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Strict equality, as JavaScript has it: true is not 1."""
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def is_scalar(value: Any) -> bool:
+    """True for a text, a number, a truth or null."""
+    return value is None or isinstance(value, str | int | float)

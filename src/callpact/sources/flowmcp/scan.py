@@ -1,0 +1,286 @@
+"""The static scan of a file's code: words that hooks and lists may not use, and where they stand.
+
+It looks at code alone: comments, texts, the text of templates (not their `${…}`) and regular
+expressions are blanked first, in linear time. It is a first look that tells authors what will not
+work; what it misses, the sandbox that runs hooks contains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+FileKind = Literal["schema", "list"]
+
+
+class ScanHit(Struct, frozen=True):
+    """A word that may not stand where it stands."""
+
+    code: str
+    offset: int
+    word: str
+
+
+def scan(text: str, kind: FileKind = "schema", start: int = 0) -> tuple[ScanHit, ...]:
+    """Every word of the code that a file of this kind may not use, in the order of the text.
+
+    What stands before `start` is known to be data.
+    """
+    tail = text[start:]
+    words = _SCHEMA_WORDS if kind == "schema" else (*_SCHEMA_WORDS, *_LIST_WORDS)
+    suspects = [w for w in words if w.word in tail and w.raw.search(tail)]
+    if not suspects:  # Most files have none of the words anywhere, comments and texts included.
+        return ()
+    code = blank(tail)
+    hits = [hit for word in suspects for hit in _found(word, code, start)]
+    if kind == "list":
+        hits = [hit if hit.code[3] == "2" else replace(hit, code="SEC204") for hit in hits]
+    return tuple(sorted(hits, key=lambda hit: hit.offset))
+
+
+def hooked_tools(text: str, handlers_offset: int, names: Collection[str]) -> frozenset[str]:
+    """Those tools that `handlers` may have hooks for, by their names in its code.
+
+    A name counts wherever it could be a key, so a tool may be listed that has no hook; keys that
+    the code computes may be any name.
+    """
+    tail = text[handlers_offset:]
+    code = blank(tail)
+    if _computes_keys(code):
+        return frozenset(names)
+    keys = _keys(code, names) if len(names) <= _MANY else set(_KEY.findall(code))
+    keys.update(_QUOTED.findall(tail))
+    return frozenset(name for name in names if name in keys)
+
+
+def uses_hook(text: str, handlers_offset: int, hook: str) -> bool:
+    """True if a kind of hook is named in the code of `handlers`."""
+    return hook in text[handlers_offset:] and hook in blank(text[handlers_offset:])
+
+
+# --- forbidden words ------------------------------------------------------------------------
+
+
+class _Word:
+    """A word that may not be used, and what must follow so that it is a use."""
+
+    def __init__(self, code: str, begin: str, follow: str, word: str = "") -> None:
+        self.code = code
+        self.pattern = re.compile(re.escape(begin) + follow)
+        self.word = word or begin
+        self.is_name = begin[0].isalpha() or begin[0] == "_"
+        self.raw = re.compile(re.escape(self.word) + (r"(?![\w$])" if self.is_name else ""))
+
+
+_USE = r"(?![\w$])(?!\s*+:)"
+_CALL = r"(?![\w$])\s*+(?:\?\.\s*+)?\("
+_MEMBER = r"(?![\w$])\s*+(?:\?\.|\.|\[)"
+_SCHEMA_WORDS = (
+    _Word("SEC001", "import", _USE),
+    _Word("SEC002", "require", _CALL),
+    _Word("SEC003", "eval", _USE),
+    _Word("SEC004", "Function", _CALL),
+    _Word("SEC005", "new", r"\s++Function(?![\w$])", "Function"),
+    _Word("SEC006", "process", _MEMBER),
+    _Word("SEC007", "child_process", _USE),
+    _Word("SEC008", "fs", _MEMBER),
+    _Word("SEC009", "node:fs", r"(?![\w$])"),
+    _Word("SEC010", "fs/promises", r"(?![\w$])"),
+    _Word("SEC011", "globalThis", _USE),
+    _Word("SEC012", "global", _MEMBER),
+    _Word("SEC013", "__dirname", _USE),
+    _Word("SEC014", "__filename", _USE),
+    _Word("SEC015", "setTimeout", _USE),
+    _Word("SEC016", "setInterval", _USE),
+    _Word("VAL141", "XMLHttpRequest", _USE),
+    _Word("VAL141", "WebSocket", _USE),
+    _Word("VAL142", "\\u", ""),
+)
+_LIST_WORDS = (
+    _Word("SEC200", "function", _USE),
+    _Word("SEC201", "=>", ""),
+    _Word("SEC202", "async", _USE),
+    _Word("SEC202", "await", _USE),
+    _Word("SEC203", "${", ""),
+)
+
+
+def _found(word: _Word, code: str, start: int) -> Iterator[ScanHit]:
+    for match in word.pattern.finditer(code):
+        at = match.start()
+        if not word.is_name or _is_free(code[max(0, at - 3) : at]):
+            yield ScanHit(word.code, start + at, " ".join(match[0].split()))
+
+
+def _is_free(before: str) -> bool:
+    """True if a name begins here that is no member: `...process` is none, `a.process` is one."""
+    last = before[-1:]
+    return not (last.isalnum() or last in {"_", "$"}) and (last != "." or before == "...")
+
+
+# --- keys -----------------------------------------------------------------------------------
+
+_MANY = 8
+_KEY = re.compile(r"(?<![\w$])[\w$]++(?=\s*+[:=(,}])")
+_AFTER_KEY = re.compile(r"\s*+[:=(,}]")
+_QUOTED = re.compile(r"""(?<=['"`])[^'"`\\\r\n]{1,200}+(?=['"`])""")
+_BRACKETS = re.compile(r"\[[^\[\]]*+\]\s*+[:(]")
+
+
+def _keys(code: str, names: Collection[str]) -> set[str]:
+    """The names that stand where a key could; faster than every word of the code for a few."""
+    return {
+        name
+        for name in names
+        if name and any(_is_key(code, at, name) for at in _places(code, name))
+    }
+
+
+def _places(code: str, name: str) -> Iterator[int]:
+    at = code.find(name)
+    while at >= 0:
+        yield at
+        at = code.find(name, at + len(name))
+
+
+def _is_key(code: str, at: int, name: str) -> bool:
+    before = code[at - 1 : at]
+    if before.isalnum() or before in {"_", "$"}:
+        return False
+    return _AFTER_KEY.match(code, at + len(name)) is not None
+
+
+def _computes_keys(code: str) -> bool:
+    """True for `{ [name]: … }`, `{ a, [name]( … ) { … } }` and `Object.fromEntries`."""
+    if "fromEntries" in code:
+        return True
+    return any(
+        code[max(0, match.start() - 80) : match.start()].rstrip()[-1:] in {"{", ","}
+        for match in _BRACKETS.finditer(code)
+    )
+
+
+# --- code without texts and comments --------------------------------------------------------
+
+_PIECE = (
+    r"(//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?)"  # 1 comment
+    r"|('(?:[^'\\\r\n]++|\\(?:\r\n|[\s\S]))*+'?|\"(?:[^\"\\\r\n]++|\\(?:\r\n|[\s\S]))*+\"?)"  # 2 text
+    r"|(`)|(/)"  # 3 template, 4 division or regular expression
+)
+_OUTSIDE = re.compile(_PIECE)
+_INSIDE = re.compile(_PIECE + r"|(\{)|(\})")
+"""The same inside of `${…}`, where braces are counted."""
+_TEMPLATE = re.compile(r"(?:[^`\\$]++|\\[\s\S]|\$(?!\{))*+(`|\$\{)?")
+_EXPRESSION = re.compile(
+    r"/(?:[^/\\\[\r\n\u2028\u2029]++|\\[^\r\n\u2028\u2029]"
+    r"|\[(?:[^\]\\\r\n\u2028\u2029]++|\\[^\r\n\u2028\u2029])*+\])++/[\w$]*+"
+)
+_LINE_END = re.compile(r"[\r\n\u2028\u2029]|\Z")
+_BEFORE_EXPRESSION = frozenset(
+    {"return", "typeof", "instanceof", "in", "of", "new", "delete", "void", "throw", "case"}
+    | {"do", "else", "yield", "await"}
+)
+_LAST_WORD = re.compile(r"[\w$]*\Z")
+_LONGEST = 12
+"""More letters than any word of `_BEFORE_EXPRESSION` has."""
+
+
+def blank(text: str) -> str:
+    """The text with everything that is not code replaced by spaces; offsets stay the same."""
+    return _Blanker(text).run()
+
+
+class _Blanker:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._parts: list[str] = []
+        self._at: int = 0
+        self._depths: list[int] = []
+        """Open braces of every `${…}` that is open."""
+        self._before: str = ""
+        """The end of the code so far, without white space."""
+        self._divisions_until: int = -1
+
+    def run(self) -> str:
+        text = self._text
+        while True:
+            match = (_INSIDE if self._depths else _OUTSIDE).search(text, self._at)
+            if match is None:
+                self._keep(len(text))
+                return "".join(self._parts)
+            start = match.start()
+            self._keep(start)
+            self._token(match.lastindex or 0, start, match.end())
+
+    def _token(self, kind: int, start: int, end: int) -> None:
+        if kind == 1:
+            self._blank(end)
+        elif kind == 2:
+            self._blank(end)
+            self._before = "x"
+        elif kind == 3:
+            self._blank(end)
+            self._template()
+        elif kind == 4:
+            self._slash(start)
+        elif kind == 5:
+            self._depths[-1] += 1
+            self._keep(end)
+        else:
+            self._close(end)
+
+    def _keep(self, end: int) -> None:
+        code = self._text[self._at : end]
+        self._parts.append(code)
+        self._at = end
+        told = code.rstrip()
+        if told:
+            self._before = told[-_LONGEST:]
+
+    def _blank(self, end: int) -> None:
+        self._parts.append(" " * (end - self._at))
+        self._at = end
+
+    def _template(self) -> None:
+        """The text of a template up to its end or its next `${`, which stays."""
+        match = _TEMPLATE.match(self._text, self._at)
+        end = match.end() if match else self._at
+        if match and match[1] == "${":
+            self._blank(end - 2)
+            self._keep(end)
+            self._depths.append(0)
+            return
+        self._blank(end)
+        self._before = "x"
+
+    def _close(self, end: int) -> None:
+        if self._depths[-1]:
+            self._depths[-1] -= 1
+            self._keep(end)
+            return
+        self._depths.pop()
+        self._keep(end)
+        self._template()
+
+    def _slash(self, start: int) -> None:
+        if start >= self._divisions_until and self._is_expression():
+            match = _EXPRESSION.match(self._text, start)
+            if match is not None:
+                self._blank(match.end())
+                self._before = "x"
+                return
+            # No end on this line: whatever stands there, it is no regular expression.
+            end = _LINE_END.search(self._text, start)
+            self._divisions_until = end.start() if end else len(self._text)
+        self._keep(start + 1)
+
+    def _is_expression(self) -> bool:
+        last = self._before[-1:]
+        if last.isalnum() or last in {"_", "$"}:
+            word = _LAST_WORD.search(self._before)
+            return word is not None and word[0] in _BEFORE_EXPRESSION
+        return last not in {")", "]"} and not self._before.endswith(("++", "--"))

@@ -1,0 +1,312 @@
+"""What the command line does to a terminal: runs work, writes results, tells errors.
+
+Results on standard output, everything else on standard error. It knows no command and no source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from callpact.errors import CallError
+from callpact.json_text import json_text
+from callpact.wire import cli as text
+
+if TYPE_CHECKING:
+    from callpact.envelope import ResponseEnvelope
+
+UNREAD = 141  # What shells show for a process that SIGPIPE ended.
+_WIDEST = 120  # Cells beyond it push the others of their row aside, not those of all rows.
+_UNPRINTABLE = re.compile(
+    r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """End as a process that nobody reads any more ends."""
+        self.quiet = True
+        # What is left in the buffers would be an error again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        raise SystemExit(UNREAD)
+
+
+out = _Console(highlight=False, soft_wrap=True)
+err = _Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class As(StrEnum):
+    """Renderings of a result."""
+
+    data = "data"
+    envelope = "envelope"
+    gate = "gate"
+    flowmcp = "flowmcp"
+
+
+class LogLevel(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+    @property
+    def tells_all(self) -> bool:
+        """True if whatever there is to say is said."""
+        return self in {LogLevel.debug, LogLevel.info}
+
+
+def plain(value: str) -> str:
+    """Text of others as it may be printed: it draws nothing, moves nothing, colours nothing."""
+    return escape(_shown(value))
+
+
+def flat(value: str) -> str:
+    """Text of others on one line."""
+    return " ".join(_shown(value).split("\n"))
+
+
+def _shown(value: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+
+
+# --- running --------------------------------------------------------------------------------
+
+
+class _Threads(ThreadPoolExecutor):
+    """The threads of sync tools, and which of them still run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        return future
+
+    @property
+    def are_busy(self) -> bool:
+        return any(future.running() for future in self._open)
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """`asyncio.run`, but a thread that nobody waits for any more cannot keep the process alive."""
+    threads = _Threads()
+
+    async def guarded() -> int:
+        asyncio.get_running_loop().set_default_executor(threads)
+        _wake_at_signals()
+        code = 130
+        try:
+            code = await work
+        except asyncio.CancelledError:  # Ctrl-C
+            _leave_if(threads.are_busy, code)
+            raise
+        except typer.Exit as left:
+            _leave_if(threads.are_busy, left.exit_code)
+            raise
+        _leave_if(threads.are_busy, code)
+        return code
+
+    code = asyncio.run(guarded())
+    if code:
+        raise typer.Exit(code)
+
+
+def _wake_at_signals() -> None:
+    """Else a Ctrl-C that comes just before the loop goes to sleep is heard when it wakes again."""
+    if os.name == "posix":
+        with contextlib.suppress(RuntimeError):  # Not the main thread, where no signal comes.
+            # With a handler for any signal the loop is woken by all of them.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
+
+
+def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
+    if is_busy:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def log_to_stderr(level: LogLevel) -> None:
+    """Let every logger speak from this level on."""
+    logging.basicConfig(
+        level=level.value.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
+
+
+def fail(message: str) -> NoReturn:
+    """Tell what is wrong with how the command was used, and end with exit code 2."""
+    err.print(f"[red]error:[/] {plain(message)}")
+    raise typer.Exit(2)
+
+
+# --- printing -------------------------------------------------------------------------------
+
+
+def _write(data: bytes, output: TextIO) -> None:
+    try:
+        output.buffer.write(data)
+        output.buffer.flush()
+    except BrokenPipeError:
+        raise typer.Exit(UNREAD) from None
+
+
+async def print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], as_: As) -> None:
+    """Write every result as soon as it comes; what the tool prints meanwhile goes to stderr."""
+    output, task = sys.stdout, cast("asyncio.Task[Any]", asyncio.current_task())
+    with contextlib.redirect_stdout(sys.stderr):
+        async with _while_read(output), contextlib.aclosing(envelopes):
+            while not task.cancelling() and (envelope := await anext(envelopes, None)) is not None:
+                print_result(envelope, as_, output, is_line=True)
+            if task.cancelling():  # Ctrl-C, and the tool did not wait or took no notice.
+                await asyncio.sleep(0)  # Raises it if nothing did; else the closing would.
+                raise asyncio.CancelledError
+
+
+@contextlib.asynccontextmanager
+async def _while_read(output: TextIO) -> AsyncGenerator[None, None]:
+    """End what is inside when the reader of a pipe leaves, also while there is nothing to write."""
+    loop, descriptor = asyncio.get_running_loop(), _pipe(output)
+    if descriptor is None:
+        yield
+        return
+    patience = asyncio.timeout(None)
+
+    def leave() -> None:
+        loop.remove_reader(descriptor)
+        patience.reschedule(loop.time())
+
+    try:
+        async with patience:
+            loop.add_reader(descriptor, leave)  # There is nothing to read here but that error.
+            yield
+    except (TimeoutError, CallError):
+        if patience.expired():
+            raise typer.Exit(UNREAD) from None
+        raise
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _pipe(output: TextIO) -> int | None:
+    """The file descriptor of a pipe that can be watched; None for anything else."""
+    try:
+        descriptor = output.fileno()
+    except OSError:
+        return None
+    is_pipe = os.name == "posix" and stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    return descriptor if is_pipe else None
+
+
+def print_result(
+    envelope: ResponseEnvelope[Any], as_: As, output: TextIO, *, is_line: bool = False
+) -> None:
+    """Write a result to the output, and what the contract had to say about it to stderr."""
+    for note in text.encode_notes(envelope):
+        err.print(plain(note), style="yellow")
+    data = envelope.data
+    if as_ is As.data and isinstance(data, bytes):
+        if output.isatty():
+            fail(f"the answer is {len(data)} bytes; send them to a file, or use --as envelope")
+        _write(data, output)
+        return
+    print_json(text.encode_result(envelope, as_.value), output, is_line=is_line)
+
+
+def print_failure(error: CallError, as_: As, tool_name: str, *, is_line: bool = False) -> None:
+    """Tell a failure on stderr, and write it to stdout where a form for it was asked for."""
+    form = text.encode_failure(error, as_.value, tool_name)
+    if form is not None:
+        print_json(form, sys.stdout, is_line=is_line)
+    for line in text.encode_error(error):
+        err.print(plain(line), style="red" if not line.startswith(" ") else "")
+
+
+def print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:
+    """Write JSON: on one line, or indented, and coloured on a terminal."""
+    written = text.encode_json(value, is_line=is_line)
+    if output.isatty() and not is_line:
+        out.print_json(written)
+    else:
+        _write(written.encode() + b"\n", output)
+
+
+class Row(NamedTuple):
+    """A row of a table: its cells, and how they are coloured."""
+
+    cells: tuple[str, ...]
+    style: str = ""
+    first: str = ""
+    """The style of its first cell."""
+
+
+def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int = 0) -> None:
+    """Write a table: fitted to the terminal, or one line a row, so that it can be searched."""
+    if not out.is_terminal:
+        print_lines(_lined([*([Row(tuple(headers))] if headers else []), *rows], indent))
+        return
+    table = Table(*headers, box=None, pad_edge=False, show_header=bool(headers))
+    for row in rows:
+        first, *others = map(plain, row.cells)
+        first = f"[{row.first}]{first}[/]" if row.first else first
+        table.add_row(" " * indent + first, *others, style=row.style)
+    out.print(table)
+
+
+def _lined(rows: list[Row], indent: int) -> Iterator[str]:
+    """Rows as lines, every column as wide as it needs to be."""
+    cells = [[flat(cell) for cell in row.cells] for row in rows]
+    widths = [min(max(map(len, column)), _WIDEST) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield " " * indent + "  ".join(padded).rstrip()
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Write plain lines as they are."""
+    _write("".join(f"{line}\n" for line in lines).encode(), sys.stdout)
+
+
+def print_properties(title: str, schema: Any) -> None:
+    """Write the properties that a schema declares."""
+    if schema is None:
+        out.print(f"[bold]{title}[/] anything\n")
+        return
+    properties = text.properties_of(schema)
+    if not properties:
+        out.print(f"[bold]{title}[/] {plain(json_text(schema)[:300])}\n")
+        return
+    out.print(f"[bold]{title}[/]")
+    rows: list[Row] = []
+    for key, sub in properties.items():
+        node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
+        kinds = " or ".join(text.types_of(schema, key)) or "any"
+        rules = ", ".join(text.rules_of(schema, key))
+        rows.append(Row((key, kinds, str(node.get("description", "")), rules), first="cyan"))
+    print_table(rows, indent=2)
+    out.print()
+
+
+def counted(number: int, noun: str = "tool") -> str:
+    """A number and what it counts."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
