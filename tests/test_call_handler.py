@@ -502,6 +502,20 @@ async def test_every_exception_is_an_error_without_its_text(bus, raised, make, i
     await desk.assert_empty()
 
 
+@BUSES
+@_story
+async def test_a_caller_is_not_left_waiting_by_an_exception_of_no_common_kind(bus):
+    class Odd(BaseException):
+        """Such as other libraries make of their own cancellations and exits."""
+
+    desk = _Desk(_tool(_raises_later(Odd(SECRET))), bus=bus)
+    await desk.failure()
+    await _settle()
+    assert desk.types in (["requested", "error"], ["requested", "aborted"])
+    assert SECRET not in write_event(desk.events[-1]).decode()
+    await desk.assert_empty()
+
+
 @pytest.mark.parametrize("is_warm", [False, True])
 @_story
 async def test_a_cancellation_of_something_inside_is_an_error_of_the_tool(is_warm):
@@ -997,6 +1011,40 @@ async def test_a_request_that_comes_again_while_it_is_answered_is_run_once(bus, 
     await _settle()
     assert ran == ["r", "r"]
     assert desk.types[-2:] == ["requested", "responded"]
+    await desk.assert_empty()
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+@_story
+async def test_a_request_that_comes_again_is_not_answered_by_who_was_told_to_stop(how):
+    gate, runs = asyncio.Event(), []
+
+    async def handler(arguments, context):
+        runs.append(1)
+        if len(runs) > 1:
+            await gate.wait()
+            return "new"
+        try:
+            await _ever()
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            if how == "raises":
+                raise ToolError("old", "interrupted") from None
+            return "old"
+
+    desk = _Desk(_tool(handler))
+    await desk.bus.publish(CallRequested("r", "t.tool", {}))
+    await _settle()
+    await desk.bus.publish(CallAborted("r"))
+    await _settle()
+    await desk.bus.publish(CallRequested("r", "t.tool", {}))
+    await asyncio.sleep(2)
+    assert len(runs) == 2
+    assert desk.types == ["requested", "aborted", "requested"]
+    gate.set()
+    await _settle()
+    assert desk.types[3:] == ["responded"]
+    assert desk.events[-1].output.data == "new"
     await desk.assert_empty()
 
 

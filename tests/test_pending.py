@@ -712,6 +712,18 @@ async def test_a_caller_that_is_cancelled_with_the_first_envelope_of_a_subscript
 
 
 @_story
+async def test_the_first_envelope_of_a_subscription_that_comes_after_a_cancellation_stops_it_too():
+    line = _Line()
+    task, request_id = await line.open_call()
+    task.cancel()
+    await line.map.respond(request_id, _envelope(), seq=0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert line.types == ["requested", "responded", "aborted"]
+    line.assert_empty()
+
+
+@_story
 async def test_a_call_answered_by_a_subscription_takes_the_first_envelope_and_stops_the_rest():
     line = _Line()
     task, request_id = await line.open_call()

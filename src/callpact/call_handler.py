@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from callpact.eager import current_task
 from callpact.errors import CallError, Failed, HandlerCrashed
 from callpact.events import CallAborted, CallRequested
-from callpact.tool import Call, Identity
+from callpact.tool import Call
 
 if TYPE_CHECKING:
+    from callpact.envelope import ResponseEnvelope
     from callpact.pending import PendingRequestMap
     from callpact.runtime import Runtime
 
@@ -60,13 +61,14 @@ def build_call_handler(
             )
             tool = runtime.catalog.get(event.operation_id)
             if event.stream or (tool is not None and tool.kind == "subscription"):
-                await _send_stream(runtime, call_map, call, event.identity)
+                stream = runtime.stream(call, event.identity, call_map=call_map)
+                await _send_stream(stream, call_map, request_id, task)
             else:
                 envelope = await runtime.call(call, event.identity, call_map=call_map)
-                if request_id in answering:  # Else the caller has given up.
+                if answering.get(request_id) is task:  # Else the caller has given up.
                     await call_map.respond(request_id, envelope)
         except CallError as error:
-            if request_id in answering:
+            if answering.get(request_id) is task:
                 await call_map.emit_error(request_id, error)
         except asyncio.CancelledError:
             if answering.get(request_id) is task:  # Else the caller said so and knows it.
@@ -74,8 +76,14 @@ def build_call_handler(
             raise
         except Exception:  # noqa: BLE001 - boundary: the caller is told, the bus goes on
             _log.exception("request %s of %s failed", request_id, event.operation_id)
-            if request_id in answering:
+            if answering.get(request_id) is task:
                 await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
+        except GeneratorExit:  # The loop is gone: there is nobody to tell, and no way to.
+            raise
+        except BaseException:
+            if answering.get(request_id) is task:
+                await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
+            raise
         finally:
             if answering.get(request_id) is task:
                 del answering[request_id]
@@ -93,15 +101,18 @@ def _check_number(answering: int) -> None:
 
 
 async def _send_stream(
-    runtime: Runtime, call_map: PendingRequestMap, call: Call, identity: Identity | None
+    stream: AsyncGenerator[ResponseEnvelope[Any], None],
+    call_map: PendingRequestMap,
+    request_id: str,
+    task: asyncio.Task[Any],
 ) -> None:
     count = 0
-    async with aclosing(runtime.stream(call, identity, call_map=call_map)) as envelopes:
+    async with aclosing(stream) as envelopes:
         async for envelope in envelopes:
-            if call.id not in call_map.answering:  # The caller has given up.
+            if call_map.answering.get(request_id) is not task:  # The caller has given up.
                 return
-            await call_map.respond(call.id, envelope, seq=count)
+            await call_map.respond(request_id, envelope, seq=count)
             count += 1
             await asyncio.sleep(0)  # A generator that never waits would leave no turn to readers.
-    if call.id in call_map.answering:
-        await call_map.complete(call.id, count=count)
+    if call_map.answering.get(request_id) is task:
+        await call_map.complete(request_id, count=count)

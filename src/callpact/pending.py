@@ -39,11 +39,10 @@ from callpact.events import (
     CallResponded,
     new_id,
 )
+from callpact.tool import Identity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Mapping
-
-    from callpact.tool import Identity
 
 MAX_PENDING = 100_000
 """Requests that one `PendingRequestMap` may wait for at a time."""
@@ -99,6 +98,8 @@ class PendingRequestMap:
         """
         if deadline is not None:
             _check_deadline(tool_id, deadline)
+        if identity is not None:
+            _check_identity(identity)
         request_id = new_id()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CallEvent | None] = asyncio.Future(loop=loop)
@@ -181,6 +182,8 @@ class PendingRequestMap:
             raise UsageError(f"idle_timeout must be positive milliseconds, got {idle_timeout!r}")
         if deadline is not None:
             _check_deadline(tool_id, deadline)
+        if identity is not None:
+            _check_identity(identity)
         stream = _Stream(tool_id)
         self._store(request_id, stream)
         try:
@@ -229,8 +232,8 @@ class PendingRequestMap:
 
     async def aclose(self) -> None:
         """Stop listening; whoever still waits gets `aborted`, and the other side is told."""
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
+        while self._unsubscribe:
+            self._unsubscribe.pop()()
         events = [CallAborted(request_id) for request_id in self._pending]
         for event in events:
             self._end(event)
@@ -247,7 +250,8 @@ class PendingRequestMap:
         if isinstance(waiting, _Stream):
             waiting.take(event)
         elif waiting is not None:
-            del self._pending[event.request_id]
+            if event.seq is None or not waiting.done():
+                del self._pending[event.request_id]  # Else its caller, who is cancelled, stops it.
             if not waiting.done():
                 waiting.set_result(event)
 
@@ -267,6 +271,8 @@ class PendingRequestMap:
     # --- what goes out
 
     def _store(self, request_id: str, waiting: asyncio.Future[CallEvent | None] | _Stream) -> None:
+        if not self._unsubscribe:
+            raise UsageError("this PendingRequestMap is closed; make another one")
         if len(self._pending) >= MAX_PENDING:
             raise Failed("aborted", f"{MAX_PENDING:,} calls wait for their answers already")
         self._pending[request_id] = waiting
@@ -398,6 +404,11 @@ def _check_deadline(tool_id: str, deadline: float) -> None:
         raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r}")
     if _left(deadline) <= 0:
         raise Timeout(tool_id, deadline, begun=False)
+
+
+def _check_identity(identity: Any) -> None:
+    if not isinstance(identity, Identity):
+        raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
 
 
 def _left(deadline: float) -> float:

@@ -382,7 +382,9 @@ async def _next(values: AsyncGenerator[Any, None], context: Context, *, begun: b
 async def _step(values: AsyncGenerator[Any, None]) -> Any:
     try:
         return await anext(values, _END)
-    except GeneratorExit as error:  # Raised by the tool: nobody closes what is being read.
+    except GeneratorExit as error:
+        if _current_task() is None:  # The loop is gone, and what it left is being closed.
+            raise
         raise RuntimeError("the tool raised GeneratorExit") from error
 
 
