@@ -45,6 +45,7 @@ MAX_NESTED = 16
 """Calls that may be nested in one another through `env`."""
 
 _log = logging.getLogger("callpact.runtime")
+_contract_log = logging.getLogger("callpact.contract")
 
 
 class Runtime:
@@ -138,6 +139,8 @@ class Runtime:
             if admitted.warnings:
                 answer = _warned(answer, admitted)
             envelope = release(tool.contract, answer, policy)
+            if envelope.warnings:
+                _log_warnings(envelope, tool_id, call_id)
         except BaseException as error:
             failure = _failure(error, tool_id, call_id)
             if failure is error or not _is_ours(error):
@@ -232,6 +235,8 @@ class Runtime:
                 if admitted.warnings and not count:
                     answer = _warned(answer, admitted)
                 envelope = release(tool.contract, answer, call.policy)
+                if envelope.warnings:
+                    _log_warnings(envelope, tool_id, call_id)
                 count += 1
                 yield envelope
         except GeneratorExit:  # The reader has enough: an end like any other.
@@ -396,6 +401,14 @@ async def _close(values: AsyncGenerator[Any, None], tool_id: str, call_id: str) 
             raise
         # Boundary: the results were delivered already.
         _log.error("tool %s failed while it was closed (call %s)", tool_id, call_id, exc_info=error)
+
+
+def _log_warnings(envelope: ResponseEnvelope[Any], tool_id: str, call_id: str) -> None:
+    """Seeds 000 and 001: what breaks the output schema is logged, for whoever maintains the tool."""
+    first, *others = envelope.warnings
+    more = f"; and {len(others)} more" if others else ""
+    where = f" (at {first.path})" if first.path else ""
+    _contract_log.warning("tool %s (call %s): %s%s%s", tool_id, call_id, first.message, where, more)
 
 
 def _failure(error: BaseException, tool_id: str, call_id: str) -> CallError:
