@@ -77,7 +77,12 @@ def _home(name: str, module: str = "callpact") -> tuple[str, Definition]:
 GROUPS: dict[str, tuple[str, ...]] = {
     "Calls": ("runtime", "env", "pending", "call_handler"),
     "Tools": ("tool", "catalog"),
-    "Sources": ("sources.marker", "sources.function", "sources.data"),
+    "Sources": (
+        "sources.marker",
+        "sources.function",
+        "sources.data",
+        "sources.flowmcp.loading",
+    ),
     "Envelopes": ("envelope", "schema.change"),
     "Events and bus": ("events", "bus"),
     "Errors": ("errors",),

@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API.
+"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API, FlowMCP.
 
 Of call-protocol.md it fills the sections between marks; the rest of that page is written by hand.
 With `--check` it writes nothing, and exits with 1 if a page is not what the code says.
@@ -20,6 +20,7 @@ import callpact
 from callpact.cli import app
 from callpact.config import Config, SourceConfig
 from callpact.errors import CODES, OWN_CODE
+from callpact.sources.flowmcp.codes import RULES, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +58,48 @@ def codes() -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+FAMILIES = {
+    "VAL": "`main`, its tools, parameters, output, lists; VAL080 to VAL099 and VAL120 upwards are ours.",
+    "TST": "The tests of a tool.",
+    "SEC": "What code may not do, and what is no data.",
+    "LST": "Shared lists.",
+    "RES": "Resources.",
+    "HSH": "What cannot be hashed.",
+}
+"""What the codes of a family are about, in the order of the page."""
+
+
+def flowmcp_codes() -> str:
+    """Every code that checking a FlowMCP file can give, by family."""
+    lines = [
+        "# FlowMCP codes",
+        "",
+        (
+            "What `callpact check` and the load report say about FlowMCP files. An **error** means "
+            "that the file cannot be loaded under that profile; a **warning** or an **info** "
+            "leaves it as it is; *not told* means that the profile says nothing. `strict` is the "
+            "letter of the specification, `compat` (the default) takes what real files do. "
+            "*From* names the seed (000, 002) or the chapter of FlowMCP that has the rule; *own* "
+            "rules are ours. What the profiles and the report are for: "
+            "[bring your FlowMCP catalogue](../guides/flowmcp-catalogue.md)."
+        ),
+    ]
+    for family, about in FAMILIES.items():
+        lines += ["", f"## {family}", "", about, ""]
+        lines += ["| code | strict | compat | what holds | what to do | from |"]
+        lines += ["| --- | --- | --- | --- | --- | --- |"]
+        lines += [_rule_row(rule) for rule in RULES.values() if rule.code.startswith(family)]
+    return "\n".join(lines) + "\n"
+
+
+def _rule_row(rule: Rule) -> str:
+    part = rule.key.partition(":")[2]
+    name = f"`{rule.code}`" + (f" ({part})" if part else "")
+    severities = (rule.strict or "not told", rule.compat or "not told")
+    cells = (name, *severities, rule.meaning, rule.remedy, rule.source)
+    return f"| {' | '.join(cells)} |"
 
 
 def command_line() -> str:
@@ -242,6 +285,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "codes.md": lambda: NOTE + codes(),
     "command-line.md": lambda: NOTE + command_line(),
     "configuration.md": lambda: NOTE + configuration(),
+    "flowmcp-codes.md": lambda: NOTE + flowmcp_codes(),
     "limits.md": lambda: NOTE + limits(),
 }
 

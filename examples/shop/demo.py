@@ -17,8 +17,10 @@ from mcp.client.stdio import StdioServerParameters
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "weather"))
 
 import shop
+import weather
 
 from callpact import CallError, CallFinished, Catalog, Runtime, from_functions
 from callpact.wire import cli, gate
@@ -112,7 +114,9 @@ async def main(*, once: bool) -> None:
     await show_over_mcp()
     title("5. A tool made of two others, one of them in another process")
     await show_two_processes()
-    title("6. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    title("6. A folder of FlowMCP files as tools: checked and called, and nothing of them is run")
+    await weather.main()
+    title("7. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
     await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
 
 

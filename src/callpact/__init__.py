@@ -1,7 +1,8 @@
 """callpact: every tool an AI agent can call, under one contract.
 
 Importing this package runs nothing, reads no environment and configures no logging. What a program
-may never use (`from_functions` with its pydantic, Data Tools) is imported on first use.
+may never use (`from_functions` with its pydantic, `from_flowmcp`, Data Tools) is imported on first
+use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
         PropertyString,
     )
     from callpact.sources.data import data_tool, exhausted_message
+    from callpact.sources.flowmcp.loading import from_flowmcp
     from callpact.sources.function import from_functions
 
 _LAZY = {
@@ -120,6 +122,7 @@ _LAZY = {
     "PropertyString": "callpact.schema.properties",
     "data_tool": "callpact.sources.data",
     "exhausted_message": "callpact.sources.data",
+    "from_flowmcp": "callpact.sources.flowmcp.loading",
     "from_functions": "callpact.sources.function",
 }
 
@@ -229,6 +232,7 @@ __all__ = [
     "decode_event",
     "encode_event",
     "exhausted_message",
+    "from_flowmcp",
     "from_functions",
     "http_envelope",
     "is_response_envelope",

@@ -122,6 +122,25 @@ def test_a_key_is_put_in_where_it_belongs_and_shown_nowhere(tmp_path):
     assert caller.tool.contract.input["properties"].keys() == {"id"}
 
 
+@pytest.mark.requirement("002.server-params.injected")
+def test_a_key_may_stand_in_the_path_and_in_the_body(tmp_path):
+    secret = "{{SERVER_PARAM:ETHERSCAN_API_KEY}}"
+    parameters = [
+        kit.parameter("id", location="insert"),
+        kit.parameter("account", secret, "insert"),
+        kit.parameter("token", secret, "body"),
+        kit.parameter("auth", f"key {secret}", "body"),
+    ]
+    fields = {"method": "POST", "path": "/{{account}}/{{id}}", "parameters": parameters}
+    main = changed(("/requiredServerParams", ["ETHERSCAN_API_KEY"]), (TOOL, kit.tool(**fields)))
+    assert codes(main) == set()
+    caller = Caller(tmp_path, main, {}, secrets={"ETHERSCAN_API_KEY": "a/key&more"})
+    caller.call()
+    (request,) = caller.requests
+    assert request.url == "https://api.example.com/v1/a%2Fkey%26more/btc"
+    assert json.loads(request.body) == {"token": "a/key&more", "auth": "key a/key&more"}
+
+
 @pytest.mark.requirement("002.server-params.declared")
 @pytest.mark.requirement("002.server-params.checked-first")
 def test_a_tool_without_its_key_is_shown_as_disabled_not_served_and_not_run(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import pytest
 import callpact
 from callpact.errors import CODES
 from callpact.schema import check
+from callpact.sources.flowmcp.codes import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -42,6 +43,8 @@ STALE = [
     ("call-protocol.md", "| `ACCESS_DENIED` |", "| `DENIED` |"),
     ("call-protocol.md", "| `MAX_PENDING`", "| `MAX_WAITING`"),
     ("codes.md", "ACCESS_DENIED", "DENIED"),
+    ("flowmcp-codes.md", "| `VAL031` | error | error |", "| `VAL031` | error | warning |"),
+    ("flowmcp-codes.md", "| `TST001` ", "| `TST000` "),
 ]
 
 
@@ -115,6 +118,16 @@ def test_every_code_has_a_row():
     page = (ROOT / "docs/reference/codes.md").read_text("utf-8")
     for code in CODES:
         assert f"`{code}`" in page
+
+
+def test_every_code_of_flowmcp_has_one_row_with_both_severities_and_a_remedy():
+    page = (REFERENCE / "flowmcp-codes.md").read_text("utf-8")
+    severity = "error|warning|info|not told"
+    row = rf"^\| `(\S+)`(?: \((\w+)\))? \| (?:{severity}) \| (?:{severity}) \| \S.* \| \S.* \| \S.* \|$"
+    found = Counter(
+        f"{code}:{part}" if part else code for code, part in re.findall(row, page, re.MULTILINE)
+    )
+    assert found == Counter(list(RULES))
 
 
 def test_every_extra_is_named_in_the_readme():
