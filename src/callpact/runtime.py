@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from math import isnan
-from time import perf_counter, time, time_ns
+from time import perf_counter, time_ns
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
@@ -28,14 +28,22 @@ from callpact.errors import (
     AccessDenied,
     CallError,
     Failed,
-    HandlerCrashed,
-    Timeout,
     UsageError,
 )
 from callpact.events import CallFinished, Observer, new_id
 from callpact.gate import admit, grant, release, tightened
 from callpact.loop_thread import LoopThread
 from callpact.pending import PendingRequestMap
+from callpact.running import (
+    END,
+    close_values,
+    failure_of,
+    is_ours,
+    log_warnings,
+    next_value,
+    run,
+    run_in_time,
+)
 from callpact.tool import OPEN, Admitted, Call, Context, Disabled, Identity, Policy, Tool
 
 if TYPE_CHECKING:
@@ -45,7 +53,6 @@ MAX_NESTED = 16
 """Calls that may be nested in one another through `env`."""
 
 _log = logging.getLogger("callpact.runtime")
-_contract_log = logging.getLogger("callpact.contract")
 
 
 class Runtime:
@@ -132,7 +139,7 @@ class Runtime:
                 self._open_env,
                 call_map,
             )
-            value: Any = (_run if deadline is None else _run_in_time)(admitted, context)
+            value: Any = (run if deadline is None else run_in_time)(admitted, context)
             if type(value) is CoroutineType or hasattr(value, "__await__"):  # pyright: ignore[reportUnknownArgumentType] - any answer
                 value = await cast("Any", value)  # Seed 001: awaited if awaitable.
             answer = wrap(value, tool_id)
@@ -140,10 +147,10 @@ class Runtime:
                 answer = _warned(answer, admitted)
             envelope = release(tool.contract, answer, policy)
             if envelope.warnings:
-                _log_warnings(envelope, tool_id, call_id)
+                log_warnings(envelope, tool_id, call_id)
         except BaseException as error:
-            failure = _failure(error, tool_id, call_id)
-            if failure is error or not _is_ours(error):
+            failure = failure_of(error, tool_id, call_id)
+            if failure is error or not is_ours(error):
                 raise
             raise failure from None
         else:
@@ -230,26 +237,26 @@ class Runtime:
                 call_map,
             )
             values = cast("AsyncGenerator[Any, None]", tool.handler(admitted.arguments, context))
-            while (value := await _next(values, context, begun=count > 0)) is not _END:
+            while (value := await next_value(values, context, begun=count > 0)) is not END:
                 answer = wrap(value, tool_id)
                 if admitted.warnings and not count:
                     answer = _warned(answer, admitted)
                 envelope = release(tool.contract, answer, call.policy)
                 if envelope.warnings:
-                    _log_warnings(envelope, tool_id, call_id)
+                    log_warnings(envelope, tool_id, call_id)
                 count += 1
                 yield envelope
         except GeneratorExit:  # The reader has enough: an end like any other.
             raise
         except BaseException as error:
-            failure = _failure(error, tool_id, call_id)
-            if failure is error or not _is_ours(error):
+            failure = failure_of(error, tool_id, call_id)
+            if failure is error or not is_ours(error):
                 raise
             raise failure from None
         finally:
             try:
                 if values is not None:
-                    await _close(values, tool_id, call_id)
+                    await close_values(values, tool_id, call_id)
             finally:
                 if self._observers:
                     self._publish(
@@ -343,102 +350,6 @@ class Runtime:
                 _log.exception("an observer failed on call %s", event.call_id)
 
 
-def _run(admitted: Admitted, context: Context) -> Any:
-    return admitted.tool.handler(admitted.arguments, context)
-
-
-async def _run_in_time(admitted: Admitted, context: Context) -> Any:
-    tool, deadline = admitted.tool, cast("float", context.deadline)
-    left = deadline / 1000 - time()
-    if left <= 0:
-        raise Timeout(tool.id, deadline, begun=False)
-    timer = asyncio.timeout(left)
-    try:
-        async with timer:
-            value: Any = tool.handler(admitted.arguments, context)
-            return await value if hasattr(value, "__await__") else value
-    except (Exception, SystemExit):
-        # A handler may turn its cancellation into an error of its own: it was out of time.
-        if timer.expired():
-            raise Timeout(tool.id, deadline) from None
-        raise
-
-
-_END: Any = object()
-
-
-async def _next(values: AsyncGenerator[Any, None], context: Context, *, begun: bool) -> Any:
-    deadline = context.deadline
-    if deadline is None:
-        return await _step(values)
-    left = deadline / 1000 - time()
-    if left <= 0:
-        raise Timeout(context.tool_id, deadline, begun=begun)
-    timer = asyncio.timeout(left)
-    try:
-        async with timer:
-            return await _step(values)
-    except (Exception, SystemExit):
-        if timer.expired():
-            raise Timeout(context.tool_id, deadline) from None
-        raise
-
-
-async def _step(values: AsyncGenerator[Any, None]) -> Any:
-    try:
-        return await anext(values, _END)
-    except GeneratorExit as error:
-        if _current_task() is None:  # The loop is gone, and what it left is being closed.
-            raise
-        raise RuntimeError("the tool raised GeneratorExit") from error
-
-
-async def _close(values: AsyncGenerator[Any, None], tool_id: str, call_id: str) -> None:
-    try:
-        await values.aclose()
-    except BaseException as error:
-        if not _is_ours(error):
-            raise
-        # Boundary: the results were delivered already.
-        _log.error("tool %s failed while it was closed (call %s)", tool_id, call_id, exc_info=error)
-
-
-def _log_warnings(envelope: ResponseEnvelope[Any], tool_id: str, call_id: str) -> None:
-    """Seeds 000 and 001: what breaks the output schema is logged, for whoever maintains the tool."""
-    first, *others = envelope.warnings
-    more = f"; and {len(others)} more" if others else ""
-    where = f" (at {first.path})" if first.path else ""
-    _contract_log.warning("tool %s (call %s): %s%s%s", tool_id, call_id, first.message, where, more)
-
-
-def _failure(error: BaseException, tool_id: str, call_id: str) -> CallError:
-    """What the caller and the observers are told of an exception."""
-    if isinstance(error, CallError):
-        return error
-    if isinstance(error, Exception | SystemExit | GeneratorExit):
-        _log.error("tool %s failed (call %s)", tool_id, call_id, exc_info=error)
-        return HandlerCrashed(tool_id)
-    return Aborted(tool_id)
-
-
-def _is_ours(error: BaseException) -> bool:
-    """False for what must go on as it is: the caller's own cancellation, an interrupt."""
-    if isinstance(error, asyncio.CancelledError):
-        # Else something that the handler waited for was cancelled; the caller was not.
-        return not _is_cancelled()
-    if isinstance(error, GeneratorExit):
-        # Inside of a task a tool raised it; else the call itself is being closed.
-        return _current_task() is not None
-    return isinstance(error, Exception | SystemExit)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
-
-
 def _is_time(value: Any) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -466,11 +377,6 @@ def _refuse(text: str) -> NoReturn:
 
 def _refuse_disabled(disabled: Disabled) -> NoReturn:
     raise Failed(disabled.code, disabled.reason)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _checked_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
