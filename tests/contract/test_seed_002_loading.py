@@ -264,7 +264,7 @@ def test_the_findings_of_every_step_are_told_at_once(profile):
         ("/sharedLists", [{"ref": "missing", "version": "1.0.0"}]),
     )
     found = {code for code, _ in codes(main, profile=profile, code=_hook("eval( '1' )"))}
-    assert found == {"SEC003", "VAL011", "VAL026", "VAL072"}
+    assert found == {"SEC003", "VAL011", "SEC020", "VAL072"}
 
 
 # --- the complete example -------------------------------------------------------------------

@@ -187,7 +187,7 @@ def test_only_libraries_of_the_allowlist_are_taken(profile):
     assert codes(_at("/requiredLibraries", six), profile=profile) == set()
     main = _at("/requiredLibraries", ["ethers", "left-pad"])
     ((code, path),) = codes(main, profile=profile)
-    assert (code, path) == ("VAL026", "/requiredLibraries/1")
+    assert (code, path) == ("SEC020", "/requiredLibraries/1")
     assert not loads(main, profile)
     for allowed in (("left-pad",), ("*",)):
         assert codes(main, profile=profile, libraries=allowed) == set()

@@ -108,7 +108,7 @@ def test_a_field_that_breaks_its_rule_is_told_at_its_place(pointer, value, code)
         ("/requiredServerParams", ["WEATHER_KEY", ""], "VAL022", "/requiredServerParams/1"),
         ("/requiredServerParams", ["WEATHER_KEY", "A-B"], "VAL151", "/requiredServerParams/1"),
         ("/requiredLibraries", ["ethers", 1], "VAL025", "/requiredLibraries/1"),
-        ("/requiredLibraries", ["ethers", "left-pad"], "VAL026", "/requiredLibraries/1"),
+        ("/requiredLibraries", ["ethers", "left-pad"], "SEC020", "/requiredLibraries/1"),
         ("/headers/X-Count", 5, "VAL023", "/headers/X-Count"),
         ("/headers/X-Two", "a\r\nHost: evil", "VAL129", "/headers/X-Two"),
         ("/headers/X-Snow", "\u2603", "VAL129", "/headers/X-Snow"),

@@ -210,8 +210,32 @@ def test_the_scan_takes_any_text(first, second):
 
 @pytest.mark.parametrize(
     "unit",
-    ["'\"", "`", "`${", "`${{", "/", "= /[", "(/[", "/ ", "=/a", "/*", "\\", "'\\", "a ", "}/"]
-    + ["new ", "{[", ",[ ", "$", "`$", "process ", "return/ ", "'`/\"\\${}", "fs. ", "\n"],
+    [
+        "'\"",
+        "`",
+        "`${",
+        "`${{",
+        "/",
+        "= /[",
+        "(/[",
+        "/ ",
+        "=/a",
+        "/*",
+        "\\",
+        "'\\",
+        "a ",
+        "}/",
+        "new ",
+        "{[",
+        ",[ ",
+        "$",
+        "`$",
+        "process ",
+        "return/ ",
+        "'`/\"\\${}",
+        "fs. ",
+        "\n",
+    ],
 )
 def test_a_large_hostile_file_is_scanned_in_one_pass(unit):
     # Anything but one pass over 100,000 characters would take minutes.

@@ -26,7 +26,7 @@ from callpact.sources.flowmcp.rules.lists import (
     made_list,
     resolve_lists,
 )
-from callpact.sources.flowmcp.rules.main import file_hits, hash_hits, main_hits
+from callpact.sources.flowmcp.rules.main import character_hits, file_hits, hash_hits, main_hits
 from callpact.sources.flowmcp.rules.resources import resource_hits
 from callpact.sources.flowmcp.rules.tools import tools_hits
 from callpact.sources.flowmcp.scan import FileKind, hooked_tools, scan, uses_hook
@@ -112,6 +112,7 @@ def check_text(
         found.add(file_hits(file, main.get("namespace")))
         found.add(main_hits(main, libraries, is_hooked=_is_hooked(main, text, reading)))
         found.add(hash_hits(main))
+        found.add(character_hits(main))
         found.add(tools_hits(main, known))
         found.add(resource_hits(main))
         found.add(known.unused_hits(tail))
@@ -132,6 +133,7 @@ def read_list(text: str, file: str, profile: Profile = "compat") -> CheckedList:
     _add_reading(found, reading, text, "list")
     if reading.data is not None:
         found.add(list_hits(reading.data))
+        found.add(character_hits(reading.data))
     places = Places(text, "list")
     made = None if found.is_error or reading.data is None else made_list(reading.data, file)
     placed = in_order(places.placed(finding) for finding in found.findings(file))
@@ -201,7 +203,8 @@ class _Told(NamedTuple):
     def finding(self, file: str) -> Finding:
         meant = nearest(self.hit.meant[0], [*self.hit.meant[1]]) if self.hit.meant else None
         text = f"{self.hit.message}; {meant or ''}{' ' if meant else ''}{self.rule.remedy}"
-        code, path = self.rule.code, self.hit.path
+        code = self.rule.code
+        path = self.hit.path.encode("utf-8", "backslashreplace").decode()  # It is to be printed.
         return Finding(file, self.severity, text, code, path, self.line, self.column)
 
 

@@ -4,7 +4,7 @@
 silent. `compat` takes what real files do and says so: an error stands only where the file cannot
 be called as it is meant, so that whoever reads a checked manifest can rely on its types.
 
-Three codes of FlowMCP double others and are not used: SEC018 (SEC204), SEC020 (VAL026) and TST005
+Three codes of FlowMCP double others and are not used: SEC018 (SEC204), VAL026 (SEC020) and TST005
 (SEC017). VAL027 and VAL028 belong to FlowMCP 4.3 and contradict seed 002. FlowMCP uses VAL060 to
 VAL065 twice; those of `preload` have keys of their own here. VAL080 to VAL099 and VAL120 upwards
 are ours, for rules that have no code.
@@ -65,7 +65,6 @@ VAL022 | e | e | 002 Optional Fields | `requiredServerParams` is a list of texts
 VAL023 | e | e | 002 Optional Fields | `headers` is an object of texts | write `headers: { 'Accept': 'application/json' }`
 VAL024 | e | e | 002 Optional Fields | `sharedLists` is a list of objects | write `sharedLists: [ { ref: '…', version: '1.0.0' } ]`
 VAL025 | e | e | 002 Optional Fields | `requiredLibraries` is a list of texts | write `requiredLibraries: [ '…' ]`
-VAL026 | e | e | 002 requiredLibraries | Every library is allowed | do without it, or allow it by name where the source is configured
 VAL030 | e | w | 002 Naming Conventions | A tool's name is in camelCase | rename the tool
 VAL031 | e | e | 002 Constraints | A schema has at most 8 tools | split the file
 VAL032 | e | e | 002 Tool Fields | `method` is GET, POST, PUT or DELETE | write one of the four, in capitals
@@ -163,13 +162,14 @@ VAL146 | w | w | FlowMCP 03 | An entry has only the fields of its list | declare
 VAL147 | e | w | 002 Root URL requirement | `root` is there even if hooks make every request | give the base address of the API
 VAL148 | e | w | 002 The main Export | The data stands in `main`, not in `schema.main` | export `main` itself
 VAL149 | e | w | FlowMCP 16 | The namespace `shared` is kept for lists | rename it
-VAL150 | w | w | 002 Naming Conventions | `skills` is an object or a list of names like `full-audit` | correct it
+VAL150 | e | w | 002 Naming Conventions | `skills` is an object or a list of names like `full-audit` | correct it
 VAL151 | e | e | 002 requiredServerParams | A server parameter is the name of an environment variable | use letters, digits and `_`
 VAL152 | i | i | own | Everything that was found is told | correct what is told first, then check again
 VAL153 | w | w | own | `root` has no query and no fragment, as the path comes after it | move it into the path or the parameters
 VAL154 | e | e | own | A file does not break rules without end | correct what is told, then check again
 VAL155 | e | e | own | A file can be read, and is UTF-8 (said by who reads it) | correct the file's rights, or save it as UTF-8
 VAL156 | e | e | FlowMCP 10 | A test is an object | write `{ _description: '…', key: value }`
+VAL157 | e | e | own | A text holds whole characters, no halves of them | write the character itself
 RES001 | e | e | FlowMCP 13 | `source` is sqlite, markdown, http, sqlite-gtfs, geo-geojson or geo-csv | write one of them
 RES002 | e | e | FlowMCP 13 | A resource has a description | say what it holds
 RES003 | e | e | FlowMCP 13 | `database` is a relative path that ends with `.db` | correct the path
@@ -227,6 +227,7 @@ SEC015 | e | e | 002 Handler Rules | Hooks do not use `setTimeout` | return the 
 SEC016 | e | e | 002 Handler Rules | Hooks do not use `setInterval` | return the result at once
 SEC017 | e | e | 002 The main Export | `main` is plain data, as JSON has it | write the value itself; code belongs into `handlers`
 SEC019 | e | e | FlowMCP 05 | A list file is plain data, as JSON has it | write the values themselves
+SEC020 | e | e | 002 requiredLibraries | Every library is allowed | do without it, or allow it by name where the source is configured
 SEC100 | e | e | 002 Handler Rules | Hooks do not fetch outside of `executeRequest` (said when a hook runs) | let the declared request do the work
 SEC101 | e | e | 002 Handler Types | A hook returns what its kind must return (said when a hook runs) | `preRequest`: { struct, payload }; the others: { response }
 SEC102 | e | e | 002 Handler Rules | A hook does not change shared lists (said when a hook runs) | copy what is to be changed

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+import orjson
 from msgspec import UNSET
 
 from callpact.errors import InvalidSchema
@@ -52,6 +53,7 @@ _HASH = re.compile(r"[0-9a-f]{8}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
+_HALF = re.compile("[\ud800-\udfff]")
 _SKILL = re.compile(r"[a-z][a-z0-9-]{0,63}\Z")
 _LICENCES = {
     "termsOfService": (re.compile(r"https?://\S+\Z|no-tos-found\Z"), "an address, or null"),
@@ -92,6 +94,27 @@ def main_hits(main: dict[str, Any], libraries: Collection[str], *, is_hooked: bo
     yield from header_hits(main.get("headers", UNSET), "/headers")
     yield from _licence_hits(main)
     yield from _skill_hits(main)
+
+
+def character_hits(data: Any) -> Hits:
+    """A hit where a text holds half of a character, which cannot be sent or shown."""
+    try:
+        orjson.dumps(data)
+    except TypeError:
+        pass
+    else:
+        return
+    places: list[tuple[Any, str]] = [(data, "")]
+    while places:
+        value, path = places.pop()
+        if isinstance(value, str) and _HALF.search(value):
+            words = f"a text must hold whole characters, {got(value)}"
+            yield Hit("VAL157", path, words)
+        for key, inner in members(value).items():
+            if _HALF.search(key):
+                yield Hit("VAL157", path, f"a key must hold whole characters, {got(key)}")
+            places.append((inner, at(path, key)))
+        places += [(inner, f"{path}/{index}") for index, inner in enumerate(items(value))]
 
 
 def _name_hits(main: dict[str, Any]) -> Hits:
@@ -229,7 +252,7 @@ def _library_hits(main: dict[str, Any], libraries: Collection[str]) -> Hits:
         if is_text(name) and name not in ALLOWED_LIBRARIES and name not in libraries:
             allowed = ", ".join(sorted({*ALLOWED_LIBRARIES, *libraries})[:20])
             words = f"the library '{cut(name)}' is not allowed; allowed: {allowed}"
-            yield Hit("VAL026", f"/requiredLibraries/{index}", words)
+            yield Hit("SEC020", f"/requiredLibraries/{index}", words)
 
 
 def header_hits(headers: Any, path: str) -> Hits:
