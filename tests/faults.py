@@ -168,7 +168,7 @@ class Faults:
             asked = await self._read(line)
             self.requests.append(asked)
             await self._count(0)
-            if await FAULTS[asked.path](line, asked) is False:
+            if await FAULTS.get(asked.path, missing)(line, asked) is False:
                 return
             line.answered += 1
 
@@ -179,7 +179,7 @@ class Faults:
         headers = [(k, v.strip()) for k, _, v in (text.partition(":") for text in rest)]
         asked = Asked(method, target, headers)
         length = int(asked.header("content-length") or 0)
-        if length and asked.path != "/never-reads":
+        if length and asked.path not in {"/never-reads", "/answers-early"}:
             asked.body = await line.reader.readexactly(length)
         return asked
 
@@ -208,6 +208,11 @@ class Deaf:
 @fault("/ok")
 async def ok(line: Line, asked: Asked) -> None:
     await line.say(OK if asked.method != "HEAD" else OK[:-2])
+
+
+async def missing(line: Line, asked: Asked) -> None:
+    """A path that is no fault."""
+    await line.answer(b"", status="404 Not Found")
 
 
 @fault("/status")
@@ -361,6 +366,23 @@ async def never_reads(line: Line, asked: Asked) -> bool:
     return False
 
 
+@fault("/answers-early")
+async def answers_early(line: Line, asked: Asked) -> bool:
+    """Answers without having read the body, and reads nothing more."""
+    line.writer.transport.pause_reading()
+    await line.answer(b"no", *asked.query.get("with", "X: 1").split("|"), status="413 X")
+    await line.released.wait()
+    return False
+
+
+@fault("/announces")
+async def announces(line: Line, asked: Asked) -> bool:
+    """Says how much will come, and sends nothing of it."""
+    await line.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000001\r\n\r\n")
+    await line.silence()
+    return False
+
+
 @fault("/held")
 async def held(line: Line, asked: Asked) -> None:
     """Answers when the test says so."""
@@ -437,6 +459,13 @@ async def cut_chunks(line: Line, asked: Asked) -> bool:
 @fault("/not-http")
 async def not_http(line: Line, asked: Asked) -> None:
     await line.say(b"SSH-2.0-OpenSSH_9.2p1\r\n")
+
+
+@fault("/script")
+async def script(line: Line, asked: Asked) -> bool:
+    """Says the bytes that `hex` holds, and ends."""
+    await line.say(bytes.fromhex(asked.query.get("hex", "")))
+    return False
 
 
 @fault("/upgrade")
@@ -518,7 +547,7 @@ async def encoded(line: Line, asked: Asked) -> None:
     await line.say(
         f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\nContent-Encoding: {name}\r\n\r\n".encode()
     )
-    for start in (0, 1, 3, 10):
+    for start in (0, 1, 3, 10) if asked.method != "HEAD" else ():
         await line.say(data[start : {0: 1, 1: 3, 3: 10, 10: None}[start]])
         await asyncio.sleep(0)
 

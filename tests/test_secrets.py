@@ -207,6 +207,15 @@ def test_a_secret_is_masked_in_every_form(text):
     assert not [form for form in forms if form in masked]
 
 
+@pytest.mark.parametrize("user", ["", "u", "us"])
+def test_a_secret_is_masked_in_base64_for_urls(user):
+    value = "ÿþÿþ??>>~~"
+    encoded = base64.urlsafe_b64encode(f"{user}:{value}".encode()).decode()
+    assert "-" in encoded or "_" in encoded
+    masked = Secrets({"KEY": value}).mask(encoded)
+    assert len(masked) <= 3 + len("***") + 4
+
+
 def test_the_rest_of_a_text_stays_as_it_is():
     secrets = Secrets({"KEY": "abcdefgh"})
     assert (

@@ -131,7 +131,7 @@ class HttpTransport:
             if isinstance(answer, Response):
                 return answer
             if isinstance(answer, Unanswered):
-                if not may_retry or self._is_closed or request.method not in _RETRIED:
+                if not may_retry or request.method not in _RETRIED:
                     raise answer.error
                 may_retry = False
                 continue

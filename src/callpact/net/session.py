@@ -184,9 +184,7 @@ class Pool:
         return headers, tuple(cookies)
 
     async def close(self) -> None:
-        """Cut every connection."""
-        for wire in tuple(self._wires):
-            wire.transport.abort()
+        """End every connection; exchanges under way see it, and cut theirs."""
         await self._session.close()
 
 

@@ -103,9 +103,6 @@ class Wire(asyncio.Protocol):
     def rest(self) -> None:
         """The connection went back to the pool, or is being closed."""
         self.is_resting = True
-        if self.transport.get_write_buffer_size():
-            # Closed the polite way, it would wait until the upstream reads, perhaps for ever.
-            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.is_resting:
@@ -171,10 +168,14 @@ class Attempt:
         self._wire = wire
 
     def end(self, *, is_whole: bool) -> None:
-        """Leave nothing behind: a connection that did not go back to the pool is cut."""
+        """Cut a connection that did not go back to the pool.
+
+        Closed the polite way, it would wait until the upstream reads, perhaps for ever.
+        """
         wire = self._wire
-        if wire is not None and not (is_whole and wire.is_resting):
-            wire.transport.abort()
+        if wire is None or (is_whole and wire.is_resting and not wire.transport.is_closing()):
+            return
+        wire.transport.abort()
 
 
 class Asked(aiohttp.ClientRequest):
