@@ -319,6 +319,29 @@ def test_list_shows_every_tool_with_its_first_line_and_arguments(desk, run):
     assert "printed while imported" in done.err
 
 
+def test_in_a_pipe_a_tool_is_one_line_however_much_there_is_to_say(desk, run):
+    (desk / "wordy.py").write_text(
+        f"from callpact import tool\n@tool\ndef talk(a: int) -> int:\n    'Talk{' a lot' * 40}.'\n",
+        "utf-8",
+    )
+    done = run("list", "-s", "wordy.py", "-s", "desk.py:add")
+    header, *lines = done.out.decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["wordy.talk", "desk.add"]
+    assert lines[0].endswith("a lot.  a          cast")
+    assert header.index("ARGUMENTS") == lines[1].index("a, [b]")
+
+
+def test_what_a_tool_says_of_itself_cannot_draw_on_the_terminal(desk, run):
+    (desk / "evil.py").write_text(
+        "from callpact import tool\n@tool\ndef draw() -> int:\n    'A \\x1b[31mred [bold]\\ud800 word.'\n",
+        "utf-8",
+    )
+    for words in (("list", "-s", "evil.py"), ("show", "evil.draw", "-s", "evil.py")):
+        done = run(*words)
+        assert done.code == 0
+        assert "A \\u001b[31mred [bold]\\ud800 word." in done.out.decode()
+
+
 def test_list_as_json_is_one_object_per_line(desk, run):
     rows = [json.loads(line) for line in run("list", "--json").out.splitlines()]
     assert rows[0]["id"] == "desk.add"
@@ -349,6 +372,20 @@ def test_show_tells_what_a_tool_takes_and_gives(desk, run, name):
         "plus",
     ):
         assert part in text
+
+
+def test_show_cuts_a_long_enum_and_json_does_not(desk, run):
+    (desk / "big.py").write_text(
+        "from typing import Literal\nfrom callpact import tool\n"
+        f"@tool\ndef pick(word: Literal[{', '.join(repr(f'word{n}') for n in range(200))}]) -> int:\n"
+        "    'Pick.'\n",
+        "utf-8",
+    )
+    text = run("show", "big.pick", "-s", "big.py").out.decode()
+    assert '"word0"' in text
+    assert '"word199"' not in text
+    shown = json.loads(run("show", "big.pick", "-s", "big.py", "--json").out)
+    assert len(shown["input"]["properties"]["word"]["enum"]) == 200
 
 
 def test_show_as_json_holds_both_schemas(desk, run):
@@ -525,11 +562,21 @@ def test_ctrl_c_ends_a_call_at_once_without_a_trace(desk):
     assert b"Traceback" not in err
 
 
-def test_a_reader_that_leaves_early_is_no_trace(desk):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call", "desk.add", "a=1"),
+        ("list",),
+        ("list", "--json"),
+        ("show", "desk.add"),
+        ("--version",),
+    ],
+)
+def test_a_reader_that_leaves_early_is_no_trace(desk, words):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "callpact", "call", "desk.add", "a=1"],
+        [sys.executable, "-m", "callpact", *words],
         stdout=writing,
         stderr=subprocess.PIPE,
         timeout=60,
@@ -905,7 +952,7 @@ def test_version_says_which_one_is_installed(run):
     assert run("--version").out.decode().strip() == f"callpact {version('callpact')}"
 
 
-@pytest.mark.parametrize("command", [None, "list", "show", "call", "init", "serve"])
+@pytest.mark.parametrize("command", [None, "list", "show", "call", "check", "init", "serve"])
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_every_command_has_help(run, command, flag):
     done = run(*([command] if command else []), flag)

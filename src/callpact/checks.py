@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import track
 
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
+from callpact.errors import InvalidConfig
 from callpact.sources.flowmcp.catalogue import (
     Candidate,
     Catalogue,
@@ -40,11 +41,15 @@ class Demands:
         self._given = given
         self._folder = file.parent
         self._config = read_config(file) if is_there else Config.model_validate({})
-        self._sources = {
-            root: settings
-            for settings in self._config.sources.values()
-            if (root := _root(self._folder, settings.ref)) is not None
-        }
+        self._sources: dict[Path, SourceConfig] = {}
+        for name, settings in self._config.sources.items():
+            root = _root(self._folder, settings.ref)
+            if root is None:
+                continue
+            if settings.lists is not None and not (self._folder / settings.lists).is_dir():
+                where = self._folder / settings.lists
+                raise InvalidConfig(f"{file}: sources.{name}.lists: {where} is not a folder")
+            self._sources[root] = settings
 
     def of(self, file: Path) -> Rules:
         """The rules for one file: those of the innermost source that holds it."""
@@ -102,7 +107,7 @@ def check_paths(paths: Iterable[Path], demands: Demands, *, as_json: bool, fixes
 def _checked(
     candidates: list[Candidate], demands: Demands, *, is_shown: bool
 ) -> Iterator[FileReport]:
-    catalogue = Catalogue(demands.of)
+    catalogue = Catalogue(candidates, demands.of)
     for candidate in _tracked(candidates, "checking", is_shown=is_shown):
         yield catalogue.check(candidate)
     yield from catalogue.unseen()

@@ -4,38 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import logging
-import os
-import signal
-import stat
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from callpact.app import App, load_app
+from callpact.app import load_app
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
+from callpact.options import (
+    Chosen,
+    ConfigFile,
+    LibrariesOption,
+    ListsOption,
+    ProfileOption,
+    chosen_so_far,
+    takes_sources,
+)
 from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.clients import client_config
+from callpact.terminal import (
+    UNREAD,
+    As,
+    Row,
+    counted,
+    err,
+    fail,
+    out,
+    plain,
+    print_failure,
+    print_json,
+    print_properties,
+    print_result,
+    print_stream,
+    print_table,
+    run,
+)
 from callpact.tool import Identity
 from callpact.wire import cli as text
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
-    from callpact.envelope import ResponseEnvelope
     from callpact.tool import Tool
 
 app = typer.Typer(
@@ -46,18 +61,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_UNREAD = 141  # What shells show for a process that SIGPIPE ended.
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-class As(StrEnum):
-    """Renderings of a result."""
-
-    data = "data"
-    envelope = "envelope"
-    gate = "gate"
-    flowmcp = "flowmcp"
 
 
 class Client(StrEnum):
@@ -66,15 +69,6 @@ class Client(StrEnum):
     claude = "claude"
     vscode = "vscode"
     cursor = "cursor"
-
-
-class LogLevel(StrEnum):
-    """How much is logged."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
 
 
 class PolicyName(StrEnum):
@@ -88,30 +82,19 @@ class PolicyName(StrEnum):
 
 def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names for the shell: the tools of the sources named so far, else of ./callpact.toml."""
-    refs = context.params.get("source") or ()
+    chosen = chosen_so_far(context.params)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            catalog = asyncio.run(load_app(refs, context.params.get("config"))).catalog
+            loaded = asyncio.run(load_app(chosen.source or (), chosen.config, chosen.opening()))
     except CallpactError:
         return []
-    return [(t.id, text.first_line(t.description)) for t in catalog if t.id.startswith(incomplete)]
+    return [
+        (tool.id, text.first_line(tool.description))
+        for tool in loaded.catalog
+        if tool.id.startswith(incomplete)
+    ]
 
 
-Sources = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--source", "-s", help="Where tools are, e.g. `python:shop.py`. Repeatable.", metavar="REF"
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        help=f"Configuration file, if no source is named. [default: {DEFAULT_FILE}]",
-    ),
-]
-Level = Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 ToolName = Annotated[
     str,
@@ -139,75 +122,69 @@ def _root(
 
 
 @app.command("list")
-def list_tools(
-    *,
-    source: Sources = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    log_level: Level = LogLevel.warning,
-) -> None:
+@takes_sources
+def list_tools(*, chosen: Chosen, as_json: AsJson = False) -> None:
     """List the tools, and what was wrong with those that are missing."""
-    _log_to_stderr(log_level)
-    catalog = asyncio.run(_load(source, config)).catalog
+    catalog = asyncio.run(_loaded(chosen))
     if as_json:
         for tool in catalog:
-            _print_json(text.encode_summary(tool), sys.stdout, is_line=True)
+            print_json(text.encode_summary(tool), sys.stdout, is_line=True)
         return
     traits = {tool.id: text.encode_traits(tool) for tool in catalog}
     last = ["NOTE"] if any(traits.values()) else []
-    table = Table("TOOL", "DOES", "ARGUMENTS", "POLICY", *last, box=None, pad_edge=False)
+    rows: list[Row] = []
     for tool in catalog:
         arguments = ", ".join(text.argument_names(tool))
         about = text.first_line(tool.description)
-        cells = (about, arguments, tool.contract.policy, traits[tool.id])
-        table.add_row(f"[bold]{tool.id}[/]", *map(escape, cells[: 3 + len(last)]))
-    out.print(table)
-    err.print(_counted(len(catalog)), style="dim")
+        cells = (tool.id, about, arguments, tool.contract.policy, traits[tool.id])
+        style = "" if tool.disabled is None else "dim"
+        rows.append(Row(cells[: 4 + len(last)], style, "bold"))
+    print_table(rows, ["TOOL", "DOES", "ARGUMENTS", "POLICY", *last])
+    disabled = sum(tool.disabled is not None for tool in catalog)
+    more = f", {disabled:,} of them disabled" if disabled else ""
+    err.print(f"{counted(len(catalog))}{more}", style="dim")
 
 
 @app.command()
-def show(
-    tool: ToolName,
-    *,
-    source: Sources = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    log_level: Level = LogLevel.warning,
-) -> None:
+@takes_sources
+def show(*, tool: ToolName, chosen: Chosen, as_json: AsJson = False) -> None:
     """Show one tool: what it does, what it takes, what it gives."""
-    _log_to_stderr(log_level)
-    catalog = asyncio.run(_load(source, config)).catalog
+    catalog = asyncio.run(_loaded(chosen))
     try:
         found = _find(catalog, tool)
     except CallError as error:
-        _print_failure(error, As.data, tool)
+        print_failure(error, As.data, tool)
         raise typer.Exit(error.row.exit) from None
     if as_json:
-        _print_json(text.encode_description(found), sys.stdout)
+        print_json(text.encode_description(found), sys.stdout)
         return
-    out.print(f"[bold]{found.id}[/]  {escape(found.title or '')}".rstrip())
-    out.print(escape(found.description))
+    out.print(f"[bold]{found.id}[/]  {plain(found.title or '')}".rstrip())
+    out.print(plain(found.description))
     out.print()
-    _print_properties("Takes", found.contract.input)
-    _print_properties("Gives", found.contract.output)
+    print_properties("Takes", found.contract.input)
+    print_properties("Gives", found.contract.output)
+    is_served = found.kind != "subscription" and found.disabled is None
     facts = {
         "policy": found.contract.policy,
         "kind": found.kind,
-        "over MCP": "not served" if found.kind == "subscription" else found.wire_name,
+        "over MCP": found.wire_name if is_served else "not served",
         "from": found.source,
     }
+    if found.disabled is not None:
+        facts["disabled"] = f"{found.disabled.reason} [{found.disabled.code}]"
     if needs := text.encode_needs(found.access):
         facts["needs"] = needs
     if found.aliases:
         facts["also called"] = ", ".join(found.aliases)
     for name, value in facts.items():
-        out.print(f"[dim]{name:>12}[/]  {escape(str(value))}")
+        out.print(f"[dim]{name:>12}[/]  {plain(str(value))}")
 
 
 @app.command()
+@takes_sources
 def call(
-    tool: ToolName,
     *,
+    tool: ToolName,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -235,21 +212,18 @@ def call(
             max=86400,
         ),
     ] = None,
-    source: Sources = None,
-    config: ConfigFile = None,
-    log_level: Level = LogLevel.warning,
+    chosen: Chosen,
 ) -> None:
     """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference).
 
     A subscription is written as it comes, one line of JSON for each result, until it ends or
     Ctrl-C ends it.
     """
-    _log_to_stderr(log_level)
     raw = sys.stdin.read() if input_json == "-" else input_json
     tightened = cast("Any", policy.value if policy else None)
 
     async def go() -> int:
-        async with await _load(source, config) as loaded, Runtime(loaded.catalog) as runtime:
+        async with await chosen.load() as loaded, Runtime(loaded.catalog) as runtime:
             found: Tool | None = None
             try:
                 found = _find(runtime.catalog, tool)
@@ -259,7 +233,7 @@ def call(
                     envelopes = runtime.subscribe(
                         found.id, given, deadline=deadline, policy=tightened
                     )
-                    await _print_stream(envelopes, as_)
+                    await print_stream(envelopes, as_)
                     return 0
                 seconds = timeout or found.timeout or DEFAULT_TIMEOUT
                 with contextlib.redirect_stdout(sys.stderr):
@@ -268,12 +242,46 @@ def call(
                     )
             except CallError as error:
                 is_stream = found is not None and found.kind == "subscription"
-                _print_failure(error, as_, found.name if found else tool, is_line=is_stream)
+                print_failure(error, as_, found.name if found else tool, is_line=is_stream)
                 return error.row.exit
-            _print_result(envelope, as_, sys.stdout)
+            print_result(envelope, as_, sys.stdout)
             return 0
 
-    _run(go())
+    run(go())
+
+
+@app.command()
+def check(
+    *,
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="FlowMCP files, and folders of them.")
+    ],
+    profile: ProfileOption = None,
+    lists: ListsOption = None,
+    allow_library: LibrariesOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object for each file instead of tables.")
+    ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Write `schemaHash`, a missing `schemaVersion`, and `tools` for `routes` first.",
+        ),
+    ] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Check FlowMCP files against every rule, without running them. Exit code 1 if one has errors.
+
+    A `callpact.toml` says which profile, lists and libraries its sources have.
+    """
+    from callpact.checks import Demands, check_paths
+
+    chosen = Chosen(profile=profile, lists=lists, allow_library=allow_library)
+    demands = Demands(chosen.opening(), config)
+    has_errors = check_paths(paths, demands, as_json=as_json, fixes=fix)
+    if has_errors:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -285,19 +293,20 @@ def init(
     present = [str(path) for path in files if path.exists()]
     if present:
         verb = "exists" if len(present) == 1 else "exist"
-        _fail(f"{' and '.join(present)} {verb} already; nothing was written")
+        fail(f"{' and '.join(present)} {verb} already; nothing was written")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in files.items():
             path.write_text(content, "utf-8")
             err.print(f"wrote {path}")
     except OSError as error:
-        _fail(f"cannot write to {folder}: {error.strerror or error}")
+        fail(f"cannot write to {folder}: {error.strerror or error}")
     where = "" if folder == Path() else f"cd {folder} && "
     err.print(f"try: [bold]{where}callpact call tools.greet name=Ada[/]")
 
 
 @app.command()
+@takes_sources
 def serve(
     *,
     stdio: Annotated[
@@ -314,40 +323,39 @@ def serve(
         list[str] | None,
         typer.Option("--scope", help="A scope that the client holds. Repeatable.", metavar="NAME"),
     ] = None,
-    source: Sources = None,
-    config: ConfigFile = None,
-    log_level: Level = LogLevel.warning,
+    chosen: Chosen,
 ) -> None:
-    """Serve the tools over MCP: those that the client may use, except subscriptions."""
-    _log_to_stderr(log_level)
+    """Serve the tools over MCP: those that the client may use, and that can be called.
+
+    Subscriptions are left out, and so are tools that are disabled.
+    """
     if find_spec("mcp") is None:
-        _fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
+        fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
     if print_config is not None:
-        asyncio.run(_load(source, config))
-        file = config or Path(DEFAULT_FILE)
-        snippet = client_config(print_config.value, name, tuple(source or ()), file)
-        (servers,) = snippet.values()
-        servers[name]["args"] += [part for held in scope or () for part in ("--scope", held)]
-        _print_json(snippet, sys.stdout)
+        asyncio.run(_loaded(chosen))
+        more = [part for held in scope or () for part in ("--scope", held)]
+        file = chosen.config or Path(DEFAULT_FILE)
+        refs, options = tuple(chosen.source or ()), (*chosen.arguments(), *more)
+        print_json(client_config(print_config.value, name, refs, file, options), sys.stdout)
         return
     if not stdio:
-        _fail("say how to serve: --stdio speaks MCP on standard input and output")
+        fail("say how to serve: --stdio speaks MCP on standard input and output")
     from callpact.serve.mcp import is_served, serve_stdio
 
     identity = Identity("stdio", tuple(scope)) if scope else None
     version = package_version("callpact")
 
     async def go() -> int:
-        async with await _load(source, config) as loaded, Runtime(loaded.catalog) as runtime:
+        async with await chosen.load() as loaded, Runtime(loaded.catalog) as runtime:
             left_out = [tool for tool in loaded.catalog if not is_served(tool, identity)]
             number = len(loaded.catalog) - len(left_out)
-            err.print(f"serving {_counted(number)} over stdio", style="dim")
+            err.print(f"serving {counted(number)} over stdio", style="dim")
             for line in text.encode_left_out(left_out):
-                err.print(escape(line), style="dim")
+                err.print(plain(line), style="dim")
             await serve_stdio(runtime, name=name, version=version, identity=identity)
             return 0
 
-    _run(go())
+    run(go())
 
 
 def main() -> None:
@@ -355,31 +363,19 @@ def main() -> None:
     try:
         app(prog_name="callpact")  # Also under `python -m`: completion goes by this name.
     except CallpactError as error:
-        err.print(f"[red]error:[/] {escape(str(error))}")
+        err.print(f"[red]error:[/] {plain(str(error))}")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
         sys.stderr.close()
-        raise SystemExit(_UNREAD) from None
+        raise SystemExit(UNREAD) from None
 
 
-# --- loading --------------------------------------------------------------------------------
-
-
-async def _load(refs: list[str] | None, config: Path | None) -> App:
-    # What a module prints while it is imported must not get between the results.
-    with contextlib.redirect_stdout(sys.stderr):
-        loaded = await load_app(refs or (), config)
-    for finding in loaded.report:
-        style = "red" if finding.severity == "error" else "yellow"
-        known = finding.message.startswith((finding.place, f"'{finding.place}'"))
-        place = "" if known else f"{finding.place}: "
-        err.print(f"[{style}]{finding.severity}:[/] {escape(place + finding.message)}")
-    if not len(loaded.catalog):
-        await loaded.aclose()
-        _fail("no tool could be loaded")
-    return loaded
+async def _loaded(chosen: Chosen) -> Catalog:
+    """The tools alone, for a look at them."""
+    async with await chosen.load() as loaded:
+        return loaded.catalog
 
 
 def _find(catalog: Catalog, name: str) -> Tool:
@@ -388,186 +384,3 @@ def _find(catalog: Catalog, name: str) -> Tool:
     if name not in catalog and namesakes:
         raise UnknownTool(name, namesakes)
     return catalog.find(name)
-
-
-class _Threads(ThreadPoolExecutor):
-    """The threads of sync tools, and which of them still run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: set[Future[Any]] = set()
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = super().submit(fn, *args, **kwargs)
-        self._open.add(future)
-        future.add_done_callback(self._open.discard)
-        return future
-
-    @property
-    def are_busy(self) -> bool:
-        return any(future.running() for future in self._open)
-
-
-def _run(work: Coroutine[Any, Any, int]) -> None:
-    """`asyncio.run`, but a thread that nobody waits for any more cannot keep the process alive."""
-    threads = _Threads()
-
-    async def guarded() -> int:
-        asyncio.get_running_loop().set_default_executor(threads)
-        _wake_at_signals()
-        code = 130
-        try:
-            code = await work
-        except asyncio.CancelledError:  # Ctrl-C
-            _leave_if(threads.are_busy, code)
-            raise
-        except typer.Exit as left:
-            _leave_if(threads.are_busy, left.exit_code)
-            raise
-        _leave_if(threads.are_busy, code)
-        return code
-
-    code = asyncio.run(guarded())
-    if code:
-        raise typer.Exit(code)
-
-
-def _wake_at_signals() -> None:
-    """Else a Ctrl-C that comes just before the loop goes to sleep is heard when it wakes again."""
-    if os.name == "posix":
-        with contextlib.suppress(RuntimeError):  # Not the main thread, where no signal comes.
-            # With a handler for any signal the loop is woken by all of them.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
-
-
-def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
-    if is_busy:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _log_to_stderr(level: LogLevel) -> None:
-    logging.basicConfig(
-        level=level.value.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
-    )
-
-
-def _fail(message: str) -> Any:
-    err.print(f"[red]error:[/] {escape(message)}")
-    raise typer.Exit(2)
-
-
-# --- printing -------------------------------------------------------------------------------
-
-
-def _write(data: bytes, output: TextIO) -> None:
-    try:
-        output.buffer.write(data)
-        output.buffer.flush()
-    except BrokenPipeError:
-        raise typer.Exit(_UNREAD) from None
-
-
-async def _print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], as_: As) -> None:
-    """Write every result as soon as it comes; what the tool prints meanwhile goes to stderr."""
-    output, task = sys.stdout, cast("asyncio.Task[Any]", asyncio.current_task())
-    with contextlib.redirect_stdout(sys.stderr):
-        async with _while_read(output), contextlib.aclosing(envelopes):
-            while not task.cancelling() and (envelope := await anext(envelopes, None)) is not None:
-                _print_result(envelope, as_, output, is_line=True)
-            if task.cancelling():  # Ctrl-C, and the tool did not wait or took no notice.
-                await asyncio.sleep(0)  # Raises it if nothing did; else the closing would.
-                raise asyncio.CancelledError
-
-
-@contextlib.asynccontextmanager
-async def _while_read(output: TextIO) -> AsyncGenerator[None, None]:
-    """End what is inside when the reader of a pipe leaves, also while there is nothing to write."""
-    loop, descriptor = asyncio.get_running_loop(), _pipe(output)
-    if descriptor is None:
-        yield
-        return
-    patience = asyncio.timeout(None)
-
-    def leave() -> None:
-        loop.remove_reader(descriptor)
-        patience.reschedule(loop.time())
-
-    try:
-        async with patience:
-            loop.add_reader(descriptor, leave)  # There is nothing to read here but that error.
-            yield
-    except (TimeoutError, CallError):
-        if patience.expired():
-            raise typer.Exit(_UNREAD) from None
-        raise
-    finally:
-        loop.remove_reader(descriptor)
-
-
-def _pipe(output: TextIO) -> int | None:
-    """The file descriptor of a pipe that can be watched; None for anything else."""
-    try:
-        descriptor = output.fileno()
-    except OSError:
-        return None
-    is_pipe = os.name == "posix" and stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-    return descriptor if is_pipe else None
-
-
-def _print_result(
-    envelope: ResponseEnvelope[Any], as_: As, output: TextIO, *, is_line: bool = False
-) -> None:
-    for note in text.encode_notes(envelope):
-        err.print(escape(note), style="yellow")
-    data = envelope.data
-    if as_ is As.data and isinstance(data, bytes):
-        if output.isatty():
-            _fail(f"the answer is {len(data)} bytes; send them to a file, or use --as envelope")
-        _write(data, output)
-        return
-    _print_json(text.encode_result(envelope, as_.value), output, is_line=is_line)
-
-
-def _print_failure(error: CallError, as_: As, tool_name: str, *, is_line: bool = False) -> None:
-    form = text.encode_failure(error, as_.value, tool_name)
-    if form is not None:
-        _print_json(form, sys.stdout, is_line=is_line)
-    for line in text.encode_error(error):
-        err.print(escape(line), style="red" if not line.startswith(" ") else "")
-
-
-def _print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:
-    written = text.encode_json(value, is_line=is_line)
-    if output.isatty() and not is_line:
-        out.print_json(written)
-    else:
-        _write(written.encode() + b"\n", output)
-
-
-def _print_properties(title: str, schema: Any) -> None:
-    if schema is None:
-        out.print(f"[bold]{title}[/] anything\n")
-        return
-    properties = text.properties_of(schema)
-    if not properties:
-        out.print(f"[bold]{title}[/] {escape(json.dumps(schema)[:300])}\n")
-        return
-    out.print(f"[bold]{title}[/]")
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
-    for key, sub in properties.items():
-        node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
-        kinds = " or ".join(text.types_of(schema, key)) or "any"
-        table.add_row(
-            f"[cyan]{escape(key)}[/]",
-            escape(kinds),
-            escape(str(node.get("description", ""))),
-            f"[dim]{escape(', '.join(text.rules_of(schema, key)))}[/]",
-        )
-    out.print(table)
-    out.print()
-
-
-def _counted(number: int) -> str:
-    return f"{number} {'tool' if number == 1 else 'tools'}"

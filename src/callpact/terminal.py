@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 UNREAD = 141  # What shells show for a process that SIGPIPE ended.
 _WIDEST = 120  # Cells beyond it push the others of their row aside, not those of all rows.
+_MOST_RULES = 300  # Characters; an enum may have hundreds of values.
 _UNPRINTABLE = re.compile(
     r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -302,6 +303,7 @@ def print_properties(title: str, schema: Any) -> None:
         node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
         kinds = " or ".join(text.types_of(schema, key)) or "any"
         rules = ", ".join(text.rules_of(schema, key))
+        rules = rules if len(rules) <= _MOST_RULES else f"{rules[: _MOST_RULES - 1]}…"
         rows.append(Row((key, kinds, str(node.get("description", "")), rules), first="cyan"))
     print_table(rows, indent=2)
     out.print()

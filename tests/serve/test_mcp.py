@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.errors import CallError, ToolError, UnknownTool
 from callpact.runtime import Runtime
 from callpact.serve.mcp import build_server
-from callpact.tool import Access, Contract, Identity, Tool
+from callpact.tool import Access, Contract, Disabled, Identity, Tool
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 ADD = {
@@ -359,3 +359,50 @@ def test_the_sdk_is_not_given_the_schema_of_a_tool_that_is_not_listed():
     ada = Identity("ada", ("admin",))
     schema_of = build_server(Runtime(CLOSED), identity=ada).get_tool_input_schema
     assert schema_of("t_admin_only") == ADD
+
+
+# --- disabled tools --------------------------------------------------------------------------
+
+
+async def never(arguments, context):
+    pytest.fail("a disabled tool was run")
+
+
+MISSING = Disabled("server_param_missing", "It needs WEATHER_KEY")
+SOME = [
+    make("open", whoami),
+    make("keyless", never, input=ADD, aliases=("weather/Weather::keyless",), disabled=MISSING),
+    make("closed", never, access=["admin"], disabled=MISSING),
+]
+
+
+@ERAS
+def test_a_disabled_tool_is_not_listed(mode):
+    ada = Identity("ada", ("admin",))
+    listed, _ = ask(mode, lambda client: client.list_tools(), SOME, ada)
+    assert [tool.name for tool in listed.tools] == ["t_open"]
+
+
+@ERAS
+@pytest.mark.parametrize("name", ["t_keyless", "t.keyless", "weather/Weather::keyless"])
+@pytest.mark.parametrize("arguments", [{"a": 1, "b": 2}, {"a": "x"}])
+def test_a_call_of_a_disabled_tool_is_a_failed_call_with_its_code(mode, name, arguments):
+    result, events = call(mode, name, arguments, SOME)
+    body = error_of(result)
+    assert (body["code"], body["message"]) == ("server_param_missing", "It needs WEATHER_KEY")
+    assert [(event.tool_id, event.error.code) for event in events] == [
+        ("t.keyless", "server_param_missing")
+    ]
+
+
+@ERAS
+def test_whoever_has_no_access_does_not_learn_that_a_tool_is_disabled(mode):
+    result, _ = call(mode, "t_closed", {}, SOME)
+    assert error_of(result)["code"] == "access_denied"
+    assert "WEATHER_KEY" not in result.content[0].text
+
+
+def test_the_sdk_is_not_given_the_schema_of_a_disabled_tool():
+    schema_of = build_server(Runtime(SOME)).get_tool_input_schema
+    assert schema_of("t_keyless") is None
+    assert schema_of("t_open") == {"type": "object"}

@@ -14,7 +14,7 @@ from callpact.envelope import local_envelope
 from callpact.errors import InvalidInput, Issue, Timeout, ToolError, UnknownTool, UsageError
 from callpact.json_text import json_text
 from callpact.schema import Change
-from callpact.tool import OPEN, Access, Contract, Tool
+from callpact.tool import OPEN, Access, Contract, Disabled, Tool
 from callpact.wire.cli import (
     argument_names,
     decode_arguments,
@@ -219,6 +219,40 @@ def test_a_subscription_is_told_before_what_it_needs():
     tool = make("b", kind="subscription", access=["admin"])
     assert encode_traits(tool) == "subscription; needs scope admin"
     assert encode_summary(tool)["kind"] == "subscription"
+
+
+MISSING = Disabled("server_param_missing", "It needs A_KEY")
+
+
+def test_a_disabled_tool_is_told_with_its_reason_and_its_code():
+    tool = make("b", disabled=MISSING, access=["admin"])
+    assert encode_traits(tool) == "disabled: It needs A_KEY; needs scope admin"
+    summary = encode_summary(tool)
+    assert summary["disabled"] == {"code": "server_param_missing", "reason": "It needs A_KEY"}
+    assert "disabled" not in encode_summary(make("b"))
+
+
+def test_disabled_tools_are_counted_by_reason_the_commonest_first():
+    tools = [make("a", disabled=Disabled("handler_error", "It has hooks"))]
+    tools += [make(f"b{number}", disabled=MISSING) for number in range(3)]
+    tools += [make("c", kind="subscription", disabled=MISSING)]
+    assert encode_left_out(tools) == [
+        "left out: 3 (disabled: It needs A_KEY)",
+        "left out: 1 (disabled: It has hooks)",
+        "left out: 1 (subscription)",
+    ]
+
+
+def test_rare_reasons_are_counted_together():
+    tools = [
+        make(f"t{number}x{again}", disabled=Disabled("server_param_missing", f"Key {number}"))
+        for number in range(12)
+        for again in range(2 if number < 11 else 1)
+    ]
+    *lines, last = encode_left_out(tools)
+    assert lines == [f"left out: 2 (disabled: Key {number})" for number in range(10)]
+    assert last == "left out: 3 (2 more reasons; `callpact list` tells them)"
+    assert len(encode_left_out(tools[:20])) == 10
 
 
 def test_tools_that_are_left_out_are_counted_by_reason():

@@ -6,14 +6,22 @@ Clients start a server in a folder of their choosing, so everything in a snippet
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 
 def client_config(
-    client: str, name: str, refs: tuple[str, ...], config_file: Path
+    client: str,
+    name: str,
+    refs: tuple[str, ...],
+    config_file: Path,
+    options: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """What to put into a client's configuration, for the named sources or else the file."""
+    """What to put into a client's configuration, for the named sources or else the file.
+
+    `options` of the command line are handed on as they are.
+    """
     args = ["-m", "callpact", "serve", "--stdio"]
     if name != "callpact":
         args += ["--name", name]
@@ -21,9 +29,10 @@ def client_config(
         args += ["-s", _absolute(ref)]
     if not refs:
         args += ["--config", str(config_file.resolve())]
+    args += options
     # This interpreter has callpact and what the tools need; a `callpact` on the path may not.
     entry: dict[str, Any] = {"command": sys.executable, "args": args}
-    if any(_file_of(ref) is None for ref in refs):
+    if any(_place_of(ref) is None for ref in refs):
         entry["env"] = {"PYTHONPATH": str(Path.cwd())}  # Modules are looked for where we are now.
     if client == "vscode":
         return {"servers": {name: {"type": "stdio", **entry}}}
@@ -31,15 +40,23 @@ def client_config(
 
 
 def _absolute(ref: str) -> str:
-    file = _file_of(ref)
-    if file is None:
+    place = _place_of(ref)
+    if place is None:
         return ref
-    before, _, after = ref.partition(file)
-    return f"{before}{Path(file).resolve()}{after}"
+    before, _, after = ref.partition(place)
+    return f"{before}{Path(place).resolve()}{after}"
 
 
-def _file_of(ref: str) -> str | None:
-    """The file in `kind:file.py:name`, `file.py:name` or `file.py`; None where there is none."""
+def _place_of(ref: str) -> str | None:
+    """The file or folder in `kind:place:name`; None where a module is named.
+
+    `python:file.py:name`, `file.py`, `flowmcp:folder`, `File.mjs` and a bare folder have one.
+    """
+    kind, _, rest = ref.partition(":")
+    if kind == "flowmcp" and rest:
+        return rest
+    if kind != "python" and (ref.endswith(".mjs") or Path(ref).is_dir()):
+        return ref
     rest = ref.removeprefix("python:")
     file, found, after = rest.rpartition(".py")
     return file + found if found and (not after or after.startswith(":")) else None

@@ -96,12 +96,15 @@ def build_server(
 
 
 def is_served(tool: Tool, identity: Identity | None) -> bool:
-    """True if this door lists a tool for this caller; MCP has no call that answers many times."""
+    """True if this door lists a tool for this caller.
+
+    MCP has no call that answers many times, and a tool that is disabled is not exposed (seed 002).
+    """
     try:
         grant(tool, identity)
     except AccessDenied:
         return False
-    return tool.kind != "subscription"
+    return tool.kind != "subscription" and tool.disabled is None
 
 
 async def serve_stdio(

@@ -30,6 +30,7 @@ _RULES = (
     *("default", "minItems", "maxItems"),
 )
 _MAX_PARTS = 50
+_MAX_REASONS = 10
 
 
 def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None = None) -> Any:
@@ -135,7 +136,7 @@ def first_line(description: str) -> str:
 
 
 def encode_summary(tool: Tool) -> dict[str, Any]:
-    """A tool in a list; `access` only where the tool is not open to everybody."""
+    """A tool in a list; `access` and `disabled` only where not everybody can call it."""
     summary: dict[str, Any] = {
         "id": tool.id,
         "wireName": tool.wire_name,
@@ -145,7 +146,11 @@ def encode_summary(tool: Tool) -> dict[str, Any]:
         "tags": list(tool.tags),
         "source": tool.source,
     }
-    return summary if tool.access == OPEN else summary | {"access": _encode_access(tool.access)}
+    if tool.access != OPEN:
+        summary["access"] = _encode_access(tool.access)
+    if tool.disabled is not None:
+        summary["disabled"] = {"code": tool.disabled.code, "reason": tool.disabled.reason}
+    return summary
 
 
 def _encode_access(access: Access) -> dict[str, Any]:
@@ -172,19 +177,29 @@ def encode_needs(access: Access) -> str:
 
 
 def encode_traits(tool: Tool) -> str:
-    """What makes a tool unlike most others: that it is a subscription, what its callers need."""
+    """What makes a tool unlike most others: disabled, a subscription, not for everybody."""
     needs = encode_needs(tool.access)
-    traits = ["subscription"] if tool.kind == "subscription" else []
+    traits = [f"disabled: {tool.disabled.reason}"] if tool.disabled is not None else []
+    traits += ["subscription"] if tool.kind == "subscription" else []
     return "; ".join([*traits, *([f"needs {needs}"] if needs else [])])
 
 
 def encode_left_out(tools: Iterable[Tool]) -> list[str]:
-    """How many tools are not served over MCP, one line for each reason."""
-    reasons = Counter(
-        "subscription" if tool.kind == "subscription" else f"needs {encode_needs(tool.access)}"
-        for tool in tools
-    )
-    return [f"left out: {number} ({reason})" for reason, number in reasons.items()]
+    """How many tools are not served over MCP, one line for each of the commonest reasons."""
+    reasons = Counter(map(_why_left_out, tools)).most_common()
+    lines = [f"left out: {number} ({reason})" for reason, number in reasons[:_MAX_REASONS]]
+    if rest := reasons[_MAX_REASONS:]:
+        number = sum(count for _, count in rest)
+        lines.append(f"left out: {number} ({len(rest)} more reasons; `callpact list` tells them)")
+    return lines
+
+
+def _why_left_out(tool: Tool) -> str:
+    if tool.kind == "subscription":
+        return "subscription"
+    if tool.disabled is not None:
+        return f"disabled: {tool.disabled.reason}"
+    return f"needs {encode_needs(tool.access)}"
 
 
 def encode_description(tool: Tool) -> dict[str, Any]:

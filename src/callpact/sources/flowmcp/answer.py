@@ -1,8 +1,14 @@
-"""The answer of an upstream: read as its tool declares, or an error that says what came."""
+"""The answer of an upstream: read as its tool declares, or an error that says what came.
+
+The secrets that a call sent are taken out of everything that came back: some upstreams echo them.
+"""
 
 from __future__ import annotations
 
 import base64
+import codecs
+import json
+import math
 import re
 import time
 from typing import Any
@@ -12,26 +18,38 @@ import msgspec
 from callpact.envelope import ResponseEnvelope, http_envelope
 from callpact.errors import UpstreamError
 from callpact.net import Response, retry_after
+from callpact.secrets import Secrets
 from callpact.sources.flowmcp.output import JSON
 
 MAX_SHOWN = 2_000
 """Bytes of an upstream's error answer that are shown in the details of the error."""
 
-_CHARSET = re.compile(r"charset\s*=\s*\"?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
+# Python's own notations are no encodings of the web, and some of them take quadratic time.
+_CHARSETS = re.compile(
+    r"utf_(?:8|8_sig|16|16_be|16_le|32|32_be|32_le)|ascii|iso8859_\d+|cp\d+|koi8_\w|mac_\w+"
+    r"|shift_jis\w*|euc_\w+|iso2022_\w+|gb\w+|big5\w*|tis_620|hz|johab|kz1048|ptcp154"
+)
 _PNG = "image/png"
 
 
-def read_answer(response: Response, mime_type: str) -> ResponseEnvelope[Any]:
-    """The envelope of an answer.
+def read_answer(
+    response: Response, mime_type: str, used: Secrets | None = None
+) -> ResponseEnvelope[Any]:
+    """The envelope of an answer, without the secrets that were `used` for it.
 
     Raises:
         UpstreamError: the status is not 2xx, or the body cannot be read as what was declared.
     """
+    if used is not None:
+        headers = used.mask_data(response.headers)
+        cookies = tuple(used.mask(cookie) for cookie in response.set_cookie)
+        response = msgspec.structs.replace(response, headers=headers, set_cookie=cookies)
     kind = response.headers.get("content-type", "")
     if not 200 <= response.status < 300:
-        raise _refused(response, kind)
+        raise _refused(response, kind, used)
     return http_envelope(
-        _data(response, mime_type, kind),
+        _data(response, mime_type, kind, used),
         status_code=response.status,
         headers=response.headers,
         content_type=kind,
@@ -39,45 +57,86 @@ def read_answer(response: Response, mime_type: str) -> ResponseEnvelope[Any]:
     )
 
 
-def _data(response: Response, mime_type: str, kind: str) -> Any:
+def _data(response: Response, mime_type: str, kind: str, used: Secrets | None) -> Any:
+    body = response.body
     if mime_type == _PNG:
-        return base64.b64encode(response.body).decode()
-    if response.status == 204:
-        return None
-    text = _text(response.body, kind)
-    if text is None:
-        raise _unreadable(response, kind, "not text in the encoding that it names")
+        body = body if used is None else used.mask_data(body)
+        return base64.b64encode(body).decode()
     if mime_type != JSON:
-        return text
+        text = _text(body, kind)
+        if text is None:
+            what = "not text in the encoding that it names"
+            raise _unreadable(response, kind, what, used)
+        return text if used is None else used.mask(text)
+    if not body and response.status != 200:
+        return None  # 204 has no content; 201, 202 and 205 often have none.
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        raise _unreadable(response, kind, "not JSON") from None
+        value = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        value = _json_of_text(body, kind)
+        if value is _NO_JSON:
+            what = "not JSON" if body else "empty, where JSON should be"
+            raise _unreadable(response, kind, what, used) from None
+        return value if used is None else used.mask_data(value)
+    return value if used is None or not _may_hold(body, used) else used.mask_data(value)
 
 
-def _text(body: bytes, kind: str) -> str | None:
+_NO_JSON: Any = object()
+
+
+def _json_of_text(body: bytes, kind: str) -> Any:
+    """JSON with a byte order mark, in another encoding than UTF-8, or with half characters."""
+    text = _text(body, kind)
+    if text is None:
+        return _NO_JSON
+    try:
+        return json.loads(text.removeprefix("\ufeff"), parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):
+        return _NO_JSON
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def _may_hold(body: bytes, used: Secrets) -> bool:
+    """False if no secret stands in the body; the escapes of JSON may hide one."""
+    return b"\\/" in body or b"\\u" in body or used.mask_data(body) != body
+
+
+def _text(body: bytes, kind: str, errors: str = "strict") -> str | None:
     match = _CHARSET.search(kind)
     try:
-        return body.decode(match[1] if match else "utf-8-sig")
+        name = codecs.lookup(match[1]).name.replace("-", "_") if match else "utf_8"
+        if not _CHARSETS.fullmatch(name):
+            return None
+        return body.decode("utf_8_sig" if name == "utf_8" else name, errors)
     except (LookupError, UnicodeError):
         return None
 
 
-def _refused(response: Response, kind: str) -> UpstreamError:
+def _refused(response: Response, kind: str, used: Secrets | None) -> UpstreamError:
     wait = retry_after(response.headers, time.time())
-    details = _details(response, kind)
+    details = _details(response, kind, used)
     if wait is not None:
         details["retryAfter"] = wait
     return UpstreamError(f"API returned {response.status}", details=details)
 
 
-def _unreadable(response: Response, kind: str, what: str) -> UpstreamError:
+def _unreadable(response: Response, kind: str, what: str, used: Secrets | None) -> UpstreamError:
     came = f" (it says {kind})" if kind else ""
-    details = {**_details(response, kind), "reason": "unreadable"}
+    details = {**_details(response, kind, used), "reason": "unreadable"}
     return UpstreamError(f"API returned a body that is {what}{came}", details=details)
 
 
-def _details(response: Response, kind: str) -> dict[str, Any]:
+def _details(response: Response, kind: str, used: Secrets | None) -> dict[str, Any]:
     details: dict[str, Any] = {"statusCode": response.status, "contentType": kind}
-    shown = response.body[:MAX_SHOWN].decode("utf-8", "replace")
+    # Masked before it is cut: half a secret would not be known as one.
+    begin = response.body[: 8 * MAX_SHOWN]
+    text = _text(begin, kind, "replace") or begin.decode("utf-8", "replace")
+    shown = text if used is None else used.mask(text)
+    shown = shown.encode("utf-8", "replace")[:MAX_SHOWN].decode("utf-8", "ignore")
     return {**details, "body": shown} if shown else details

@@ -39,7 +39,7 @@ def read_carefully(text: str) -> Found:
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Both from 1, as editors count."""
-    before = _LINE_END.split(text[:offset])
+    before = _LINE_END.split(text[:offset].removeprefix("\ufeff"))
     return len(before), len(before[-1]) + 1
 
 
@@ -76,11 +76,11 @@ _DIGITS = frozenset("0123456789")
 _PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
-_RESERVED = frozenset(
-    "arguments await break case catch class const continue debugger default delete do else enum "
-    "eval export extends false finally for function if implements import in instanceof interface "
-    "let new null package private protected public return static super switch this throw true try "
-    "typeof var void while with yield".split()
+_RESERVED = re.compile(
+    "arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum"
+    "|eval|export|extends|false|finally|for|function|if|implements|import|in|instanceof|interface"
+    "|let|new|null|package|private|protected|public|return|static|super|switch|this|throw|true|try"
+    "|typeof|var|void|while|with|yield"
 )
 _NOT_DATA = {
     "undefined": "`undefined` is not data; leave the key out, or write null",
@@ -134,13 +134,13 @@ def _joined(pair: re.Match[str]) -> str:
 
 
 def is_name(text: str) -> bool:
-    """True if a word can be a name in JavaScript; `\\w` of a pattern takes more than letters."""
+    """True if a word can be a name in JavaScript; patterns take more than letters for one."""
     return text.isascii() or text.replace("$", "_").isidentifier()
 
 
 def is_export_name(text: str) -> bool:
     """True for what `export const` can name."""
-    return is_name(text) and text not in _RESERVED
+    return is_name(text) and not _RESERVED.fullmatch(text)
 
 
 def integer_key(digits: str) -> str:
@@ -168,6 +168,7 @@ class _Reader:
         self._placed: list[tuple[str, str]] = []
         """Every place in the order of its reading, so that those of a part can be forgotten."""
         self._export = ""
+        self._is_stringified = False
 
     def read(self) -> Found:
         values: dict[str, Any] = {}
@@ -284,17 +285,21 @@ class _Reader:
     def _stringified(self, path: str, depth: int) -> str:
         """`JSON.stringify(<literal>)` says nothing that is not in the file."""
         at = self._at
+        if self._is_stringified:  # Each one doubles the backslashes of the one inside.
+            raise self._wrong("`JSON.stringify` inside of another is not data")
         self._at += len("JSON.stringify")
         if self._text[self._skip() : self._at + 1] != "(":
             raise self._wrong("a member of `JSON` is not data", at)
         self._at += 1
         before = len(self._placed)
+        self._is_stringified = True
         value = self._value(path, depth + 1)
+        self._is_stringified = False
         self._forget(before, len(self._placed))
         if self._text[self._skip() : self._at + 1] != ")":
             raise self._wrong("`JSON.stringify` of one literal is data; anything else is not")
         self._at += 1
-        return _stringify(value)
+        return stringify(value)
 
     def _object(self, path: str, depth: int) -> dict[str, Any]:
         self._check_depth(depth)
@@ -428,14 +433,18 @@ class _Reader:
         return InvalidManifest(message, line, column)
 
 
-def _stringify(value: Any) -> str:
-    """`JSON.stringify`: like JSON, with numbers as JavaScript writes them."""
+def stringify(value: Any) -> str:
+    """`JSON.stringify`: like JSON, with numbers as JavaScript writes them.
+
+    Raises:
+        InvalidSchema: a number is beyond what a double can hold.
+    """
     if isinstance(value, dict):
         held = cast("dict[str, Any]", value).items()
-        members = (f"{canonical_string(key)}:{_stringify(item)}" for key, item in held)
+        members = (f"{canonical_string(key)}:{stringify(item)}" for key, item in held)
         return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_stringify, cast("list[Any]", value))) + "]"
+        return "[" + ",".join(map(stringify, cast("list[Any]", value))) + "]"
     if isinstance(value, str):
         return canonical_string(value)
     if value is None or isinstance(value, bool):

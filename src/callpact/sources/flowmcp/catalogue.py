@@ -146,8 +146,12 @@ def _told(error: OSError) -> str:
 class Catalogue:
     """Checks files, and knows which shared lists go with each."""
 
-    def __init__(self, rules_of: Callable[[Path], Rules]) -> None:
+    def __init__(self, candidates: Iterable[Candidate], rules_of: Callable[[Path], Rules]) -> None:
         self._rules_of = rules_of
+        self._inside: dict[Path, dict[Path, None]] = {}
+        for found in candidates:
+            if found.path.parent.name in LIST_FOLDERS:
+                self._inside.setdefault(found.root, {})[found.path.parent] = None
         self._read: dict[str, CheckedList] = {}
         self._gathered: dict[tuple[str, ...], _Gathered] = {}
         self._told: set[str] = set()
@@ -155,6 +159,7 @@ class Catalogue:
     def check(self, candidate: Candidate) -> FileReport:
         """Everything there is to say about a file."""
         path = candidate.path
+        self._told.add(os.path.realpath(path))
         if candidate.trouble:
             return _trouble(path, candidate.trouble)
         try:
@@ -192,7 +197,6 @@ class Catalogue:
     def _check_list(self, candidate: Candidate, text: str) -> FileReport:
         path = candidate.path
         file = os.path.realpath(path)
-        self._told.add(file)
         gathered = self._lists_of(candidate, os.path.dirname(file))  # noqa: PTH120 - a key
         read = self._read_list(file, text)
         places = Places(text, "list")
@@ -203,14 +207,9 @@ class Catalogue:
         return FileReport(str(path), told, name=name)
 
     def _lists_of(self, candidate: Candidate, *own: str) -> _Gathered:
-        """The lists that a file can refer to: the given ones, then those nearest to it."""
+        """The lists that a file can refer to, in the order in which a source reads them."""
         rules = self._rules_of(candidate.path)
-        root = Path(os.path.abspath(candidate.root))  # noqa: PTH100 - links are not followed
-        file = Path(os.path.abspath(candidate.path))  # noqa: PTH100 - as above
-        above = root.parents if root == file else (root, *root.parents)
-        inside = [parent for parent in file.parents if parent not in above]
-        looked = [*inside, *above[: _LEVELS_ABOVE + 1]]
-        folders = [parent / name for parent in looked for name in LIST_FOLDERS]
+        folders = [*self._inside.get(candidate.root, ()), *_folders_above(candidate.root)]
         if rules.lists is not None:
             folders.insert(0, rules.lists)
         present = (os.path.realpath(folder) for folder in folders if folder.is_dir())
@@ -234,6 +233,12 @@ class Catalogue:
                 told = _trouble(Path(file), error.message, error.line, error.column)
                 self._read[file] = CheckedList(findings=told.findings, list=None)
         return self._read[file]
+
+
+def _folders_above(root: Path) -> list[Path]:
+    base = root.absolute()
+    above = base.parents[: _LEVELS_ABOVE + (not base.is_dir())]
+    return [parent / name for parent in above for name in LIST_FOLDERS]
 
 
 class _Gathered(Struct, frozen=True):

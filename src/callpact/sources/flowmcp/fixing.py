@@ -203,12 +203,8 @@ class _Places:
         self._offsets = found.places
         self._prefix = reading.prefix
         main = found.values[reading.export]
-        # `export const main = schema` has its places where the data stands.
-        self._export = next(
-            name
-            for name in found.values
-            if found.values[name] is main and (name, "") in self._offsets
-        )
+        # Of `export const main = schema` the places are those of `schema`, which stands first.
+        self._export = next(name for name in found.values if found.values[name] is main)
 
     def member(self, key: str, *, is_beside: bool = False) -> _Member | None:
         """A member of `main`; or what stands beside `main` in `schema` and was taken into it."""

@@ -70,14 +70,16 @@ _TOKENS = re.compile(
     | (?<![\w$])([^\W\d][\w$]*+|\$[\w$]*+)[ \t\r\n]*+:                  # 2 name as a key
     | ("[^"\\\x00-\x1f]*+")                                             # 3 plain text, already JSON
     | (,)                                                               # 4
-    | (//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|$))        # 5 comment
-    | ('(?:[^'\\\r\n]|\\(?:\r\n|.))*+(?:'|$|(?=[\r\n]))
-      |"(?:[^"\\\r\n]|\\(?:\r\n|.))*+(?:"|$|(?=[\r\n])))                # 6 any other text
+    | (//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z))       # 5 comment
+    | ('(?:[^'\\\r\n]|\\(?:\r\n|.))*+(?:'|\\?\Z|(?=[\r\n]))
+      |"(?:[^"\\\r\n]|\\(?:\r\n|.))*+(?:"|\\?\Z|(?=[\r\n])))            # 6 any other text
     | (`)                                                               # 7 template: with care
     | (?<![\w$."'])([0-9]++)[ \t\r\n]*+:                                # 8 integer as a key
     )""",
     re.VERBOSE | re.DOTALL,
 )
+# Whatever begins as a text or a comment is taken whole, even if it has no end: else the rest of the
+# file would be searched again from every quote in it.
 _COMMA = "\x01"
 _HOLE = re.compile(r"[\[{:\x01][ \t\r\n]*+\x01")
 _TRAILING = re.compile(r"\x01(?=[ \t\r\n]*+[}\]])")

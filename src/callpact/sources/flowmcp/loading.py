@@ -14,12 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import msgspec
-
-from callpact.errors import DeclarationError, SourceRefused, UpstreamError
-from callpact.net import HttpTransport, Response, Transport
+from callpact.errors import DeclarationError, Failed, InvalidManifest, SourceRefused, restored
+from callpact.net import HttpTransport, Transport
 from callpact.secrets import Secrets
 from callpact.sources.flowmcp.answer import read_answer
+from callpact.sources.flowmcp.catalogue import LIST_FOLDERS, read_text
 from callpact.sources.flowmcp.checking import Checked, ListFile, check_text, read_list
 from callpact.sources.flowmcp.output import mime_type, output_schema
 from callpact.sources.flowmcp.parameters import (
@@ -30,12 +29,12 @@ from callpact.sources.flowmcp.parameters import (
 )
 from callpact.sources.flowmcp.request import RequestPlan, missing_secret, plan_request, seal
 from callpact.sources.loaded import Finding, Opening, Tools
-from callpact.tool import Context, Contract, Disabled, Handler, Kind, Tool, wire_name
+from callpact.tool import Context, Contract, Disabled, Kind, Tool, wire_name
 
 Profile = Literal["strict", "compat"]
 _NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
-_LIST_FOLDERS = ("_lists", "_shared")
-_SKIPPED = frozenset({"node_modules", "tests", *_LIST_FOLDERS})
+_SKIPPED = frozenset({"node_modules", "tests"})
+_LEVELS_ABOVE = 3
 
 
 class FlowMCPTools(Tools):
@@ -82,11 +81,14 @@ def from_flowmcp(
         SourceRefused: there is no such file or folder, or no FlowMCP file in it.
     """
     root = Path(path)
-    files = _files(root)
     report: list[Finding] = []
+    found = _found(root)
+    files = [file for file in found if file.parent.name not in LIST_FOLDERS]
+    if not files:
+        raise SourceRefused(f"flowmcp:{root} holds no .mjs file")
     loading = _Loading(
         profile=profile,
-        lists=_read_lists(root, lists, report),
+        lists=_read_lists(_list_files(root, lists, found), profile, report),
         libraries=frozenset(libraries),
         secrets=_known(secrets),
         transport=HttpTransport() if transport is None else transport,
@@ -99,48 +101,60 @@ def _known(secrets: Mapping[str, str] | Secrets | None) -> Secrets:
     return secrets if isinstance(secrets, Secrets) else Secrets(secrets, environ=os.environ)
 
 
-def _files(root: Path) -> list[Path]:
+def _found(root: Path) -> list[Path]:
+    """The schema files and the lists of a catalogue; links to folders are not followed."""
     if root.is_file():
         return [root]
     if not root.is_dir():
         raise SourceRefused(f"flowmcp:{root} does not exist")
-    files = sorted(
-        file
-        for file in root.rglob("*.mjs")
-        if not _SKIPPED & set(file.relative_to(root).parts[:-1])
-    )
-    if not files:
-        raise SourceRefused(f"flowmcp:{root} holds no .mjs file")
-    return files
+    found: list[Path] = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        found += [Path(folder, name) for name in files if name.endswith(".mjs")]
+    return sorted(found)
 
 
-def _read_lists(root: Path, given: str | Path | None, report: list[Finding]) -> dict[str, ListFile]:
-    base = root if root.is_dir() else root.parent
-    folders = [base / name for name in _LIST_FOLDERS]
-    folders += [parent / name for parent in base.parents[:3] for name in _LIST_FOLDERS]
-    if given is not None:
-        folders.insert(0, Path(given))
-        if not Path(given).is_dir():
-            raise SourceRefused(f"lists: {given} is not a folder")
-    found: dict[str, ListFile] = {}
-    for file in (
-        file for folder in folders if folder.is_dir() for file in sorted(folder.glob("*.mjs"))
-    ):
+def _list_files(root: Path, given: str | Path | None, found: list[Path]) -> list[Path]:
+    """Every file of shared lists: those given, those in the catalogue, those above it."""
+    if given is not None and not Path(given).is_dir():
+        raise SourceRefused(f"lists: {given} is not a folder")
+    inside = [file for file in found if file.parent.name in LIST_FOLDERS]
+    base = root.absolute()
+    above = [*base.parents[: _LEVELS_ABOVE + base.is_file()]]
+    folders = [parent / name for parent in above for name in LIST_FOLDERS]
+    first = [] if given is None else sorted(Path(given).glob("*.mjs"))
+    outside = (file for folder in folders for file in sorted(folder.glob("*.mjs")))
+    each: dict[Path, Path] = {}
+    for file in (*first, *inside, *outside):
+        each.setdefault(file.resolve(), file)
+    return list(each.values())
+
+
+def _read_lists(
+    files: Iterable[Path], profile: Profile, report: list[Finding]
+) -> dict[str, ListFile]:
+    known: dict[str, ListFile] = {}
+    for file in files:
         text = _text(file, report)
         if text is None:
             continue
-        read = read_list(text, str(file))
+        read = read_list(text, str(file), profile)
         report.extend(read.findings)
-        if read.list is not None:
-            found.setdefault(read.list.name, read.list)
-    return found
+        if read.list is None:
+            continue
+        first = known.setdefault(read.list.name, read.list)
+        if first is not read.list:
+            words = f"the list '{read.list.name}' is also in {first.file}, which counts"
+            report.append(Finding(str(file), "warning", words, "LST002", "/meta/name"))
+    return known
 
 
 def _text(file: Path, report: list[Finding]) -> str | None:
     try:
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        report.append(Finding(str(file), "error", f"it cannot be read: {error}"))
+        return read_text(file)
+    except InvalidManifest as error:
+        found = Finding(str(file), "error", error.message, "VAL155", "", error.line, error.column)
+        report.append(found)
         return None
 
 
@@ -189,7 +203,7 @@ def _tool(
         id=f"{namespace}.{_NOT_ID.sub('_', name).strip('_') or 'tool'}",
         description=declared["description"],
         contract=making.contract() if making.has_patterns else Contract.later(making.contract),
-        handler=_handler(making, loading),
+        handler=_Calling(making, loading.secrets, loading.transport).call,
         title=f"{main['name']}: {name}",
         tags=tuple(main.get("tags", ())),
         aliases=(f"{namespace}/{file.stem}::{name}",),
@@ -259,37 +273,41 @@ def _disabled(name: str, checked: Checked, secrets: Secrets) -> Disabled | None:
     return None
 
 
-def _handler(making: _Making, loading: _Loading) -> Handler:
-    secrets, transport = loading.secrets, loading.transport
-    mime = mime_type(making.declared.get("output"))
+@dataclass(frozen=True)
+class _Calling:
+    """What calls a tool: its request is drafted, sealed, sent, and its answer read."""
 
-    async def call(arguments: dict[str, Any], context: Context) -> Any:
-        plan = making.plan
-        request = seal(plan.draft(arguments), secrets.get)
-        if not plan.secrets:
-            return read_answer(await transport.send(request, deadline=context.deadline), mime)
-        used = Secrets({name: value for name in plan.secrets if (value := secrets.get(name))})
+    making: _Making
+    secrets: Secrets
+    transport: Transport
+
+    @cached_property
+    def mime_type(self) -> str:
+        return mime_type(self.making.declared.get("output"))
+
+    @cached_property
+    def used(self) -> Secrets | None:
+        """The secrets that a call sends, which its answer may echo."""
+        names = self.making.plan.secrets
+        known = {name: value for name in names if (value := self.secrets.get(name))}
+        return Secrets(known) if known else None
+
+    async def call(self, arguments: dict[str, Any], context: Context) -> Any:
+        request = seal(self.making.plan.draft(arguments), self.secrets.get)
         try:
-            response = await transport.send(request, deadline=context.deadline)
-            return read_answer(_masked(response, used), mime)
-        except UpstreamError as error:
-            details = secrets.mask_data(error.details)
-            raise UpstreamError(secrets.mask(error.message), details=details) from None
-
-    return call
+            response = await self.transport.send(request, deadline=context.deadline)
+            return read_answer(response, self.mime_type, self.used)
+        except Failed as error:
+            raise _masked(error, self.secrets) from None
 
 
-def _masked(response: Response, used: Secrets) -> Response:
-    """The answer without the secrets that were sent: some upstreams echo them."""
-    body = response.body
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        pass
-    else:
-        shown = used.mask(text)
-        body = body if shown == text else shown.encode()
-    return msgspec.structs.replace(response, headers=used.mask_data(response.headers), body=body)
+def _masked(error: Failed, secrets: Secrets) -> Failed:
+    """The error without any secret, of those other calls use as well."""
+    message, details = secrets.mask(error.message), secrets.mask_data(error.details)
+    if message == error.message and details == error.details:
+        return error
+    kind = type(error)
+    return cast("Failed", restored(error.code, message, details=details, kind=kind))
 
 
 class FlowMCPSource:
@@ -333,14 +351,26 @@ def _apart(loaded: list[_Loaded], report: list[Finding]) -> list[Tool]:
     for item in loaded:
         count[item.tool.id] = count.get(item.tool.id, 0) + 1
     tools: list[Tool] = []
+    names: dict[str, Tool] = {}
     for item in loaded:
         tool = item.tool
         if count[tool.id] > 1:
             file = _NOT_ID.sub("_", item.file).strip("_") or "file"
             new = f"{tool.namespace}.{file}.{tool.name}"
-            text = f"'{tool.id}' is in {count[tool.id]} files; here it is '{new}'"
-            report.append(Finding(tool.source.removeprefix("flowmcp:"), "warning", text))
+            text = f"'{tool.id}' is declared {count[tool.id]} times; here it is '{new}'"
+            report.append(Finding(_file_of(tool), "warning", text))
             name = wire_name(f"{item.name}_{file}_{tool.namespace}")
             tool = replace(tool, id=new, wire_name=name)
+        own = (tool.id, tool.wire_name, *tool.aliases)
+        taken = next((name for name in own if name in names), None)
+        if taken is not None:
+            text = f"'{taken}' is already a tool of {_file_of(names[taken])}: rename the tool or its file"
+            report.append(Finding(_file_of(tool), "error", text))
+            continue
+        names |= dict.fromkeys(own, tool)
         tools.append(tool)
     return tools
+
+
+def _file_of(tool: Tool) -> str:
+    return tool.source.removeprefix("flowmcp:")

@@ -195,8 +195,20 @@ def _schema(primitive: str, options: list[tuple[str, str]], lists: Lists) -> dic
         listed = next((text for option, text in options if option == "values"), "")
         schema["enum"] = values or enum_values(listed, lists)
     for option, text in options:
-        schema |= _constraint(name, option, text)
+        for keyword, value in _constraint(name, option, text).items():
+            _tighten(schema, keyword, value)
     return schema
+
+
+def _tighten(schema: dict[str, Any], keyword: str, value: Any) -> None:
+    """Add a limit; of two of one kind both hold, in whatever order they stand."""
+    if keyword not in schema:
+        schema[keyword] = value
+    elif keyword == "pattern":
+        schema.setdefault("allOf", []).append({"pattern": value})
+    else:
+        stricter = max if keyword.startswith("min") else min
+        schema[keyword] = stricter(schema[keyword], value)
 
 
 def enum_values(argument: str, lists: Lists) -> list[str]:
@@ -243,10 +255,11 @@ _BOUNDS = {
 
 
 def regex_pattern(text: str) -> str:
-    """The pattern of `regex(…)`; slashes around it are optional, the flag `i` is written out."""
+    """The pattern of `regex(…)`; slashes around it are optional, flags are written out."""
     match = _REGEX.match(text.strip())
     pattern, flags = (match[1], match[2]) if match else (text.strip(), "")
-    return f"(?i:{pattern})" if "i" in flags else pattern
+    meant = "".join(flag for flag in "ims" if flag in flags)
+    return f"(?{meant}:{pattern})" if meant else pattern
 
 
 def _number(text: str) -> float | None:

@@ -16,17 +16,19 @@ from urllib.parse import quote, quote_plus
 import orjson
 from msgspec import UNSET
 
-from callpact.errors import Failed, InvalidInput, Issue
+from callpact.errors import Failed, InvalidInput, InvalidSchema, Issue
 from callpact.net import Request
-from callpact.schema.hashing import canonical_number
+from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
 
 # Letters that no encoding touches, and a part that no caller can guess: a value that a caller
 # gives can look like a placeholder, but never be one.
 _MARK = f"callpact-secret-{os.urandom(8).hex()}-"
+_MARK_BYTES = _MARK.encode()
 _TOKEN = re.compile(rf"{_MARK}([A-Za-z0-9_]+)-end")
 _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
 _BODIED = frozenset({"POST", "PUT"})
+_REST = re.compile(r"[^/?#]*")
 _STEPS = frozenset({".", "..", "%2e", "%2e%2e", ".%2e", "%2e."})
 
 
@@ -70,7 +72,7 @@ class RequestPlan:
         pairs = self._pairs("query", values)
         if pairs:
             query = "&".join(f"{_form(key)}={_form(text)}" for key, text in pairs)
-            url += ("&" if "?" in url else "?") + query
+            url += _joint(url) + query
         if self.method not in _BODIED:
             return Draft(self.method, url, self.headers)
         return Draft(self.method, url, self.headers, self._body(values))
@@ -85,7 +87,26 @@ class RequestPlan:
             if text is None and piece.is_segment and made and made[-1].endswith("/"):
                 made[-1] = made[-1][:-1]  # An optional part of the path that was left out.
             made.append(text or "")
+        if len(made) > 1:
+            self._check_steps(made)
         return "".join(made)
+
+    def _check_steps(self, made: list[str]) -> None:
+        """Refuse an insert that makes its part of the path a step up, be it with its neighbours."""
+        text = "".join(made)
+        if "/." not in text and "/%2" not in text:
+            return
+        end = 0
+        for piece, part in zip(self.path, made, strict=True):
+            begin, end = end, end + len(part)
+            if isinstance(piece, str) or "?" in text[:begin]:
+                continue
+            before, after = text[:begin].rpartition("/")[2], _REST.match(text, begin)
+            segment = before + (after[0] if after else "")
+            if segment.lower() in _STEPS:
+                raise _misplaced(
+                    piece.parameter.key, "must not be a step of the path, as '.' and '..' are"
+                )
 
     def _pairs(self, location: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = ((p.key, _filled(p, values)) for p in self.parameters if p.location == location)
@@ -99,6 +120,13 @@ class RequestPlan:
 _ABSENT: Any = object()
 
 
+def _joint(url: str) -> str:
+    """What stands between an address and the query that is added to it."""
+    if "?" not in url:
+        return "?"
+    return "" if url[-1] in "?&" else "&"
+
+
 def plan_request(
     main: Mapping[str, Any], tool: Mapping[str, Any], parameters: tuple[Parameter, ...]
 ) -> RequestPlan:
@@ -106,8 +134,8 @@ def plan_request(
     secrets = frozenset(cast("list[str]", main.get("requiredServerParams", ())))
     inserts = {p.key: p for p in parameters if p.location == "insert"}
     headers = {
-        name: _sealed_text(read_parts(str(value), secrets, name))
-        for name, value in {**main.get("headers", {}), **tool.get("headers", {})}.items()
+        name: _sealed_text(read_parts(as_text(value), secrets, name))
+        for name, value in _headers(main, tool)
     }
     if tool["method"] in _BODIED and not any(name.lower() == "content-type" for name in headers):
         headers["Content-Type"] = "application/json"
@@ -118,6 +146,15 @@ def plan_request(
     given = [item for parameter in parameters for item in parameter.inputs]
     defaults = {item.name: item.default for item in given if item.default is not UNSET}
     return RequestPlan(tool["method"], path, parameters, headers, defaults, frozenset(used))
+
+
+def _headers(main: Mapping[str, Any], tool: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Those of the file, overridden by those of the tool, however either writes their names."""
+    found: dict[str, tuple[str, Any]] = {}
+    for declared in (main, tool):
+        for name, value in declared.get("headers", {}).items():
+            found[name.lower()] = (name, value)
+    return found.values()
 
 
 def _planned(
@@ -138,7 +175,7 @@ def _planned(
             around = url[match.start() - 1 : match.start()], url[end : end + 1]
             pieces.append(_Insert(parameter, around[0] == "/" and around[1] in {"", "/", "?"}))
         else:
-            pieces.append(_token(name.removeprefix("SERVER_PARAM:")))
+            pieces.append(_token(name.removeprefix("SERVER_PARAM:").strip()))
     pieces.append(url[end:])
     return _merged(pieces)
 
@@ -180,11 +217,8 @@ def _insert(insert: _Insert, values: Mapping[str, Any]) -> str | None:
         return None
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     text = ",".join(_component(as_text(item)) for item in items)
-    if parameter.inputs and insert.is_segment:
-        if not text:
-            raise _misplaced(parameter.key, "must not be empty: it is a part of the path")
-        if text.lower() in _STEPS:
-            raise _misplaced(parameter.key, "must not be a step of the path, as '.' and '..' are")
+    if not text and parameter.inputs and insert.is_segment:
+        raise _misplaced(parameter.key, "must not be empty: it is a part of the path")
     return text
 
 
@@ -209,11 +243,17 @@ def as_text(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return canonical_number(value)
     if isinstance(value, list):
         return ",".join(as_text(item) for item in cast("list[Any]", value))
-    return "" if value is None else orjson.dumps(value).decode()
+    return "" if value is None else _written(value)
+
+
+def _written(value: Any) -> str:
+    try:
+        return stringify(value)
+    except InvalidSchema:  # JSON has such numbers, and no upstream can read them.
+        text = "Input holds a number that is too large to be sent"
+        raise InvalidInput(lambda: [Issue("maximum", text)]) from None
 
 
 def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
@@ -229,14 +269,23 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
             raise missing_secret(match[1])
         return found
 
-    body = None if draft.body is None else orjson.dumps(draft.body)
-    if body is not None and _MARK.encode() in body:
-        body = orjson.dumps(_replaced(draft.body, value))
+    body = None if draft.body is None else _json(draft.body)
+    if body is not None and _MARK_BYTES in body:
+        body = _json(_replaced(draft.body, value))
     headers = {name: _TOKEN.sub(value, text) for name, text in draft.headers.items()}
     url = draft.url
     if _MARK in url:
         url = _TOKEN.sub(lambda match: _component(value(match)), url)
     return Request(draft.method, url, headers, body)
+
+
+def _json(value: Any) -> bytes:
+    """JSON with the numbers that JavaScript would send: 7 for 7.0, and no limit of 64 bits."""
+    try:
+        written = orjson.dumps(value)
+    except TypeError:
+        return _written(value).encode("utf-8", "replace")
+    return _written(value).encode() if b".0" in written else written
 
 
 def missing_secret(name: str) -> Failed:
