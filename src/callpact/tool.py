@@ -12,7 +12,7 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from inspect import isasyncgenfunction
+from inspect import CO_ASYNC_GENERATOR, isasyncgenfunction
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from msgspec import Struct
@@ -310,7 +310,8 @@ class Tool:
             if getattr(self, name) != ():
                 fill(self, name, self._items(name) if name == "examples" else self._texts(name))
         fill(self, "annotations", dict(self.annotations))
-        fill(self, "argument_aliases", dict(self.argument_aliases))
+        if self.argument_aliases:
+            fill(self, "argument_aliases", dict(self.argument_aliases))
         if not isinstance(cast("Any", self.access), Access):
             fill(self, "access", self._access())
         if not self.wire_name:
@@ -408,6 +409,9 @@ class Admitted(Struct, frozen=True):
 
 def is_async_generator(function: Any) -> bool:
     """True if calling it gives an async generator; looks through partials and callable objects."""
+    code = getattr(function, "__code__", None)
+    if code is not None:  # Ten thousand tools ask.
+        return bool(code.co_flags & CO_ASYNC_GENERATOR)
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     return isasyncgenfunction(function) or isasyncgenfunction(getattr(function, "__call__", None))  # noqa: B004 - the method is wanted, not whether there is one
