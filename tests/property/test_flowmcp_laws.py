@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callpact.errors import CallError, InvalidManifest
@@ -570,8 +570,7 @@ def test_any_answer_is_data_or_an_upstream_error(body, status, kind):
     st.sampled_from(["plain", "json", "slashes", "ascii", "latin"]),
 )  # fmt: skip
 def test_a_secret_never_comes_back(secret, status, form):
-    # Blanks at the ends are no part of a header; nobody's key is made of them.
-    assume(secret == secret.strip())
+    secret = f"\u00d1{secret}\u00d1"  # Such letters stand in no name of ours, which may show.
     quoted = json.dumps(secret, ensure_ascii=form != "plain")
     quoted = quoted.replace("/", "\\/") if form == "slashes" else quoted
     body = f'{{"echo": {quoted}, "in": [{quoted}]}}'.encode(

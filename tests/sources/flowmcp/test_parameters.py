@@ -377,6 +377,25 @@ def test_the_name_in_the_placeholder_is_taken_too_and_told(shop):
     assert [(issue.code, issue.path) for issue in envelope.warnings] == [("renamed", "/city")]
 
 
+def test_where_a_file_has_placeholders_of_its_own_a_text_may_say_a_number(shop):
+    made = shop(parameter("limit", "number()", "max(9)", value="{{LIMIT}}"))
+    for given in ({"LIMIT": "5"}, {"limit": "5"}, {"limit": 5}):
+        assert made.path(given) == "/it?limit=5"
+    assert "converted" in {issue.code for issue in made.call({"LIMIT": "5"}).warnings}
+    for given in ({"LIMIT": "ten"}, {"LIMIT": "10"}, {"limit": True}):
+        assert {path for _, path in made.rejected(given)} == {"/limit"}
+
+
+def test_elsewhere_a_text_is_no_number(shop):
+    made = shop(
+        parameter("limit", "number()"),
+        parameter("k", value="{{KEY}}"),
+        requiredServerParams=["KEY"],
+    )
+    assert made.tool.contract.input_policy == "exact"
+    assert made.rejected({"limit": "5"}) == {("type", "/limit")}
+
+
 def test_a_value_under_both_names_is_refused(shop):
     made = shop(parameter("city", value="{{CITY}}"))
     assert made.rejected({"city": "Oslo", "CITY": "Rome"}) == {("additionalProperties", "/CITY")}

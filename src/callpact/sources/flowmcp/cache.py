@@ -71,6 +71,11 @@ class Cache:
             _log.info("the cache of %s was not written: %s", self._path, error)
 
 
+def hash_of(value: object) -> str:
+    """A hash of anything whose repr says all of it."""
+    return hashlib.sha256(repr(value).encode("utf-8", "backslashreplace")).hexdigest()
+
+
 def user_cache() -> Path:
     """The folder for caches of this user."""
     base = os.environ.get("XDG_CACHE_HOME")

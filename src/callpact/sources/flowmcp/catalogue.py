@@ -231,7 +231,9 @@ class Catalogue:
                 self._read[file] = read_list(text, file, self._rules_of(Path(file)).profile)
             except InvalidManifest as error:
                 told = _trouble(Path(file), error.message, error.line, error.column)
-                self._read[file] = CheckedList(findings=told.findings, list=None)
+                self._read[file] = CheckedList(
+                    list=None, unplaced=told.findings, _places=Places("", "list")
+                )
         return self._read[file]
 
 

@@ -84,9 +84,16 @@ class Checked:
 class CheckedList:
     """What checking a list file gives."""
 
-    findings: tuple[Finding, ...]
     list: ListFile | None = field(repr=False)
     """None if an error forbids to use it."""
+    unplaced: tuple[Finding, ...] = field(repr=False)
+    """The findings without line and column."""
+    _places: Places = field(repr=False)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything there is to say, with line and column, in the order of the file."""
+        return in_order(self._places.placed(finding) for finding in self.unplaced)
 
 
 def check_text(
@@ -134,10 +141,8 @@ def read_list(text: str, file: str, profile: Profile = "compat") -> CheckedList:
     if reading.data is not None:
         found.add(list_hits(reading.data))
         found.add(character_hits(reading.data))
-    places = Places(text, "list")
     made = None if found.is_error or reading.data is None else made_list(reading.data, file)
-    placed = in_order(places.placed(finding) for finding in found.findings(file))
-    return CheckedList(findings=placed, list=made)
+    return CheckedList(list=made, unplaced=found.findings(file), _places=Places(text, "list"))
 
 
 def gather_lists(

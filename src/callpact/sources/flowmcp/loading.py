@@ -18,8 +18,9 @@ from callpact.errors import DeclarationError, Failed, InvalidManifest, SourceRef
 from callpact.net import HttpTransport, Transport
 from callpact.secrets import Secrets
 from callpact.sources.flowmcp.answer import read_answer
+from callpact.sources.flowmcp.cache import Cache, Entry, hash_of, user_cache
 from callpact.sources.flowmcp.catalogue import LIST_FOLDERS, read_text
-from callpact.sources.flowmcp.checking import Checked, ListFile, check_text, read_list
+from callpact.sources.flowmcp.checking import ListFile, check_text, read_list
 from callpact.sources.flowmcp.output import mime_type, output_schema
 from callpact.sources.flowmcp.parameters import (
     Parameter,
@@ -28,6 +29,7 @@ from callpact.sources.flowmcp.parameters import (
     read_parameters,
 )
 from callpact.sources.flowmcp.request import RequestPlan, missing_secret, plan_request, seal
+from callpact.sources.flowmcp.rules.lists import resolve_lists
 from callpact.sources.loaded import Finding, Opening, Tools
 from callpact.tool import Context, Contract, Disabled, Kind, Tool, wire_name
 
@@ -60,6 +62,7 @@ class _Loading:
     libraries: frozenset[str]
     secrets: Secrets
     transport: Transport
+    cache: Cache
 
 
 def from_flowmcp(
@@ -70,12 +73,14 @@ def from_flowmcp(
     libraries: Iterable[str] = (),
     secrets: Mapping[str, str] | Secrets | None = None,
     transport: Transport | None = None,
+    cache: Path | None = None,
 ) -> FlowMCPTools:
     """Make Tools of a FlowMCP file, or of every one in a folder.
 
     `lists` is a folder of shared lists, beside those that the catalogue has itself (`_lists`).
     `libraries` extends the six that hooks may use; `*` allows all. `secrets` come before the
-    environment.
+    environment. `cache` is a folder where it is kept what checking gave; unchanged files are then
+    not checked again.
 
     Raises:
         SourceRefused: there is no such file or folder, or no FlowMCP file in it.
@@ -86,14 +91,18 @@ def from_flowmcp(
     files = [file for file in found if file.parent.name not in LIST_FOLDERS]
     if not files:
         raise SourceRefused(f"flowmcp:{root} holds no .mjs file")
+    known = _read_lists(_list_files(root, lists, found), profile, report)
+    allowed = frozenset(libraries)
     loading = _Loading(
         profile=profile,
-        lists=_read_lists(_list_files(root, lists, found), profile, report),
-        libraries=frozenset(libraries),
+        lists=known,
+        libraries=allowed,
         secrets=_known(secrets),
         transport=HttpTransport() if transport is None else transport,
+        cache=Cache(cache, [str(root.absolute()), profile, *sorted(allowed), *_told(known)]),
     )
     loaded = [tool for file in files for tool in _load(file, loading, report)]
+    loading.cache.save()
     return FlowMCPTools(_apart(loaded, report), report, loading.transport)
 
 
@@ -139,7 +148,7 @@ def _read_lists(
         if text is None:
             continue
         read = read_list(text, str(file), profile)
-        report.extend(read.findings)
+        report.extend(read.findings if read.list is None else read.unplaced)
         if read.list is None:
             continue
         first = known.setdefault(read.list.name, read.list)
@@ -162,6 +171,24 @@ def _load(file: Path, loading: _Loading, report: list[Finding]) -> list[_Loaded]
     text = _text(file, report)
     if text is None:
         return []
+    key = loading.cache.key(str(file), text.encode())
+    entry = loading.cache.get(key)
+    if entry is None:
+        entry = _checked(text, file, loading)
+        loading.cache.add(key, entry)
+    report.extend(entry.findings)
+    if entry.manifest is None:
+        return []
+    found: list[_Loaded] = []
+    for name, declared in entry.manifest["tools"].items():
+        try:
+            found.append(_Loaded(name, file.stem, _tool(name, declared, entry, loading, file)))
+        except DeclarationError as error:
+            report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
+    return found
+
+
+def _checked(text: str, file: Path, loading: _Loading) -> Entry:
     checked = check_text(
         text,
         file=str(file),
@@ -169,18 +196,16 @@ def _load(file: Path, loading: _Loading, report: list[Finding]) -> list[_Loaded]
         lists=loading.lists,
         libraries=loading.libraries,
     )
-    main = checked.manifest
-    if main is None:
-        report.extend(checked.findings)
-        return []
-    report.extend(checked.unplaced)  # The lines of mere warnings cost more than all the rest.
-    found: list[_Loaded] = []
-    for name, declared in main["tools"].items():
-        try:
-            found.append(_Loaded(name, file.stem, _tool(name, declared, checked, loading, file)))
-        except DeclarationError as error:
-            report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
-    return found
+    if checked.manifest is None:
+        return Entry(None, checked.findings)
+    # The lines of mere warnings cost more than all the rest.
+    return Entry(checked.manifest, checked.unplaced, tuple(sorted(checked.hooked)))
+
+
+def _told(lists: Mapping[str, ListFile]) -> Iterable[str]:
+    """What the check of a file may depend on, of the lists that it may refer to."""
+    parts = ((k.name, k.version, k.fields, k.entries, k.depends_on) for k in lists.values())
+    return sorted(hash_of(part) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +216,10 @@ class _Loaded:
 
 
 def _tool(
-    name: str, declared: Mapping[str, Any], checked: Checked, loading: _Loading, file: Path
+    name: str, declared: Mapping[str, Any], entry: Entry, loading: _Loading, file: Path
 ) -> Tool:
-    main = cast("dict[str, Any]", checked.manifest)
-    making = _Making(main, declared, checked.shared_lists)
+    main = cast("dict[str, Any]", entry.manifest)
+    making = _Making(main, declared, loading.lists)
     namespace = main["namespace"]
     meta: dict[str, Any] = declared.get("meta") or main.get("meta") or {}
     is_read = declared["method"] == "GET"
@@ -218,7 +243,7 @@ def _tool(
         source=f"flowmcp:{file}",
         wire_name=wire_name(f"{name}_{namespace}"),
         argument_aliases=argument_aliases(making.parameters) if making.has_placeholders else {},
-        disabled=_disabled(name, checked, loading.secrets),
+        disabled=_disabled(name, entry, loading.secrets),
     )
 
 
@@ -228,12 +253,13 @@ class _Making:
 
     main: Mapping[str, Any]
     declared: Mapping[str, Any]
-    lists: Mapping[str, Any]
+    lists: Mapping[str, ListFile]
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         secrets = self.main.get("requiredServerParams", ())
-        return read_parameters(self.declared["parameters"], secrets, self.lists)
+        entries = resolve_lists(self.main, self.lists).lists if "sharedLists" in self.main else {}
+        return read_parameters(self.declared["parameters"], secrets, entries)
 
     @cached_property
     def plan(self) -> RequestPlan:
@@ -257,16 +283,18 @@ class _Making:
             input=input_schema(self.parameters),
             output=output,
             policy=None if output is None else "warn",
+            # Files with placeholders of their own take all values for text, their tests as well.
+            input_policy="tolerant" if argument_aliases(self.parameters) else "exact",
         )
 
 
-def _disabled(name: str, checked: Checked, secrets: Secrets) -> Disabled | None:
-    main = cast("dict[str, Any]", checked.manifest)
+def _disabled(name: str, entry: Entry, secrets: Secrets) -> Disabled | None:
+    main = cast("dict[str, Any]", entry.manifest)
     for key in main.get("requiredServerParams", ()):
         if secrets.get(key) is None:
             missing = missing_secret(key)
             return Disabled(missing.code, missing.message)
-    if name in checked.hooked:
+    if name in entry.hooked:
         libraries = main.get("requiredLibraries") or ()
         needs = f" and the libraries {', '.join(libraries)}" if libraries else ""
         return Disabled("handler_error", f"It needs its hooks{needs}, which are not run yet")
@@ -331,6 +359,7 @@ class FlowMCPSource:
             libraries=given.libraries,
             secrets=given.secrets,
             transport=HttpTransport(allow=given.hosts, upstreams=given.upstreams),
+            cache=user_cache(),
         )
         return self._tools
 
