@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import version
 
 import calls
+import flowmcp
 import imports
 import protocol
 import schemas
@@ -15,6 +16,7 @@ import schemas
 PARTS = {
     "calls": calls.main,
     "protocol": protocol.main,
+    "flowmcp": flowmcp.main,
     "schemas": schemas.main,
     "imports": imports.main,
 }

@@ -82,6 +82,7 @@ def errors_of(findings):
         ({"cat/_lists/c.mjs": LIST, "cat/W.mjs": LISTED}, "cat"),
         ({"cat/_lists/c.mjs": LIST, "cat/a/b/c/d/W.mjs": LISTED}, "cat"),
         ({"cat/_lists/c.mjs": LIST, "cat/a/b/W.mjs": LISTED}, "cat/a/b/W.mjs"),
+        ({"cat/_lists/c.mjs": LIST, "cat/a/b/c/W.mjs": LISTED}, "cat/a/b/c/W.mjs"),
         ({"cat/_lists/c.mjs": LIST, "cat/a/b/c/d/e/W.mjs": LISTED}, "cat/a/b/c/d/e/W.mjs"),
         ({"cat/_lists/c.mjs": LIST, "cat/a/b/c/W.mjs": LISTED}, "cat/a/b/c"),
         ({"cat/_lists/c.mjs": LIST, "cat/a/b/c/d/W.mjs": LISTED}, "cat/a/b/c/d"),

@@ -32,6 +32,10 @@ class Entry(Struct, frozen=True):
     manifest: dict[str, Any] | None
     findings: tuple[Finding, ...] = ()
     hooked: tuple[str, ...] = ()
+    aliases: dict[str, dict[str, str]] = {}
+    """Other names of arguments, by tool."""
+    refused: dict[str, str] = {}
+    """Tools whose contract cannot be made, with the reason."""
 
 
 class Cache:

@@ -181,10 +181,14 @@ def _load(file: Path, loading: _Loading, report: list[Finding]) -> list[_Loaded]
         return []
     found: list[_Loaded] = []
     for name, declared in entry.manifest["tools"].items():
+        reason = entry.refused.get(name)
         try:
-            found.append(_Loaded(name, file.stem, _tool(name, declared, entry, loading, file)))
+            if reason is None:
+                found.append(_Loaded(name, file.stem, _tool(name, declared, entry, loading, file)))
         except DeclarationError as error:
-            report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
+            reason = str(error)
+        if reason is not None:
+            report.append(Finding(str(file), "error", f"tool '{name}': {reason}"))
     return found
 
 
@@ -198,8 +202,20 @@ def _checked(text: str, file: Path, loading: _Loading) -> Entry:
     )
     if checked.manifest is None:
         return Entry(None, checked.findings)
+    aliases: dict[str, dict[str, str]] = {}
+    refused: dict[str, str] = {}
+    for name, declared in checked.manifest["tools"].items():
+        making = _Making(checked.manifest, declared, loading.lists)
+        if making.has_placeholders and (found := argument_aliases(making.parameters)):
+            aliases[name] = found
+        if making.has_patterns:
+            try:
+                making.contract()
+            except DeclarationError as error:
+                refused[name] = str(error)
+    hooked = tuple(sorted(checked.hooked))
     # The lines of mere warnings cost more than all the rest.
-    return Entry(checked.manifest, checked.unplaced, tuple(sorted(checked.hooked)))
+    return Entry(checked.manifest, checked.unplaced, hooked, aliases, refused)
 
 
 def _told(lists: Mapping[str, ListFile]) -> Iterable[str]:
@@ -227,7 +243,7 @@ def _tool(
     return Tool(
         id=f"{namespace}.{_NOT_ID.sub('_', name).strip('_') or 'tool'}",
         description=declared["description"],
-        contract=making.contract() if making.has_patterns else Contract.later(making.contract),
+        contract=Contract.later(making.contract),
         handler=_Calling(making, loading.secrets, loading.transport).call,
         title=f"{main['name']}: {name}",
         tags=tuple(main.get("tags", ())),
@@ -242,7 +258,7 @@ def _tool(
         examples=tuple(declared.get("tests", ())),
         source=f"flowmcp:{file}",
         wire_name=wire_name(f"{name}_{namespace}"),
-        argument_aliases=argument_aliases(making.parameters) if making.has_placeholders else {},
+        argument_aliases=entry.aliases.get(name, {}),
         disabled=_disabled(name, entry, loading.secrets),
     )
 
