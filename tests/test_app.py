@@ -208,3 +208,17 @@ def test_sources_are_closed_when_their_tools_collide(echo_source):
     with pytest.raises(DuplicateTool):
         load(["echo:one", "echo:two"])
     assert echo_source.closed == ["one", "two"]
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o644, 1), (0o600, 0)])
+def test_a_file_of_keys_that_others_can_read_is_told(folder, mode, told):
+    (folder / "keys.env").write_text("TEA_KEY=0123456789\n", "utf-8")
+    (folder / "keys.env").chmod(mode)
+    (folder / "shop.py").write_text(
+        "from callpact import tool\n\n\n@tool\nasync def price() -> int:\n    return 1\n", "utf-8"
+    )
+    config = folder / "callpact.toml"
+    config.write_text('[sources.shop]\nref = "python:shop.py"\nsecrets = "keys.env"\n', "utf-8")
+    warnings = [finding.message for finding in load([], config).report]
+    assert len(warnings) == told
+    assert not any("0123456789" in warning for warning in warnings)

@@ -382,6 +382,12 @@ def test_warnings_of_files_are_counted_by_code_and_told_by_check(folder, run):
     assert line.endswith("; `callpact check` tells them")
 
 
+def test_what_is_no_more_than_information_is_told_at_a_lower_level_only(folder, run):
+    write(PLAIN.replace("/{{city}}", "/:city"))  # VAL092: taken as the same.
+    assert "VAL092" not in run("list", "-s", ".").err
+    assert "info: Weather.mjs" in run("list", "-s", ".", "--log-level", "info").err
+
+
 @pytest.mark.parametrize("level", ["info", "debug"])
 def test_with_a_lower_level_everything_is_told(folder, run, level):
     write(PLAIN)

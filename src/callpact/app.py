@@ -71,7 +71,8 @@ async def load_app(
     config = _wanted(tuple(refs), config_file)
     for name, settings in config.sources.items():
         try:
-            source = open_source(_opening(name, settings, config, folder, given))
+            opening = _opening(name, settings, config, folder, given)
+            source = open_source(opening)
             loaded = await source.load()
             tools.extend(_selected(loaded, settings, report))
         except DeclarationError as error:
@@ -80,6 +81,8 @@ async def load_app(
             continue
         sources.append(source)
         report.extend(loaded.report)
+        if opening.secrets is not None and (given is None or opening.secrets is not given.secrets):
+            report += [Finding(settings.ref, "warning", text) for text in opening.secrets.warnings]
     if len(refused) == 1 and not sources:
         raise refused[0]
     if refused and not sources:

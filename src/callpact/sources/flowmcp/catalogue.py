@@ -17,8 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callpact.errors import InvalidManifest, InvalidSchema, SourceRefused
-from callpact.schema import schema_hash
+from callpact.errors import InvalidManifest, SourceRefused
 from callpact.sources.flowmcp.checking import (
     CheckedList,
     ListFile,
@@ -185,7 +184,7 @@ class Catalogue:
             _text_or_none(main.get("namespace")),
             _text_or_none(main.get("name")),
             tuple(members(main.get("tools", main.get("routes")))),
-            checked.hash or _hash_of(main),
+            checked.hash,
         )
 
     def unseen(self) -> Iterator[FileReport]:
@@ -264,10 +263,3 @@ def _is_list(path: Path, text: str) -> bool:
 
 def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _hash_of(main: dict[str, Any]) -> str | None:
-    try:
-        return schema_hash(main) if main else None
-    except InvalidSchema:
-        return None
