@@ -544,6 +544,24 @@ def test_an_echo_in_another_encoding_is_masked_too(shop, encoding, status):
     assert KEY not in shown(made)
 
 
+def test_a_warning_about_an_answer_shows_no_secret(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    output = {
+        "mimeType": "application/json",
+        "schema": {
+            "type": "object",
+            "properties": {"n": {"type": "number"}, "e": {"type": "string", "enum": ["x"]}},
+        },
+    }
+    data = main(
+        {"getIt": tool(parameter("k", value="{{KEY}}"), output=output)},
+        requiredServerParams=["KEY"],
+    )
+    made = Shop(tmp_path, data, answer=answered({"n": KEY, "e": f"the key is {KEY}"}))
+    assert {issue.path for issue in made.call().warnings} == {"/n", "/e"}
+    assert KEY not in shown(made) + caplog.text
+
+
 def test_a_cookie_that_echoes_a_secret_is_masked(shop):
     made = shop(
         *IN_EVERY_PLACE, answer=answered(Set_Cookie=f"k={quote(KEY)}; Path=/"), **EVERYWHERE

@@ -42,9 +42,7 @@ def read_answer(
         UpstreamError: the status is not 2xx, or the body cannot be read as what was declared.
     """
     if used is not None:
-        headers = used.mask_data(response.headers)
-        cookies = tuple(used.mask(cookie) for cookie in response.set_cookie)
-        response = msgspec.structs.replace(response, headers=headers, set_cookie=cookies)
+        response = _masked(response, used)
     kind = response.headers.get("content-type", "")
     if not 200 <= response.status < 300:
         raise _refused(response, kind, used)
@@ -55,6 +53,16 @@ def read_answer(
         content_type=kind,
         set_cookie=list(response.set_cookie) or None,
     )
+
+
+def _masked(response: Response, used: Secrets) -> Response:
+    """The answer with headers and cookies that hold no secret; its body is looked at later."""
+    headers, cookies = response.headers, response.set_cookie
+    text = "\n".join((*headers, *headers.values(), *cookies))
+    if used.mask(text) is text:
+        return response
+    shown = tuple(used.mask(cookie) for cookie in cookies)
+    return msgspec.structs.replace(response, headers=used.mask_data(headers), set_cookie=shown)
 
 
 def _data(response: Response, mime_type: str, kind: str, used: Secrets | None) -> Any:
@@ -104,7 +112,10 @@ def _finite(text: str) -> float:
 
 def _may_hold(body: bytes, used: Secrets) -> bool:
     """False if no secret stands in the body; the escapes of JSON may hide one."""
-    return b"\\/" in body or b"\\u" in body or used.mask_data(body) != body
+    if b"\\/" in body or b"\\u" in body:
+        return True
+    text = body.decode("utf-8", "replace")
+    return used.mask(text) is not text
 
 
 def _text(body: bytes, kind: str, errors: str = "strict") -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from json.decoder import JSONDecoder
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -64,24 +64,25 @@ _HEAD = re.compile(
 )
 _HANDLERS = "\nexport const handlers"
 _HANDLERS_HEAD = re.compile(rf"\nexport const handlers{_BLANK}*+=(?![=>])")
+# A key and the plain text behind it are one match: what costs is the number of matches.
 _TOKENS = re.compile(
     r"""(?=['"A-Za-z_$,/`0-9\u0080-\U0010ffff])(?:
       '([^'"\\\x00-\x1f\x7f]*+)'                                        # 1 plain text
     | (?<![\w$])([^\W\d][\w$]*+|\$[\w$]*+)[ \t\r\n]*+:                  # 2 name as a key
-    | ("[^"\\\x00-\x1f]*+")                                             # 3 plain text, already JSON
-    | (,)                                                               # 4
-    | (//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z))       # 5 comment
+      (?:[ \t\r\n]*+'([^'"\\\x00-\x1f\x7f]*+)')?                        # 3 and its plain text
+    | ("[^"\\\x00-\x1f]*+")                                             # 4 plain text, already JSON
+    | (?<=[\w"'}\].])(,)(?=[ \t\r\n]*+[}\]/])                           # 5 may be a trailing comma
+    | (//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z))       # 6 comment
     | ('(?:[^'\\\r\n]|\\(?:\r\n|.))*+(?:'|\\?\Z|(?=[\r\n]))
-      |"(?:[^"\\\r\n]|\\(?:\r\n|.))*+(?:"|\\?\Z|(?=[\r\n])))            # 6 any other text
-    | (`)                                                               # 7 template: with care
-    | (?<![\w$."'])([0-9]++)[ \t\r\n]*+:                                # 8 integer as a key
+      |"(?:[^"\\\r\n]|\\(?:\r\n|.))*+(?:"|\\?\Z|(?=[\r\n])))            # 7 any other text
+    | (`)                                                               # 8 template: with care
+    | (?<![\w$."'])([0-9]++)[ \t\r\n]*+:                                # 9 integer as a key
     )""",
     re.VERBOSE | re.DOTALL,
 )
 # Whatever begins as a text or a comment is taken whole, even if it has no end: else the rest of the
 # file would be searched again from every quote in it.
 _COMMA = "\x01"
-_HOLE = re.compile(r"[\[{:\x01][ \t\r\n]*+\x01")
 _TRAILING = re.compile(r"\x01(?=[ \t\r\n]*+[}\]])")
 _INTEGER_KEY = re.compile(r'"[0-9]+"[ \t\r\n]*+:')
 _END = re.compile(r"[ \t\r\n]*+;?[ \t\r\n]*+$")
@@ -98,9 +99,10 @@ def _read_fast(text: str) -> Exports:
     if _COMMA in body:
         raise _NotPlainError
     rewritten = _TOKENS.sub(_rewritten, body).lstrip(" \t\r\n")
-    if rewritten[:1] not in {"{", "["} or '"__proto__"' in rewritten or _HOLE.search(rewritten):
+    if rewritten[:1] not in {"{", "["} or '"__proto__"' in rewritten:
         raise _NotPlainError
-    rewritten = _TRAILING.sub("", rewritten).replace(_COMMA, ",")
+    if _COMMA in rewritten:
+        rewritten = _TRAILING.sub("", rewritten).replace(_COMMA, ",")
     decoder = _ORDERED if _INTEGER_KEY.search(rewritten) else _PLAIN
     try:
         value, end = decoder.raw_decode(rewritten)
@@ -113,29 +115,29 @@ def _read_fast(text: str) -> Exports:
 
 def _rewritten(match: re.Match[str]) -> str:
     kind = match.lastindex
-    text = match[0]
-    if kind == 1:
-        return f'"{match[1]}"'
-    if kind == 2:
+    if kind in {3, 2}:
         name = match[2]
         if not name.isascii() and not is_name(name):
             raise _NotPlainError
-        return f'"{name}":'
-    if kind == 3:
-        return text
+        return f'"{name}":"{match[3]}"' if kind == 3 else f'"{name}":'
+    if kind == 1:
+        return f'"{match[1]}"'
+    text = match[0]
     if kind == 4:
-        return _COMMA
+        return text
     if kind == 5:
+        return _COMMA
+    if kind == 6:
         if text[1] == "*" and not (text.endswith("*/") and len(text) > 3):
             raise _NotPlainError
         return " "
-    if kind == 6:
+    if kind == 7:
         plain = unescaped(text[1:-1]) if len(text) > 1 and text[-1] == text[0] else None
         if plain is None:
             raise _NotPlainError
         return canonical_string(plain)
-    if kind == 8 and (len(match[8]) == 1 or (match[8][0] != "0" and len(match[8]) < 16)):
-        return f'"{match[8]}":'
+    if kind == 9 and (len(match[9]) == 1 or (match[9][0] != "0" and len(match[9]) < 16)):
+        return f'"{match[9]}":'
     raise _NotPlainError
 
 
@@ -172,8 +174,8 @@ def _is_deep(value: Any) -> bool:
         level = [
             item
             for held in level
-            for item in cast("list[Any]", held.values() if type(held) is dict else held)
-            if type(item) in {dict, list}
+            for item in (held.values() if type(held) is dict else held)  # pyright: ignore[reportUnknownVariableType] - a cast would cost as much as the rest
+            if type(item) is dict or type(item) is list  # pyright: ignore[reportUnknownArgumentType] - as above
         ]
         if not level:
             return False

@@ -67,9 +67,10 @@ class Parameter:
     """Nothing for a fixed value or a secret, which no caller sees."""
 
     @property
-    def is_bare(self) -> bool:
-        """True if the value is the caller's own, with nothing around it."""
-        return len(self.parts) == 1 and self.parts[0].kind == "user"
+    def argument(self) -> str | None:
+        """The name of the argument that is the value, with nothing around it; None if there is none."""
+        is_bare = len(self.parts) == 1 and self.parts[0].kind == "user"
+        return self.parts[0].text if is_bare else None
 
 
 def read_parameters(

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import quote, quote_plus
 
 import orjson
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from callpact.errors import Failed, InvalidInput, InvalidSchema, Issue
 from callpact.net import Request
@@ -32,8 +31,7 @@ _REST = re.compile(r"[^/?#]*")
 _STEPS = frozenset({".", "..", "%2e", "%2e%2e", ".%2e", "%2e."})
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A request without its secrets: the `struct` of seed 002."""
 
     method: str
@@ -46,6 +44,20 @@ class Draft:
 class _Insert:
     parameter: Parameter
     is_segment: bool
+    argument: str | None
+    """The argument that is the value, where it is just that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A parameter in the query, with what of it is known before any call."""
+
+    parameter: Parameter
+    begin: str
+    """The key as it is sent, with its `=`; of a fixed value the whole of it."""
+    argument: str | None
+    """The argument that is the value, where it is just that."""
+    is_fixed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,13 @@ class RequestPlan:
     defaults: dict[str, Any]
     secrets: frozenset[str]
     """Names of the secrets that a request of this tool carries."""
+    query: tuple[_Pair, ...] = field(init=False)
+    body: tuple[Parameter, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        fill = object.__setattr__
+        fill(self, "query", tuple(_pair(p) for p in self.parameters if p.location == "query"))
+        fill(self, "body", tuple(p for p in self.parameters if p.location == "body"))
 
     def draft(self, arguments: Mapping[str, Any]) -> Draft:
         """The request for these arguments, which passed the gate.
@@ -67,17 +86,36 @@ class RequestPlan:
         Raises:
             InvalidInput: a value would leave its place in the path.
         """
-        values = {**self.defaults, **arguments}
+        values = {**self.defaults, **arguments} if self.defaults else arguments
         url = self._address(values)
-        pairs = self._pairs("query", values)
-        if pairs:
-            query = "&".join(f"{_form(key)}={_form(text)}" for key, text in pairs)
-            url += _joint(url) + query
+        if self.query:
+            pairs = self._pairs(values)
+            if pairs:
+                url += _joint(url) + "&".join(pairs)
         if self.method not in _BODIED:
             return Draft(self.method, url, self.headers)
-        return Draft(self.method, url, self.headers, self._body(values))
+        found = ((parameter.key, _filled(parameter, values)) for parameter in self.body)
+        body = {key: value for key, value in found if value is not _ABSENT}
+        return Draft(self.method, url, self.headers, body)
+
+    def _pairs(self, values: Mapping[str, Any]) -> list[str]:
+        pairs: list[str] = []
+        for pair in self.query:
+            if pair.is_fixed:
+                pairs.append(pair.begin)
+                continue
+            argument = pair.argument
+            if argument is None:
+                value = _filled(pair.parameter, values)
+            else:
+                value = values.get(argument, _ABSENT)
+            if value is not _ABSENT:
+                pairs.append(pair.begin + _form(as_text(value)))
+        return pairs
 
     def _address(self, values: Mapping[str, Any]) -> str:
+        if len(self.path) == 1 and isinstance(self.path[0], str):
+            return self.path[0]
         made: list[str] = []
         for piece in self.path:
             if isinstance(piece, str):
@@ -87,34 +125,31 @@ class RequestPlan:
             if text is None and piece.is_segment and made and made[-1].endswith("/"):
                 made[-1] = made[-1][:-1]  # An optional part of the path that was left out.
             made.append(text or "")
-        if len(made) > 1:
-            self._check_steps(made)
-        return "".join(made)
+        address = "".join(made)
+        if "/." in address or "/%2" in address:
+            self._check_steps(made, address)
+        return address
 
-    def _check_steps(self, made: list[str]) -> None:
+    def _check_steps(self, made: list[str], address: str) -> None:
         """Refuse an insert that makes its part of the path a step up, be it with its neighbours."""
-        text = "".join(made)
-        if "/." not in text and "/%2" not in text:
-            return
         end = 0
         for piece, part in zip(self.path, made, strict=True):
             begin, end = end, end + len(part)
-            if isinstance(piece, str) or "?" in text[:begin]:
+            if isinstance(piece, str) or "?" in address[:begin]:
                 continue
-            before, after = text[:begin].rpartition("/")[2], _REST.match(text, begin)
+            before, after = address[:begin].rpartition("/")[2], _REST.match(address, begin)
             segment = before + (after[0] if after else "")
             if segment.lower() in _STEPS:
                 raise _misplaced(
                     piece.parameter.key, "must not be a step of the path, as '.' and '..' are"
                 )
 
-    def _pairs(self, location: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
-        found = ((p.key, _filled(p, values)) for p in self.parameters if p.location == location)
-        return [(key, as_text(value)) for key, value in found if value is not _ABSENT]
 
-    def _body(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        found = ((p.key, _filled(p, values)) for p in self.parameters if p.location == "body")
-        return {key: value for key, value in found if value is not _ABSENT}
+def _pair(parameter: Parameter) -> _Pair:
+    begin = f"{_form(parameter.key)}="
+    if not parameter.inputs:
+        return _Pair(parameter, begin + _form(_sealed_text(parameter.parts)), None, is_fixed=True)
+    return _Pair(parameter, begin, parameter.argument, is_fixed=False)
 
 
 _ABSENT: Any = object()
@@ -173,7 +208,8 @@ def _planned(
         end = match.end()
         if parameter is not None:
             around = url[match.start() - 1 : match.start()], url[end : end + 1]
-            pieces.append(_Insert(parameter, around[0] == "/" and around[1] in {"", "/", "?"}))
+            is_segment = around[0] == "/" and around[1] in {"", "/", "?"}
+            pieces.append(_Insert(parameter, is_segment, parameter.argument))
         else:
             pieces.append(_token(name.removeprefix("SERVER_PARAM:").strip()))
     pieces.append(url[end:])
@@ -202,8 +238,8 @@ def _filled(parameter: Parameter, values: Mapping[str, Any]) -> Any:
     """The value that is sent for a parameter; absent if the caller left out what is optional."""
     if any(given.name not in values for given in parameter.inputs):
         return _ABSENT
-    if parameter.is_bare:
-        return values[parameter.parts[0].text]
+    if parameter.argument is not None:
+        return values[parameter.argument]
     return "".join(
         as_text(values[part.text]) if part.kind == "user" else _sealed_text((part,))
         for part in parameter.parts
@@ -211,12 +247,14 @@ def _filled(parameter: Parameter, values: Mapping[str, Any]) -> Any:
 
 
 def _insert(insert: _Insert, values: Mapping[str, Any]) -> str | None:
-    parameter = insert.parameter
-    value = _filled(parameter, values)
+    parameter, argument = insert.parameter, insert.argument
+    value = _filled(parameter, values) if argument is None else values.get(argument, _ABSENT)
     if value is _ABSENT:
         return None
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    text = ",".join(_component(as_text(item)) for item in items)
+    if isinstance(value, list):
+        text = ",".join(_component(as_text(item)) for item in cast("list[Any]", value))
+    else:
+        text = _component(as_text(value))
     if not text and parameter.inputs and insert.is_segment:
         raise _misplaced(parameter.key, "must not be empty: it is a part of the path")
     return text
@@ -227,20 +265,37 @@ def _misplaced(key: str, text: str) -> InvalidInput:
     return InvalidInput(lambda: [Issue("path", f"Property '{key}' {text}", path)])
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]*+")
+_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+_IN_COMPONENT = [
+    chr(code) if code in _LETTERS or code in b"~!*'()" else f"%{code:02X}" for code in range(256)
+]
+_IN_FORM = [
+    chr(code) if code in _LETTERS or code in b"*" else f"%{code:02X}" for code in range(256)
+]
+_IN_FORM[0x20] = "+"
+
+
 def _component(text: str) -> str:
     """As JavaScript's `encodeURIComponent`."""
-    return quote(text, safe="!*'()", errors="replace")
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join([_IN_COMPONENT[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def _form(text: str) -> str:
     """As JavaScript's `URLSearchParams`."""
-    return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join([_IN_FORM[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def as_text(value: Any) -> str:
     """A value in a URL: numbers and truths as JavaScript has them, lists joined by commas."""
     if isinstance(value, str):
         return value
+    if type(value) is int and -(2**53) < value < 2**53:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
@@ -272,7 +327,10 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
     body = None if draft.body is None else _json(draft.body)
     if body is not None and _MARK_BYTES in body:
         body = _json(_replaced(draft.body, value))
-    headers = {name: _TOKEN.sub(value, text) for name, text in draft.headers.items()}
+    headers = {
+        name: _TOKEN.sub(value, text) if _MARK in text else text
+        for name, text in draft.headers.items()
+    }
     url = draft.url
     if _MARK in url:
         url = _TOKEN.sub(lambda match: _component(value(match)), url)

