@@ -421,6 +421,11 @@ def test_what_does_not_belong_into_a_file_is_refused_where_it_stands(text, line,
     assert (error.line, error.column) == (line, column)
 
 
+@pytest.mark.parametrize("after", ["( 1 )", "[ 0 ]", ".a", "`a`", "/ 2", "+ 1", "? 1 : 2", ", 2"])
+def test_an_expression_that_goes_on_is_told_as_one(after):
+    assert "goes on" in refused(f"export const main = {{}}\n{after}").message
+
+
 def test_a_comment_between_two_exports_may_hold_the_line_end():
     found = read_exports("export const main = {} /*\n*/ export const b = 1")
     assert found.values == {"main": {}, "b": 1}

@@ -426,8 +426,10 @@ def test_lists_may_be_given_and_come_first(put, tmp_path_factory):
     assert ("colours.mjs", "LST002") in told(tools, "warning")
 
 
-def test_a_folder_of_lists_that_is_given_and_found_is_read_once(put):
-    tools = load(put(A=WITH_LIST, _lists__colours=COLOURS), lists=put() / "_lists")
+def test_a_folder_of_lists_that_is_given_and_found_is_read_once(put, monkeypatch):
+    folder = put(A=WITH_LIST, _lists__colours=COLOURS)
+    monkeypatch.chdir(folder)
+    tools = load(folder, lists="_lists")
     assert len(tools) == 1
     assert ("colours.mjs", "LST002") not in told(tools, "warning")
 

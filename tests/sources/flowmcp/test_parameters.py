@@ -476,6 +476,7 @@ def test_a_key_that_is_not_in_camel_case_is_sent_as_it_is(shop, key):
         ("{{X}}", [("user", "k")]),
         ("{{X}}{{Y}}", [("user", "X"), ("user", "Y")]),
         ("{{X}}{{X}}", [("user", "k"), ("user", "k")]),
+        ("{{USER_PARAM}}{{X}}{{Y}}", [("user", "k"), ("user", "X"), ("user", "Y")]),
         ("{{X}}{{S}}", [("user", "k"), ("server", "S")]),
         ("{X}", [("text", "{X}")]),
         ("{{X", [("text", "{{X")]),

@@ -42,7 +42,10 @@ def read_answer(
         UpstreamError: the status is not 2xx, or the body cannot be read as what was declared.
     """
     if used is not None:
-        response = _masked(response, used)
+        if _may_hold(response, used):
+            response = _masked(response, used)
+        else:
+            used = None
     kind = response.headers.get("content-type", "")
     if not 200 <= response.status < 300:
         raise _refused(response, kind, used)
@@ -55,14 +58,25 @@ def read_answer(
     )
 
 
+def _may_hold(response: Response, used: Secrets) -> bool:
+    """False if it is certain that no secret stands in an answer: most hold none."""
+    body = response.body
+    if b"\\/" in body or b"\\u" in body or b"\0" in body:
+        return True  # Escapes of JSON and wide characters may hide one.
+    try:
+        shown = body.decode()
+    except UnicodeDecodeError:
+        return True
+    headers = response.headers
+    text = "\n".join((shown, *headers, *headers.values(), *response.set_cookie))
+    return used.mask(text) is not text
+
+
 def _masked(response: Response, used: Secrets) -> Response:
     """The answer with headers and cookies that hold no secret; its body is looked at later."""
-    headers, cookies = response.headers, response.set_cookie
-    text = "\n".join((*headers, *headers.values(), *cookies))
-    if used.mask(text) is text:
-        return response
-    shown = tuple(used.mask(cookie) for cookie in cookies)
-    return msgspec.structs.replace(response, headers=used.mask_data(headers), set_cookie=shown)
+    cookies = tuple(used.mask(cookie) for cookie in response.set_cookie)
+    headers = used.mask_data(response.headers)
+    return msgspec.structs.replace(response, headers=headers, set_cookie=cookies)
 
 
 def _data(response: Response, mime_type: str, kind: str, used: Secrets | None) -> Any:
@@ -85,8 +99,7 @@ def _data(response: Response, mime_type: str, kind: str, used: Secrets | None) -
         if value is _NO_JSON:
             what = "not JSON" if body else "empty, where JSON should be"
             raise _unreadable(response, kind, what, used) from None
-        return value if used is None else used.mask_data(value)
-    return value if used is None or not _may_hold(body, used) else used.mask_data(value)
+    return value if used is None else used.mask_data(value)
 
 
 _NO_JSON: Any = object()
@@ -108,14 +121,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError
     return value
-
-
-def _may_hold(body: bytes, used: Secrets) -> bool:
-    """False if no secret stands in the body; the escapes of JSON may hide one."""
-    if b"\\/" in body or b"\\u" in body:
-        return True
-    text = body.decode("utf-8", "replace")
-    return used.mask(text) is not text
 
 
 def _text(body: bytes, kind: str, errors: str = "strict") -> str | None:

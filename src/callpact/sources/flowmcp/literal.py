@@ -21,7 +21,6 @@ from callpact.sources.flowmcp.careful import (
     MAX_LITERAL_DEPTH,
     in_key_order,
     is_export_name,
-    is_name,
     read_carefully,
     unescaped,
 )
@@ -66,9 +65,9 @@ _HANDLERS = "\nexport const handlers"
 _HANDLERS_HEAD = re.compile(rf"\nexport const handlers{_BLANK}*+=(?![=>])")
 # A key and the plain text behind it are one match: what costs is the number of matches.
 _TOKENS = re.compile(
-    r"""(?=['"A-Za-z_$,/`0-9\u0080-\U0010ffff])(?:
+    r"""(?=['"A-Za-z_$,/`0-9])(?:
       '([^'"\\\x00-\x1f\x7f]*+)'                                        # 1 plain text
-    | (?<![\w$])([^\W\d][\w$]*+|\$[\w$]*+)[ \t\r\n]*+:                  # 2 name as a key
+    | (?<![\w$])([A-Za-z_$][A-Za-z0-9_$]*+)[ \t\r\n]*+:                 # 2 name as a key
       (?:[ \t\r\n]*+'([^'"\\\x00-\x1f\x7f]*+)')?                        # 3 and its plain text
     | ("[^"\\\x00-\x1f]*+")                                             # 4 plain text, already JSON
     | (?<=[\w"'}\].])(,)(?=[ \t\r\n]*+[}\]/])                           # 5 may be a trailing comma
@@ -115,11 +114,10 @@ def _read_fast(text: str) -> Exports:
 
 def _rewritten(match: re.Match[str]) -> str:
     kind = match.lastindex
-    if kind in {3, 2}:
-        name = match[2]
-        if not name.isascii() and not is_name(name):
-            raise _NotPlainError
-        return f'"{name}":"{match[3]}"' if kind == 3 else f'"{name}":'
+    if kind == 3:
+        return f'"{match[2]}":"{match[3]}"'
+    if kind == 2:
+        return f'"{match[2]}":'
     if kind == 1:
         return f'"{match[1]}"'
     text = match[0]

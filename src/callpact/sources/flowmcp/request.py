@@ -265,7 +265,8 @@ def _misplaced(key: str, text: str) -> InvalidInput:
     return InvalidInput(lambda: [Issue("path", f"Property '{key}' {text}", path)])
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]*+")
+_is_plain = re.compile(r"[A-Za-z0-9_.-]*+").fullmatch
+_is_plain_form = re.compile(r"[A-Za-z0-9_.* -]*+").fullmatch
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 _IN_COMPONENT = [
     chr(code) if code in _LETTERS or code in b"~!*'()" else f"%{code:02X}" for code in range(256)
@@ -278,15 +279,15 @@ _IN_FORM[0x20] = "+"
 
 def _component(text: str) -> str:
     """As JavaScript's `encodeURIComponent`."""
-    if _PLAIN.fullmatch(text):
+    if _is_plain(text):
         return text
     return "".join([_IN_COMPONENT[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def _form(text: str) -> str:
     """As JavaScript's `URLSearchParams`."""
-    if _PLAIN.fullmatch(text):
-        return text
+    if _is_plain_form(text):
+        return text.replace(" ", "+")
     return "".join([_IN_FORM[byte] for byte in text.encode("utf-8", "replace")])
 
 
