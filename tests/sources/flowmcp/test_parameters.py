@@ -487,11 +487,18 @@ def test_a_value_is_made_of_its_parts(value, parts):
 
 
 def test_an_alias_that_is_the_name_of_another_argument_is_none():
-    found = read_parameters(
-        [parameter("a", value="{{b}}"), parameter("b"), parameter("c", value="{{D}}")], (), {}
-    )
-    assert argument_aliases(found) == {"D": "c"}
-    assert list(input_schema(found)["properties"]) == ["a", "b", "c"]
+    declared = [
+        parameter("a", value="{{b}}"),
+        parameter("b"),
+        parameter("c", value="{{D}}"),
+        parameter("e", value="{{e}}"),
+        parameter("f", value="{{G}}-{{H}}"),
+        parameter("i", value="{{S}}"),
+        parameter("j", value="{{S}}{{K}}"),
+    ]
+    assert argument_aliases(declared, ["S"]) == {"D": "c", "K": "j"}
+    properties = input_schema(read_parameters(declared, ["S"], {}))["properties"]
+    assert list(properties) == ["a", "b", "c", "e", "G", "H", "j"]
 
 
 @pytest.mark.parametrize(

@@ -206,8 +206,8 @@ def _checked(text: str, file: Path, loading: _Loading) -> Entry:
     refused: dict[str, str] = {}
     for name, declared in checked.manifest["tools"].items():
         making = _Making(checked.manifest, declared, loading.lists)
-        if making.has_placeholders and (found := argument_aliases(making.parameters)):
-            aliases[name] = found
+        if making.aliases:
+            aliases[name] = making.aliases
         if making.has_patterns:
             try:
                 making.contract()
@@ -287,11 +287,14 @@ class _Making:
         options = (block["z"].get("options", ()) for block in self.declared["parameters"])
         return any(option.startswith("regex") for given in options for option in given)
 
-    @property
-    def has_placeholders(self) -> bool:
-        """True if a value holds a placeholder of its own."""
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Other names of arguments, which the file uses in its placeholders."""
         values = (block["position"]["value"] for block in self.declared["parameters"])
-        return any("{{" in value and value != "{{USER_PARAM}}" for value in values)
+        if not any("{{" in value and value != "{{USER_PARAM}}" for value in values):
+            return {}
+        secrets = self.main.get("requiredServerParams", ())
+        return argument_aliases(self.declared["parameters"], secrets)
 
     def contract(self) -> Contract:
         output = output_schema(self.declared.get("output"))
@@ -300,7 +303,7 @@ class _Making:
             output=output,
             policy=None if output is None else "warn",
             # Files with placeholders of their own take all values for text, their tests as well.
-            input_policy="tolerant" if argument_aliases(self.parameters) else "exact",
+            input_policy="tolerant" if self.aliases else "exact",
         )
 
 

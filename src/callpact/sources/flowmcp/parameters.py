@@ -52,8 +52,6 @@ class Input:
     schema: dict[str, Any]
     is_required: bool
     default: Any | UnsetType = UNSET
-    alias: str = ""
-    """Another name for it, which the file uses; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +97,7 @@ def _read(block: Mapping[str, Any], secrets: frozenset[str], lists: Lists) -> Pa
     if names == [key]:
         if default is not UNSET:
             schema["default"] = default
-        own = _undeclared(value, secrets)
-        one = Input(
-            name=key,
-            schema=schema,
-            is_required=is_required,
-            default=default,
-            alias=own[0] if own and own[0] != key else "",
-        )
+        one = Input(name=key, schema=schema, is_required=is_required, default=default)
         return Parameter(key=key, location=location, parts=parts, inputs=(one,))
     inputs = (_piece(name, schema["type"], is_required=is_required) for name in names)
     return Parameter(key=key, location=location, parts=parts, inputs=tuple(inputs))
@@ -173,11 +164,23 @@ def input_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
     return schema
 
 
-def argument_aliases(parameters: Iterable[Parameter]) -> dict[str, str]:
+def argument_aliases(
+    declared: Iterable[Mapping[str, Any]], secrets: Iterable[str]
+) -> dict[str, str]:
     """Other names of arguments that the file itself uses, in its placeholders and its tests."""
-    seen = [given for parameter in parameters for given in parameter.inputs]
-    names = {given.name for given in seen}
-    return {given.alias: given.name for given in seen if given.alias and given.alias not in names}
+    known = frozenset(secrets)
+    names: set[str] = set()
+    aliases: dict[str, str] = {}
+    for position in (block["position"] for block in declared):
+        key, value = position["key"], position["value"]
+        if "{{" not in value:
+            continue
+        found = {part.text for part in read_parts(value, known, key) if part.kind == "user"}
+        names |= found
+        own = _undeclared(value, known)
+        if own and found == {key}:
+            aliases[own[0]] = key
+    return {alias: name for alias, name in aliases.items() if alias not in names}
 
 
 # --- z --------------------------------------------------------------------------------------
