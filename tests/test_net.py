@@ -953,6 +953,28 @@ def test_credentials_stay_within_their_origin():
     assert last.headers == {"X-Plain": "p", "Content-Type": "text/plain"}
 
 
+@pytest.mark.parametrize(
+    ("code", "target", "follows"),
+    [
+        (307, "https://two.example/", False),
+        (308, "https://two.example/", False),
+        (307, "https://one.example/b", True),
+        (303, "https://two.example/", True),  # A GET: the body stays behind.
+    ],
+)
+def test_a_body_with_credentials_does_not_leave_its_origin(code, target, follows):
+    place = place_of("https://one.example/a")
+    request = Request("POST", "https://one.example/a", {}, b"password", (), has_secret_body=True)
+    if follows:
+        found = next_request(request, code, place, place_of(target))
+        assert found.has_secret_body is (found.body is not None)
+        return
+    with pytest.raises(UpstreamError) as caught:
+        next_request(request, code, place, place_of(target))
+    assert caught.value.details["reason"] == "redirect"
+    assert "another origin" in caught.value.message
+
+
 def test_credentials_that_were_dropped_do_not_come_back():
     async def story():
         async with faults.Faults() as other, scene(allow=[other.here]) as (server, transport):

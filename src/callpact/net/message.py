@@ -26,7 +26,8 @@ class Request(Struct, frozen=True):
     """A request as it is meant for an upstream.
 
     `secret_headers` names headers that hold credentials: like `Authorization` and `Cookie` they
-    never follow a redirect to another origin. The repr shows no query, no header and no body.
+    never follow a redirect to another origin. A body that holds some (`has_secret_body`) does not
+    either: such a redirect is an error. The repr shows no query, no header and no body.
     """
 
     method: str
@@ -34,6 +35,7 @@ class Request(Struct, frozen=True):
     headers: dict[str, str] = {}
     body: bytes | None = None
     secret_headers: tuple[str, ...] = ()
+    has_secret_body: bool = False
 
     def __repr__(self) -> str:
         return f"Request({self.method!r}, {shown_host(self.url)!r})"

@@ -43,7 +43,11 @@ def redirected(source: Place, status: int, locations: Sequence[str]) -> Place:
 
 
 def next_request(request: Request, status: int, source: Place, target: Place) -> Request:
-    """The request of the next hop: its method, its body, its headers."""
+    """The request of the next hop: its method, its body, its headers.
+
+    Raises:
+        UpstreamError: credentials in the body would reach another origin.
+    """
     method, body = request.method, request.body
     dropped: set[str] = set()
     if (status == 303 and method not in {"GET", "HEAD"}) or (
@@ -52,6 +56,10 @@ def next_request(request: Request, status: int, source: Place, target: Place) ->
         method, body = "GET", None
         dropped |= _OF_THE_BODY
     if source.origin != target.origin:
+        if body is not None and request.has_secret_body:
+            what = "leads to another origin, while the body of the request holds credentials"
+            raise bad_redirect(source.host, status, what)
         dropped |= _CREDENTIALS | {name.lower() for name in request.secret_headers}
     headers = {k: v for k, v in request.headers.items() if k.lower() not in dropped}
-    return Request(method, target.url, headers, body, request.secret_headers)
+    has_secret_body = request.has_secret_body and body is not None
+    return Request(method, target.url, headers, body, request.secret_headers, has_secret_body)

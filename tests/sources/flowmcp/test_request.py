@@ -426,6 +426,8 @@ def test_a_header_may_be_made_of_a_secret_and_text(shop):
     made = shop(
         headers={"Authorization": "Bearer {{SERVER_PARAM:KEY}}"}, requiredServerParams=["KEY"]
     )
+    assert made.sent().secret_headers == ("Authorization",)
+    assert not made.sent().has_secret_body
     assert made.sent().headers == {"Authorization": f"Bearer {KEY}"}
 
 
@@ -466,6 +468,9 @@ def test_a_secret_is_put_into_every_place_that_names_it(shop):
         "Content-Type": "application/json",
     }
     assert json.loads(sent.body) == {"b": KEY, "c": f"x-{KEY}-8"}
+    # The transport keeps these within their origin when it is redirected.
+    assert set(sent.secret_headers) == {"X-Key", "Authorization"}
+    assert sent.has_secret_body
 
 
 def test_a_value_of_the_caller_that_looks_like_a_placeholder_is_text(shop):

@@ -326,7 +326,8 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
         return found
 
     body = None if draft.body is None else _json(draft.body)
-    if body is not None and _MARK_BYTES in body:
+    has_secret_body = body is not None and _MARK_BYTES in body
+    if has_secret_body:
         body = _json(_replaced(draft.body, value))
     headers = {
         name: _TOKEN.sub(value, text) if _MARK in text else text
@@ -335,7 +336,8 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
     url = draft.url
     if _MARK in url:
         url = _TOKEN.sub(lambda match: _component(value(match)), url)
-    return Request(draft.method, url, headers, body)
+    secret_headers = tuple(name for name, text in draft.headers.items() if _MARK in text)
+    return Request(draft.method, url, headers, body, secret_headers, has_secret_body)
 
 
 def _json(value: Any) -> bytes:
