@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from callpact.errors import InvalidManifest
-from callpact.sources.flowmcp.careful import line_and_column, read_carefully, stringify
+from callpact.sources.flowmcp.careful import read_carefully, stringify
 from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_exports
+from callpact.sources.flowmcp.tokens import line_starts, place_of
 
 
 def places(text):
@@ -83,7 +84,7 @@ def test_places_are_told_apart_by_export():
     ],
 )
 def test_lines_and_columns_are_counted_from_one(text, offset, expected):
-    assert line_and_column(text, offset) == expected
+    assert place_of(line_starts(text), offset) == expected
 
 
 PLAIN = """// A file as most are.
@@ -99,7 +100,7 @@ export const main = {
                 { position: { key: 'id', value: '{{USER_PARAM}}', location: 'insert' }, z: { primitive: 'string()', options: [ 'min(1)', 'regex(^\\\\d+$)' ] } },
             ],
             output: { mimeType: 'application/json', schema: { type: 'object', properties: { 1: { type: 'number' }, "a-b": { type: 'string' } } } },
-            tests: [ { _description: 'It\\'s one', id: '7', limit: -1.5e3 } ],
+            tests: [ { _description: 'It\\'s one', id: '7', limit: -1.5 } ],
         },
     },
 }
@@ -114,7 +115,7 @@ def test_the_fast_reader_takes_what_most_files_hold():
     assert fast.values == careful.values
     assert fast.handlers == careful.handlers == PLAIN.index("export const handlers")
     assert fast.values["main"]["tools"]["getPrice"]["tests"] == [
-        {"_description": "It's one", "id": "7", "limit": -1500}
+        {"_description": "It's one", "id": "7", "limit": -1.5}
     ]
 
 

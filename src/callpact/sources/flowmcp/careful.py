@@ -15,6 +15,14 @@ from msgspec import Struct
 
 from callpact.errors import InvalidManifest
 from callpact.schema.hashing import canonical_number, canonical_string
+from callpact.sources.flowmcp.tokens import (
+    LINE_END,
+    NAME,
+    STRINGS,
+    TRIVIA,
+    line_starts,
+    place_of,
+)
 
 MAX_LITERAL_DEPTH = 64
 """Levels of objects and arrays that a literal in a FlowMCP file may nest."""
@@ -26,6 +34,8 @@ class Found(Struct, frozen=True):
     values: dict[str, Any]
     places: dict[tuple[str, str], int]
     handlers: int | None = None
+    repeated: tuple[str, ...] = ()
+    """Where a key stood that had stood before in the same object, by JSON Pointer."""
 
 
 def read_carefully(text: str) -> Found:
@@ -37,28 +47,11 @@ def read_carefully(text: str) -> Found:
     return _Reader(text).read()
 
 
-def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Both from 1, as editors count."""
-    before = _LINE_END.split(text[:offset].removeprefix("\ufeff"))
-    return len(before), len(before[-1]) + 1
-
-
-_LINE_END = re.compile(r"\r\n|[\n\r\u2028\u2029]")
-_WHITE = "[ \\t\\v\\f\\r\\n\u00a0\ufeff\u2028\u2029\u1680\u2000-\u200a\u202f\u205f\u3000]"
-_TRIVIA = re.compile(
-    rf"(?:{_WHITE}++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+", re.DOTALL
-)
-_NAME = re.compile(r"[^\W\d][\w$]*+|\$[\w$]*+")
 _NUMBER = re.compile(
     r"(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?|\.[0-9]++(?:[eE][+-]?[0-9]++)?"
 )
 _INTEGER = re.compile(r"0|[1-9][0-9]*+")
 _AFTER_INTEGER = re.compile(r"[\w$.]")
-_STRINGS = {
-    "'": re.compile(r"'((?:[^'\\\r\n]|\\(?:\r\n|.))*+)'", re.DOTALL),
-    '"': re.compile(r'"((?:[^"\\\r\n]|\\(?:\r\n|.))*+)"', re.DOTALL),
-    "`": re.compile(r"`((?:[^`\\$]|\\(?:\r\n|.)|\$(?!\{))*+)`", re.DOTALL),
-}
 _ESCAPE = re.compile(
     r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL
 )
@@ -169,6 +162,7 @@ class _Reader:
         """Every place in the order of its reading, so that those of a part can be forgotten."""
         self._export = ""
         self._is_stringified = False
+        self._repeated: list[str] = []
 
     def read(self) -> Found:
         values: dict[str, Any] = {}
@@ -185,7 +179,7 @@ class _Reader:
                 break
             self._export = name
             value_at = self._skip()
-            alias = _NAME.match(self._text, value_at)
+            alias = NAME.match(self._text, value_at)
             if alias is not None and alias[0] in values:  # `export const schema = main`
                 self._at = alias.end()
                 values[name] = values[alias[0]]
@@ -196,11 +190,11 @@ class _Reader:
             raise self._wrong(
                 "no data is exported; a schema file begins with `export const main = {`", 0
             )
-        return Found(values, self._places, handlers)
+        return Found(values, self._places, handlers, tuple(self._repeated))
 
     def _head(self, begin: int, *, is_first: bool) -> str:
         for word in ("export", "const"):
-            match = _NAME.match(self._text, self._skip())
+            match = NAME.match(self._text, self._skip())
             if match is None or match[0] != word:
                 if not is_first:
                     raise self._wrong(
@@ -209,7 +203,7 @@ class _Reader:
                 told = _NOT_DATA.get(match[0], "") if match is not None else ""
                 raise self._wrong(told or "expected `export const main = {`", begin)
             self._at = match.end()
-        match = _NAME.match(self._text, self._skip())
+        match = NAME.match(self._text, self._skip())
         if match is None or not is_export_name(match[0]):
             raise self._wrong("expected the name of an export")
         self._at = match.end()
@@ -227,13 +221,13 @@ class _Reader:
             return
         if self._at == len(self._text):
             return
-        if self._text[self._at] in "([.`/+-*?%&|^<>=," or not _LINE_END.search(
+        if self._text[self._at] in "([.`/+-*?%&|^<>=," or not LINE_END.search(
             self._text, end, self._at
         ):
             raise self._wrong("the value goes on after its end; only data may stand here")
 
     def _skip(self) -> int:
-        match = _TRIVIA.match(self._text, self._at)
+        match = TRIVIA.match(self._text, self._at)
         self._at = match.end() if match else self._at
         if self._text.startswith("/*", self._at):
             raise self._wrong("a comment without its end")
@@ -248,7 +242,7 @@ class _Reader:
             return self._object(path, depth)
         if first == "[":
             return self._array(path, depth)
-        if first in _STRINGS:
+        if first in STRINGS:
             return self._string(first)
         if first == "-":
             self._at += 1
@@ -260,7 +254,7 @@ class _Reader:
 
     def _word(self, path: str, depth: int) -> Any:
         at = self._at
-        match = _NAME.match(self._text, at)
+        match = NAME.match(self._text, at)
         if match is None:
             told = {"": "the file ends in the middle of a value", "(": "a function is not data"}
             what = self._text[at : at + 1]
@@ -317,6 +311,8 @@ class _Reader:
             inner = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
             if key in spans:  # Of two equal keys the last one counts.
                 self._forget(*spans[key])
+                if not self._is_stringified:
+                    self._repeated.append(inner)
             before = len(self._placed)
             self._place(inner, key_at)
             members[key] = self._value(inner, depth + 1)
@@ -346,7 +342,7 @@ class _Reader:
         first = self._text[self._at : self._at + 1]
         if first in {"'", '"'}:
             return self._string(first)
-        match = _NAME.match(self._text, self._at)
+        match = NAME.match(self._text, self._at)
         if match is not None and is_name(match[0]):
             self._at = match.end()
             return match[0]
@@ -395,7 +391,7 @@ class _Reader:
 
     def _string(self, quote: str) -> str:
         at = self._at
-        match = _STRINGS[quote].match(self._text, at)
+        match = STRINGS[quote].match(self._text, at)
         if match is None:
             if quote == "`" and "${" in self._text[at:]:
                 raise self._wrong("a template with `${…}` is not data; write the text itself")
@@ -429,8 +425,8 @@ class _Reader:
             raise self._wrong(f"nested deeper than {MAX_LITERAL_DEPTH} levels")
 
     def _wrong(self, message: str, at: int | None = None) -> InvalidManifest:
-        line, column = line_and_column(self._text, self._at if at is None else at)
-        return InvalidManifest(message, line, column)
+        place = place_of(line_starts(self._text), self._at if at is None else at)
+        return InvalidManifest(message, *place)
 
 
 def stringify(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from callpact.schema import schema_hash
 from callpact.schema.wording import nearest
 from callpact.sources.flowmcp.codes import RULES, Profile, Rule, Severity
-from callpact.sources.flowmcp.places import Places, in_order, line_starts, place_of
+from callpact.sources.flowmcp.places import Places, in_order
 from callpact.sources.flowmcp.reading import Reading, read_list_file, read_schema_file
 from callpact.sources.flowmcp.rules.hit import Hit, members
 from callpact.sources.flowmcp.rules.lists import (
@@ -30,6 +30,7 @@ from callpact.sources.flowmcp.rules.main import character_hits, file_hits, hash_
 from callpact.sources.flowmcp.rules.resources import resource_hits
 from callpact.sources.flowmcp.rules.tools import tools_hits
 from callpact.sources.flowmcp.scan import FileKind, hooked_tools, scan, uses_hook
+from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
 
 MAX_FINDINGS = 200

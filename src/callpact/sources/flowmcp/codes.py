@@ -170,6 +170,7 @@ VAL154 | e | e | own | A file does not break rules without end | correct what is
 VAL155 | e | e | own | A file can be read, and is UTF-8 (said by who reads it) | correct the file's rights, or save it as UTF-8
 VAL156 | e | e | FlowMCP 10 | A test is an object | write `{ _description: '…', key: value }`
 VAL157 | e | e | own | A text holds whole characters, no halves of them | write the character itself
+VAL158 | e | w | own | No key stands twice in an object; the last one counts | remove one of the two
 RES001 | e | e | FlowMCP 13 | `source` is sqlite, markdown, http, sqlite-gtfs, geo-geojson or geo-csv | write one of them
 RES002 | e | e | FlowMCP 13 | A resource has a description | say what it holds
 RES003 | e | e | FlowMCP 13 | `database` is a relative path that ends with `.db` | correct the path

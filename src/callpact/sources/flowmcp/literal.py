@@ -1,18 +1,18 @@
 """The data exports of a `.mjs` file, read without running it, in linear time.
 
 `read_exports` takes what is data and nothing else: comments, `export const NAME =` followed by a
-literal of objects, arrays, strings, decimal numbers, `true`, `false`, `null`. It first rewrites the
-literal to JSON in one pass of a regular expression and lets the C parser do the rest; what that
-pass does not take is read again with care (`careful.py`), which accepts it or says where and why
-it is not data.
+literal of objects, arrays, strings, decimal numbers, `true`, `false`, `null`. A literal is cut into
+its texts and the code between them; the code, of which there is little and which repeats, becomes
+JSON piece by piece, and a JSON parser does the rest. What that does not take is read again with
+care (`careful.py`), which accepts it or says where and why it is not data.
 """
 
 from __future__ import annotations
 
 import re
-from json.decoder import JSONDecoder
-from typing import Any
+from typing import Any, cast
 
+import orjson
 from msgspec import Struct
 
 from callpact.errors import InvalidManifest
@@ -35,6 +35,8 @@ class Exports(Struct, frozen=True):
     values: dict[str, Any]
     handlers: int | None = None
     """Offset of `export const handlers`; None if the file has no hooks."""
+    repeated: tuple[str, ...] = ()
+    """Where a key stood that had stood before in the same object, by JSON Pointer."""
 
 
 def read_exports(text: str) -> Exports:
@@ -49,7 +51,7 @@ def read_exports(text: str) -> Exports:
         return _read_fast(text)
     except _NotPlainError:
         found = read_carefully(text)
-        return Exports(found.values, found.handlers)
+        return Exports(found.values, found.handlers, found.repeated)
 
 
 class _NotPlainError(Exception):
@@ -63,28 +65,6 @@ _HEAD = re.compile(
 )
 _HANDLERS = "\nexport const handlers"
 _HANDLERS_HEAD = re.compile(rf"\nexport const handlers{_BLANK}*+=(?![=>])")
-# A key and the plain text behind it are one match: what costs is the number of matches.
-_TOKENS = re.compile(
-    r"""(?=['"A-Za-z_$,/`0-9])(?:
-      '([^'"\\\x00-\x1f\x7f]*+)'                                        # 1 plain text
-    | (?<![\w$])([A-Za-z_$][A-Za-z0-9_$]*+)[ \t\r\n]*+:                 # 2 name as a key
-      (?:[ \t\r\n]*+'([^'"\\\x00-\x1f\x7f]*+)')?                        # 3 and its plain text
-    | ("[^"\\\x00-\x1f]*+")                                             # 4 plain text, already JSON
-    | (?<=[\w"'}\].])(,)(?=[ \t\r\n]*+[}\]/])                           # 5 may be a trailing comma
-    | (//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z))       # 6 comment
-    | ('(?:[^'\\\r\n]|\\(?:\r\n|.))*+(?:'|\\?\Z|(?=[\r\n]))
-      |"(?:[^"\\\r\n]|\\(?:\r\n|.))*+(?:"|\\?\Z|(?=[\r\n])))            # 7 any other text
-    | (`)                                                               # 8 template: with care
-    | (?<![\w$."'])([0-9]++)[ \t\r\n]*+:                                # 9 integer as a key
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-# Whatever begins as a text or a comment is taken whole, even if it has no end: else the rest of the
-# file would be searched again from every quote in it.
-_COMMA = "\x01"
-_TRAILING = re.compile(r"\x01(?=[ \t\r\n]*+[}\]])")
-_INTEGER_KEY = re.compile(r'"[0-9]+"[ \t\r\n]*+:')
-_END = re.compile(r"[ \t\r\n]*+;?[ \t\r\n]*+$")
 
 
 def _read_fast(text: str) -> Exports:
@@ -94,87 +74,144 @@ def _read_fast(text: str) -> Exports:
     cut = text.find(_HANDLERS, head.end())
     if cut >= 0 and not _HANDLERS_HEAD.match(text, cut):
         raise _NotPlainError
-    body = text[head.end() :] if cut < 0 else text[head.end() : cut + 1]
-    if _COMMA in body:
-        raise _NotPlainError
-    rewritten = _TOKENS.sub(_rewritten, body).lstrip(" \t\r\n")
-    if rewritten[:1] not in {"{", "["} or '"__proto__"' in rewritten:
-        raise _NotPlainError
-    if _COMMA in rewritten:
-        rewritten = _TRAILING.sub("", rewritten).replace(_COMMA, ",")
-    decoder = _ORDERED if _INTEGER_KEY.search(rewritten) else _PLAIN
-    try:
-        value, end = decoder.raw_decode(rewritten)
-    except (ValueError, RecursionError):
-        raise _NotPlainError from None
-    if not _END.match(rewritten, end) or _is_deep(value):
-        raise _NotPlainError
+    value = _read_literal(text[head.end() :] if cut < 0 else text[head.end() : cut + 1])
     return Exports({head[1]: value}, None if cut < 0 else cut + 1)
 
 
-def _rewritten(match: re.Match[str]) -> str:
-    kind = match.lastindex
-    if kind == 3:
-        return f'"{match[2]}":"{match[3]}"'
-    if kind == 2:
-        return f'"{match[2]}":'
-    if kind == 1:
-        return f'"{match[1]}"'
-    text = match[0]
-    if kind == 4:
-        return text
-    if kind == 5:
-        return _COMMA
-    if kind == 6:
-        if text[1] == "*" and not (text.endswith("*/") and len(text) > 3):
-            raise _NotPlainError
-        return " "
-    if kind == 7:
-        plain = unescaped(text[1:-1]) if len(text) > 1 and text[-1] == text[0] else None
-        if plain is None:
-            raise _NotPlainError
-        return canonical_string(plain)
-    if kind == 9 and (len(match[9]) == 1 or (match[9][0] != "0" and len(match[9]) < 16)):
-        return f'"{match[9]}":'
-    raise _NotPlainError
-
-
-def _integer(text: str) -> float:
-    if len(text) < 16:
-        return 0 if text == "-0" else int(text)
-    raise _NotPlainError
-
-
-def _decimal(text: str) -> float:
-    value = float(text)
-    if value - value != 0:
-        raise _NotPlainError
-    return int(value) if value.is_integer() and abs(value) <= 2**53 else value
-
-
-def _refused(_text: str) -> Any:
-    raise _NotPlainError
-
-
-def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return in_key_order(dict(pairs))
-
-
-_PLAIN = JSONDecoder(parse_int=_integer, parse_float=_decimal, parse_constant=_refused)
-_ORDERED = JSONDecoder(
-    parse_int=_integer, parse_float=_decimal, parse_constant=_refused, object_pairs_hook=_in_order
+# What begins as a text or a comment is taken whole, even if it has no end: else the rest of the file
+# would be searched again from every quote in it.
+_TEXT = "|".join(
+    rf"{quote}(?:[^{quote}\\\r\n]++|\\(?:\r\n|.))*+(?:{quote}|\\?\Z|(?=[\r\n]))" for quote in "'\""
+)
+_TEXTS = re.compile(f"({_TEXT})", re.DOTALL)
+_COMMENTS = re.compile(
+    rf"(?:{_TEXT})|(//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z))", re.DOTALL
 )
 
 
-def _is_deep(value: Any) -> bool:
+def _read_literal(body: str) -> Any:
+    if '"' not in body and "\\" not in body:
+        pieces = body.split("'")
+        try:
+            return _read_pieces(pieces[::2], pieces[1::2])
+        except _NotPlainError:  # There may be comments.
+            pass
+    if "//" in body or "/*" in body:
+        body = _COMMENTS.sub(_uncommented, body)
+    pieces = _TEXTS.split(body)
+    return _read_pieces(pieces[::2], [_json_text(text) for text in pieces[1::2]])
+
+
+def _uncommented(match: re.Match[str]) -> str:
+    comment = match[1]
+    if comment is None:
+        return match[0]
+    if comment[1] == "*" and not (comment.endswith("*/") and len(comment) > 3):
+        raise _NotPlainError
+    return " "
+
+
+def _json_text(text: str) -> str:
+    """What stands between the quotes of a text, as JSON has it."""
+    if len(text) < 2 or text[-1] != text[0]:
+        raise _NotPlainError
+    body = text[1:-1]
+    if "\\" not in body:
+        return body.replace('"', '\\"')
+    plain = unescaped(body)
+    if plain is None:
+        raise _NotPlainError
+    return canonical_string(plain)[1:-1]
+
+
+_CODE = re.compile(
+    r"""(?:
+      [ \t\r\n{}\[\]:,]++
+    | (?<![\w$])(?!__proto__\b)(?:[A-Za-z_$][A-Za-z0-9_$]*+|0|[1-9][0-9]{0,14}+)
+      (?=[ \t\r\n]*+:)                                                      # a key
+    | (?<![\w$])(?:true|false|null)(?![\w$])
+    | (?<![\w$])(?!-0(?:\.0*+)?(?![0-9.]))-?(?:0|[1-9][0-9]{0,14}+|[0-9]{1,6}+\.[0-9]{1,9}+)
+      (?![\w$.]|[ \t\r\n]*+:)                                               # a number
+    )*+;?[ \t\r\n]*+\Z""",
+    re.VERBOSE,
+)
+"""Code that means in JSON what it means in JavaScript, once its keys are quoted."""
+_KEY = re.compile(r"([A-Za-z0-9_$]++)(?=[ \t\r\n]*+:)")
+_ZEROS = re.compile(r"(?<=[0-9])\.0++(?![0-9])")
+"""JavaScript writes 1.0 as 1."""
+_LAST_COMMA = re.compile(r"(?:(?<=[\w}\]])|\A),(?=[ \t\r\n]*+[}\]])")
+"""Behind an item; behind an opening bracket, a comma is a hole."""
+_INTEGER_KEY = re.compile(r"(?<![\w$])[0-9]++[ \t\r\n]*+:")
+_MOST_PIECES = 20_000
+_LONGEST_PIECE = 400
+
+
+class _Pieces(dict[str, str]):
+    """The code between texts as JSON; remembered, as files are written alike."""
+
+    def __missing__(self, code: str) -> str:
+        if not _CODE.match(code):
+            raise _NotPlainError
+        made = _LAST_COMMA.sub("", code) if "," in code else code
+        made = _ZEROS.sub("", made) if "." in code else made
+        made = '"'.join(_KEY.split(made))
+        if len(code) <= _LONGEST_PIECE:
+            if len(self) >= _MOST_PIECES:
+                self.clear()
+            self[code] = made
+        return made
+
+
+_PIECES = _Pieces()
+
+
+def _read_pieces(code: list[str], texts: list[str]) -> Any:
+    if len(code) == len(texts) or "__proto__" in texts:
+        raise _NotPlainError
+    pieces = [*code, *texts]
+    pieces[::2] = map(_PIECES.__getitem__, code)
+    pieces[1::2] = texts
+    try:
+        value = orjson.loads('"'.join(pieces).rstrip(" \t\r\n;"))
+    except orjson.JSONDecodeError:
+        raise _NotPlainError from None
+    bare = "".join(code)
+    if not isinstance(value, dict | list) or _keys_in(value) != bare.count(":"):
+        raise _NotPlainError  # A key stands there twice.
+    data = cast("Any", value)
+    return _in_order(data) if _has_integers(bare, code, texts) else data
+
+
+def _has_integers(bare: str, code: list[str], texts: list[str]) -> bool:
+    """True if a key is an integer: those come first, in an order of their own."""
+    if _INTEGER_KEY.search(bare):
+        return True
+    return any(map(str.isdigit, texts)) and any(
+        text.isdigit() and following.lstrip()[:1] == ":"
+        for text, following in zip(texts, code[1:], strict=True)
+    )
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return in_key_order({key: _in_order(item) for key, item in members.items()})
+    if isinstance(value, list):
+        return [_in_order(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _keys_in(value: Any) -> int:
     level: list[Any] = [value]
+    keys = 0
     for _ in range(MAX_LITERAL_DEPTH):
+        keys += sum([len(held) for held in level if type(held) is dict])  # pyright: ignore[reportUnknownArgumentType] - a cast would cost as much as the rest
         level = [
             item
             for held in level
-            for item in (held.values() if type(held) is dict else held)  # pyright: ignore[reportUnknownVariableType] - a cast would cost as much as the rest
+            for item in (held.values() if type(held) is dict else held)  # pyright: ignore[reportUnknownVariableType] - as above
             if type(item) is dict or type(item) is list  # pyright: ignore[reportUnknownArgumentType] - as above
         ]
         if not level:
-            return False
-    return True
+            return keys
+    raise _NotPlainError

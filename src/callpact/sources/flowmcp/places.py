@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -11,20 +9,8 @@ from msgspec.structs import replace
 
 from callpact.errors import InvalidManifest
 from callpact.sources.flowmcp.careful import read_carefully
+from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
-
-_LINE_END = re.compile(r"\r\n|[\n\r\u2028\u2029]")
-
-
-def line_starts(text: str) -> list[int]:
-    """The offsets at which the lines of a text begin."""
-    return [0, *(match.end() for match in _LINE_END.finditer(text))]
-
-
-def place_of(starts: list[int], offset: int) -> tuple[int, int]:
-    """Line and column of an offset, both from 1, as editors count."""
-    line = bisect_right(starts, offset)
-    return line, offset - starts[line - 1] + 1
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

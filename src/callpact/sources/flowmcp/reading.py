@@ -96,6 +96,8 @@ def _export_hits(exports: Exports, text: str, wanted: str) -> Hits:
     for name in exports.values:
         if name not in {wanted, "schema"} or (name == "schema" and wanted in exports.values):
             yield Hit("VAL140", "", f"the export `{cut(name)}` does not belong here")
+    for path in exports.repeated:
+        yield Hit("VAL158", path, f"the key '{cut(path.rpartition('/')[2])}' stands twice")
     if exports.handlers is None:
         return
     if wanted == "list":
