@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from callpact.schema import schema_hash
@@ -207,11 +207,19 @@ class _Told(NamedTuple):
     column: int | None
 
     def finding(self, file: str) -> Finding:
-        meant = nearest(self.hit.meant[0], [*self.hit.meant[1]]) if self.hit.meant else None
-        text = f"{self.hit.message}; {meant or ''}{' ' if meant else ''}{self.rule.remedy}"
-        code = self.rule.code
-        path = self.hit.path.encode("utf-8", "backslashreplace").decode()  # It is to be printed.
-        return Finding(file, self.severity, text, code, path, self.line, self.column)
+        hit = self.hit
+        meant = hit.meant and _nearest(hit.meant[0], tuple(hit.meant[1]))
+        text = f"{hit.message}; {meant or ''}{' ' if meant else ''}{self.rule.remedy}"
+        path = hit.path
+        if not path.isascii():  # It is to be printed.
+            path = path.encode("utf-8", "backslashreplace").decode()
+        return Finding(file, self.severity, text, self.rule.code, path, self.line, self.column)
+
+
+@lru_cache(maxsize=1_024)
+def _nearest(word: str, options: tuple[str, ...]) -> str | None:
+    """A suggestion; the same few words are wrong in many files."""
+    return nearest(word, [*options])
 
 
 class _Found:

@@ -127,8 +127,7 @@ def _json_text(text: str) -> str:
 _CODE = re.compile(
     r"""(?:
       [ \t\r\n{}\[\]:,]++
-    | (?<![\w$])(?!__proto__\b)(?:[A-Za-z_$][A-Za-z0-9_$]*+|0|[1-9][0-9]{0,14}+)
-      (?=[ \t\r\n]*+:)                                                      # a key
+    | (?<![\w$])(?!__proto__\b)[A-Za-z_$][A-Za-z0-9_$]*+(?=[ \t\r\n]*+:)     # a name as a key
     | (?<![\w$])(?:true|false|null)(?![\w$])
     | (?<![\w$])(?!-0(?:\.0*+)?(?![0-9.]))-?(?:0|[1-9][0-9]{0,14}+|[0-9]{1,6}+\.[0-9]{1,9}+)
       (?![\w$.]|[ \t\r\n]*+:)                                               # a number
@@ -136,12 +135,11 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 """Code that means in JSON what it means in JavaScript, once its keys are quoted."""
-_KEY = re.compile(r"([A-Za-z0-9_$]++)(?=[ \t\r\n]*+:)")
+_KEY = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*+)(?=[ \t\r\n]*+:)")
 _ZEROS = re.compile(r"(?<=[0-9])\.0++(?![0-9])")
 """JavaScript writes 1.0 as 1."""
 _LAST_COMMA = re.compile(r"(?:(?<=[\w}\]])|\A),(?=[ \t\r\n]*+[}\]])")
 """Behind an item; behind an opening bracket, a comma is a hole."""
-_INTEGER_KEY = re.compile(r"(?<![\w$])[0-9]++[ \t\r\n]*+:")
 _MOST_PIECES = 20_000
 _LONGEST_PIECE = 400
 
@@ -175,17 +173,14 @@ def _read_pieces(code: list[str], texts: list[str]) -> Any:
         value = orjson.loads('"'.join(pieces).rstrip(" \t\r\n;"))
     except orjson.JSONDecodeError:
         raise _NotPlainError from None
-    bare = "".join(code)
-    if not isinstance(value, dict | list) or _keys_in(value) != bare.count(":"):
+    if not isinstance(value, dict | list) or _keys_in(value) != "".join(code).count(":"):
         raise _NotPlainError  # A key stands there twice.
     data = cast("Any", value)
-    return _in_order(data) if _has_integers(bare, code, texts) else data
+    return _in_order(data) if _has_integers(code, texts) else data
 
 
-def _has_integers(bare: str, code: list[str], texts: list[str]) -> bool:
-    """True if a key is an integer: those come first, in an order of their own."""
-    if _INTEGER_KEY.search(bare):
-        return True
+def _has_integers(code: list[str], texts: list[str]) -> bool:
+    """True if a key is an integer in quotes: those come first, in an order of their own."""
     return any(map(str.isdigit, texts)) and any(
         text.isdigit() and following.lstrip()[:1] == ":"
         for text, following in zip(texts, code[1:], strict=True)

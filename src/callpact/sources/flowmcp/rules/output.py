@@ -21,7 +21,6 @@ _TYPES = frozenset({"string", "number", "boolean", "object", "array"})
 _KEYWORDS = frozenset({"type", "properties", "items", "description", "nullable", "enum", "format"})
 _FORMATS = frozenset({"base64", "date-time", "uri"})
 _LEAVES = frozenset({"string", "number", "boolean"})
-_PLAIN = frozenset({"type", "description"})
 _STRUCTURE = frozenset({"type", "description", "properties", "items"})
 
 
@@ -83,14 +82,11 @@ def _schema_hits(root: dict[str, Any], path: str) -> Hits:
 
 def _is_leaf(node: Any) -> bool:
     """True for `{ type: 'string', description: '…' }` and the like."""
-    if not isinstance(node, dict):
-        return False
-    kind = members(node).get("type")
+    schema = members(node)
+    kind = schema.get("type")
     if not isinstance(kind, str) or kind not in _LEAVES:
         return False
-    return len(members(node)) == 1 or (
-        members(node).keys() == _PLAIN and isinstance(node["description"], str)
-    )
+    return len(schema) == 1 or (len(schema) == 2 and isinstance(schema.get("description"), str))
 
 
 def _node_hits(schema: dict[str, Any], path: str) -> Hits:
