@@ -1,4 +1,6 @@
-"""What all tests share: the profiles of hypothesis, and that no skip passes unseen in CI. A test ties itself to a rule of a seed with
+"""What all tests share: the profiles of hypothesis, and that no skip passes unseen in CI.
+
+A test ties itself to a rule of a seed with
 `@pytest.mark.requirement("id")`; `contract/test_requirements.py` checks both directions.
 """
 

@@ -1,7 +1,6 @@
 """The answering side of the call protocol: what a request meets, in order, and what is published.
 
-Tests run on a loop whose clock is its own: a timer fires only when nothing else is left to do, and
-then at once. Where everybody waits for ever, the loop says so instead of hanging.
+Tests run on a loop whose clock is its own, see `stories.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ import asyncio
 import dataclasses
 import datetime as dt
 import enum
-import functools
+import importlib.util
 import json
 import logging
 import math
 import re
-import time
 import uuid
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -51,102 +50,34 @@ from callpact.events import (
     CallFailed,
     CallRequested,
     CallResponded,
-    read_event,
     write_event,
 )
 from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime
 from callpact.schema import is_json
-from callpact.tool import OPEN, Contract, Identity, Tool
+from callpact.tool import Identity
 
-HOUR = 3_600_000.0
-SECRET = "postgres://admin:hunter2@db"
+
+def _loaded():
+    spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+stories = _loaded()
+_story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
+_tool, _timers, _JsonBus, _LateBus = stories.tool, stories.timers, stories.JsonBus, stories.LateBus
+HOUR, SECRET, OUT = stories.HOUR, stories.SECRET, stories.OUT
 IN = {
     "type": "object",
     "properties": {"n": {"type": "integer"}, "cellar_key": {"type": "string"}},
     "additionalProperties": False,
 }
-OUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-
-
-class _OwnClock(asyncio.SelectorEventLoop):
-    """A loop whose time goes on only when there is nothing to do: straight to the next timer."""
-
-    def __init__(self):
-        super().__init__()
-        self._now = 0.0
-        look = self._selector.select
-
-        def select(timeout=None):
-            ready = look(0)
-            assert ready or timeout is not None, "everybody waits, and nobody would wake them"
-            if not ready:
-                self._now += timeout
-            return ready
-
-        self._selector.select = select
-
-    def time(self):
-        return self._now
-
-
-def _story(told):
-    """A test that is told on such a loop."""
-
-    @functools.wraps(told)
-    def test(*args, **kwargs):
-        with asyncio.Runner(loop_factory=_OwnClock) as runner:
-            runner.run(told(*args, **kwargs))
-
-    return test
-
-
-async def _settle():
-    """Return when nobody else has anything to do."""
-    await asyncio.sleep(0.001)
-
-
-async def _ever():
-    await asyncio.get_running_loop().create_future()
-
-
-def _in(milliseconds):
-    return time.time() * 1000 + milliseconds
-
-
-class _JsonBus(LocalBus):
-    """What goes over it is written and read, as between two processes."""
-
-    async def publish(self, event):
-        self.deliver(read_event(write_event(event)))
-
-
-class _LateBus(LocalBus):
-    """Delivers in the next turn of the loop."""
-
-    async def publish(self, event):
-        await asyncio.sleep(0)
-        self.deliver(event)
 
 
 BUSES = pytest.mark.parametrize("bus", [LocalBus, _JsonBus, _LateBus])
 """For rules that hold on any bus."""
-
-
-def _tool(handler, id="t.tool", access=OPEN, **contract):
-    kind = "subscription" if _is_stream(handler) else "mutation"
-    return Tool(
-        id=id,
-        description="",
-        contract=Contract(**contract),
-        handler=handler,
-        kind=kind,
-        access=access,
-    )
-
-
-def _is_stream(handler):
-    return hasattr(handler, "__code__") and bool(handler.__code__.co_flags & 0x200)
 
 
 class _Desk:
@@ -189,8 +120,7 @@ class _Desk:
         assert self.map.answering == {}
         assert self.bus._tasks == set()
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        loop = asyncio.get_running_loop()
-        assert [handle for handle in loop._scheduled if not handle.cancelled()] == []
+        assert _timers() == []
 
 
 # --- the order ------------------------------------------------------------------------------

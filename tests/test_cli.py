@@ -26,7 +26,7 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from callpact import AccessDenied, CallError, Catalog, Contract, NotAllowed, Runtime, Tool, ToolError, UpstreamError, tool
+from callpact import AccessDenied, CallError, Catalog, Context, Contract, NotAllowed, Runtime, Tool, ToolError, UpstreamError, tool
 
 print("printed while imported")
 
@@ -60,6 +60,13 @@ async def echo(text: str, number: float = 0, flag: bool = False, tags: list[str]
 async def offer() -> Offer:
     """An upstream that changed."""
     return {"price": "12.5", "vendor": "acme"}
+
+
+@tool
+async def price(context: Context) -> float:
+    """What another tool says."""
+    envelope = await context.env.desk.offer({})
+    return envelope.data["price"]
 
 
 @tool
@@ -315,7 +322,7 @@ def test_list_shows_every_tool_with_its_first_line_and_arguments(desk, run):
     assert "Add two numbers." in row
     assert "a, [b]" in row
     assert b"second line" not in done.out
-    assert "8 tools" in done.err
+    assert "9 tools" in done.err
     assert "printed while imported" in done.err
 
 
@@ -457,6 +464,28 @@ def test_warnings_and_changes_stand_on_stderr_only(desk, run):
     assert json.loads(done.out) == {"price": 12.5, "stock": 0}
     for note in ("changed: /price was converted", "changed: /vendor was stripped", "[replaced]"):
         assert note in done.err
+
+
+STOCK = b"Output property 'stock' is required"
+
+
+def test_a_warning_is_told_once_and_logged_beside_it_only_if_all_is(desk):
+    told = process("call", "desk.offer").stderr
+    assert told.count(STOCK) == told.count(b"warning: " + STOCK) == 1
+    told = process("call", "desk.offer", "--log-level", "info").stderr
+    assert told.count(b"warning: " + STOCK) == 1
+    assert told.count(b"WARNING callpact.contract: tool desk.offer ") == 1
+
+
+def test_a_warning_about_a_tool_that_was_called_in_turn_is_told_once_by_the_log(desk):
+    told = process("call", "desk.price").stderr
+    assert told.count(STOCK) == told.count(b"WARNING callpact.contract: tool desk.offer ") == 1
+
+
+def test_a_warning_about_a_result_of_a_subscription_is_told_once(feed):
+    told = process("call", "feed.offers").stderr
+    assert told.count(b"Output property 'price' must be a number") == 1
+    assert b"callpact.contract" not in told
 
 
 def test_the_envelope_holds_warnings_and_changes_where_there_are_some(desk, run):
@@ -772,7 +801,7 @@ def test_ctrl_c_ends_a_subscription_and_closes_its_tool(feed, tool):
     assert err.splitlines() == [b"closed"]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error there")
+@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error on Windows")
 @pytest.mark.parametrize("tool", ["silent", "busy", "polite", "deaf", "stuck"])
 def test_a_reader_that_leaves_ends_a_subscription_quietly_and_closes_its_tool(feed, tool):
     with started("call", f"feed.{tool}") as running:
@@ -927,6 +956,26 @@ def test_init_never_writes_over_a_file(tmp_path, monkeypatch, run):
 def test_init_into_a_file_is_told(tmp_path, run):
     (tmp_path / "file").write_text("", "utf-8")
     assert "cannot write" in failure(run("init", tmp_path / "file" / "folder"))
+
+
+def test_a_server_logs_the_warnings_of_its_tools(desk):
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    hello["clientInfo"] = {"name": "test", "version": "1"}
+    with started("serve", "--stdio") as running:
+        for number, method, params in [
+            (1, "initialize", hello),
+            (None, "notifications/initialized", {}),
+            (2, "tools/call", {"name": "desk_offer", "arguments": {}}),
+        ]:
+            message = {"jsonrpc": "2.0", "method": method, "params": params}
+            message |= {} if number is None else {"id": number}
+            running.stdin.write(json.dumps(message).encode() + b"\n")
+            running.stdin.flush()
+            if number is not None:
+                answer = json.loads(running.stdout.readline())
+                assert (answer["id"], "result" in answer) == (number, True)
+        _, told = running.communicate()
+    assert told.count(b"WARNING callpact.contract: tool desk.offer ") == 1
 
 
 def test_serve_asks_how(desk, run):

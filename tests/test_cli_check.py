@@ -307,7 +307,7 @@ def test_no_path_at_all_is_wrong_use(check):
     assert "PATH" in done.stderr
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_links_in_a_circle_end(tmp_path, check):
     write(tmp_path, Weather=GOOD)
     (tmp_path / "again").symlink_to(tmp_path)
@@ -343,7 +343,7 @@ def test_a_file_that_is_too_large_is_not_read_whole(tmp_path, check):
     assert codes(row) == ["VAL135"]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no such pipes")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes among its files")
 def test_what_is_no_file_is_told_and_not_waited_for(tmp_path, check):
     os.mkfifo(tmp_path / "Pipe.mjs")
     (tmp_path / "Folder.mjs").mkdir()
@@ -624,7 +624,7 @@ def started(*args, **pipes):
             running.kill()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error there")
+@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error on Windows")
 @pytest.mark.parametrize("options", [["--json"], []])
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path, options):
     with started(many(tmp_path), *options) as running:

@@ -267,7 +267,7 @@ def test_the_environment_has_keys_too_and_the_file_comes_first(folder, upstream,
     assert keys == ["from-outside", SECRET]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="files have no such modes there")
+@pytest.mark.skipif(os.name == "nt", reason="files have no such modes on Windows")
 @pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o644, True)])
 def test_a_file_of_secrets_that_others_can_read_is_told(folder, run, mode, is_told):
     write(KEYED)

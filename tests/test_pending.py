@@ -1,20 +1,18 @@
 """The caller's side of the call protocol: each request ends once, and leaves nothing behind.
 
-Tests run on a loop whose clock is its own: a timer fires only when nothing else is left to do, and
-then at once. So a deadline in an hour takes no time, no test sleeps, and where everybody waits for
-ever the loop says so instead of hanging.
+Tests run on a loop whose clock is its own, see `stories.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
+import importlib.util
 import subprocess
 import sys
-import time
 import uuid
 from contextlib import aclosing
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -60,55 +58,19 @@ from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Identity, Tool
 
-HOUR = 3_600_000.0
+
+def _loaded():
+    spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+stories = _loaded()
+_story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
+_timers, _outcome, _LateBus, HOUR = stories.timers, stories.outcome, stories.LateBus, stories.HOUR
 SOON = 20.0
 """Seconds of the loop's own clock: a bound, for what must not take any."""
-
-
-class _OwnClock(asyncio.SelectorEventLoop):
-    """A loop whose time goes on only when there is nothing to do: straight to the next timer."""
-
-    def __init__(self):
-        super().__init__()
-        self._now = 0.0
-        look = self._selector.select
-
-        def select(timeout=None):
-            ready = look(0)
-            assert ready or timeout is not None, "everybody waits, and nobody would wake them"
-            if not ready:
-                self._now += timeout
-            return ready
-
-        self._selector.select = select
-
-    def time(self):
-        return self._now
-
-
-def _story(told):
-    """A test that is told on such a loop."""
-
-    @functools.wraps(told)
-    def test(*args, **kwargs):
-        with asyncio.Runner(loop_factory=_OwnClock) as runner:
-            runner.run(told(*args, **kwargs))
-
-    return test
-
-
-async def _settle():
-    """Return when nobody else has anything to do."""
-    await asyncio.sleep(0.001)
-
-
-def _timers():
-    loop = asyncio.get_running_loop()
-    return [handle for handle in loop._scheduled if not handle.cancelled()]
-
-
-def _in(milliseconds):
-    return time.time() * 1000 + milliseconds
 
 
 def _envelope(data=None):
@@ -170,7 +132,7 @@ class _StuckBus(LocalBus):
 
     async def publish(self, event):
         if event.type in self._topics:
-            await asyncio.get_running_loop().create_future()
+            await _ever()
         await super().publish(event)
 
 
@@ -186,14 +148,6 @@ class _BrokenBus(LocalBus):
         if event.type in self._topics:
             raise self._error
         await super().publish(event)
-
-
-class _LateBus(LocalBus):
-    """Delivers in the next turn of the loop, as a bus to other processes would."""
-
-    async def publish(self, event):
-        await asyncio.sleep(0)
-        self.deliver(event)
 
 
 # --- calls: requests ------------------------------------------------------------------------
@@ -928,17 +882,6 @@ async def _read(stream):
         return [envelope.data async for envelope in stream]
 
 
-async def _outcome(stream):
-    """What a subscription gave, and the error it ended with."""
-    got = []
-    try:
-        async for envelope in stream:
-            got.append(envelope.data)
-    except CallError as error:
-        return got, error
-    return got, None
-
-
 @pytest.mark.parametrize("seq", [True, False])
 @pytest.mark.parametrize("count", [True, False])
 @pytest.mark.parametrize("bus", [LocalBus, _LateBus])
@@ -1375,7 +1318,7 @@ def _leaky_tools():
         raise KeyError("secret")
 
     async def hang(arguments, context):
-        await asyncio.get_running_loop().create_future()
+        await _ever()
 
     async def ticks(arguments, context):
         for number in range(5):

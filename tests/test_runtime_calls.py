@@ -1,7 +1,6 @@
 """`Runtime.call`, `stream`, `subscribe` and `env`: who may call, what streams give, how calls nest.
 
-Tests run on a loop whose clock is its own: a timer fires only when nothing else is left to do, and
-then at once. Where everybody waits for ever, the loop says so instead of hanging.
+Tests run on a loop whose clock is its own, see `stories.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import time
+import importlib.util
 from contextlib import aclosing
-from inspect import isasyncgenfunction
+from pathlib import Path
 
 import pytest
 
@@ -40,73 +39,25 @@ from callpact.errors import (
     UnknownTool,
     UsageError,
 )
-from callpact.events import EVENT_TYPES, read_event, write_event
+from callpact.events import EVENT_TYPES
 from callpact.pending import PendingRequestMap
 from callpact.runtime import MAX_NESTED, Runtime, build_env
 from callpact.tool import OPEN, Access, Call, Context, Contract, Identity, Tool
 
-HOUR = 3_600_000.0
-SECRET = "postgres://admin:hunter2@db"
+
+def _loaded():
+    spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+stories = _loaded()
+_story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
+_tool, _outcome, _JsonBus = stories.tool, stories.outcome, stories.JsonBus
+HOUR, SECRET, OUT = stories.HOUR, stories.SECRET, stories.OUT
 ANN = Identity("ann", ["shop:read", "shop:write"], {"project:42": ["read"]})
 IN = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
-OUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-
-
-class _OwnClock(asyncio.SelectorEventLoop):
-    """A loop whose time goes on only when there is nothing to do: straight to the next timer."""
-
-    def __init__(self):
-        super().__init__()
-        self._now = 0.0
-        look = self._selector.select
-
-        def select(timeout=None):
-            ready = look(0)
-            assert ready or timeout is not None, "everybody waits, and nobody would wake them"
-            if not ready:
-                self._now += timeout
-            return ready
-
-        self._selector.select = select
-
-    def time(self):
-        return self._now
-
-
-def _story(told):
-    """A test that is told on such a loop."""
-
-    @functools.wraps(told)
-    def test(*args, **kwargs):
-        with asyncio.Runner(loop_factory=_OwnClock) as runner:
-            runner.run(told(*args, **kwargs))
-
-    return test
-
-
-async def _settle():
-    """Return when nobody else has anything to do."""
-    await asyncio.sleep(0.001)
-
-
-async def _ever():
-    await asyncio.get_running_loop().create_future()
-
-
-def _in(milliseconds):
-    return time.time() * 1000 + milliseconds
-
-
-def _tool(handler, id="t.tool", access=OPEN, aliases=(), **contract):
-    return Tool(
-        id=id,
-        description="",
-        contract=Contract(**contract),
-        handler=handler,
-        kind="subscription" if isasyncgenfunction(handler) else "mutation",
-        access=access,
-        aliases=aliases,
-    )
 
 
 class _Told:
@@ -138,17 +89,6 @@ class _Told:
 async def _read(stream):
     async with aclosing(stream):
         return [envelope async for envelope in stream]
-
-
-async def _outcome(stream):
-    """What a stream gave, and the error it ended with."""
-    got = []
-    try:
-        async for envelope in stream:
-            got.append(envelope.data)
-    except CallError as error:
-        return got, error
-    return got, None
 
 
 async def _echo(arguments, context):
@@ -780,13 +720,6 @@ async def test_a_call_without_an_id_gets_one_and_no_two_the_same():
 
 
 # --- env: what is handed on -----------------------------------------------------------------
-
-
-class _JsonBus(LocalBus):
-    """What goes over it is written and read, as between two processes."""
-
-    async def publish(self, event):
-        self.deliver(read_event(write_event(event)))
 
 
 WAYS = pytest.mark.parametrize("way", ["in process", "bus", "json bus"])

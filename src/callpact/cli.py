@@ -45,6 +45,7 @@ from callpact.terminal import (
     print_stream,
     print_table,
     run,
+    warned_once,
 )
 from callpact.tool import Identity
 from callpact.wire import cli as text
@@ -228,18 +229,19 @@ def call(
             try:
                 found = _find(runtime.catalog, tool)
                 given = text.decode_arguments(found.contract.input, arguments or (), raw)
-                if found.kind == "subscription":
-                    deadline = now_ms() + timeout * 1000 if timeout else None
-                    envelopes = runtime.subscribe(
-                        found.id, given, deadline=deadline, policy=tightened
-                    )
-                    await print_stream(envelopes, as_)
-                    return 0
-                seconds = timeout or found.timeout or DEFAULT_TIMEOUT
-                with contextlib.redirect_stdout(sys.stderr):
-                    envelope = await runtime.execute(
-                        found.id, given, deadline=now_ms() + seconds * 1000, policy=tightened
-                    )
+                with warned_once(found.id, chosen.log_level):
+                    if found.kind == "subscription":
+                        deadline = now_ms() + timeout * 1000 if timeout else None
+                        envelopes = runtime.subscribe(
+                            found.id, given, deadline=deadline, policy=tightened
+                        )
+                        await print_stream(envelopes, as_)
+                        return 0
+                    seconds = timeout or found.timeout or DEFAULT_TIMEOUT
+                    with contextlib.redirect_stdout(sys.stderr):
+                        envelope = await runtime.execute(
+                            found.id, given, deadline=now_ms() + seconds * 1000, policy=tightened
+                        )
             except CallError as error:
                 is_stream = found is not None and found.kind == "subscription"
                 print_failure(error, as_, found.name if found else tool, is_line=is_stream)

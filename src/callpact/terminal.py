@@ -13,7 +13,15 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
@@ -153,6 +161,25 @@ def log_to_stderr(level: LogLevel) -> None:
     logging.basicConfig(
         level=level.value.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
+
+
+@contextlib.contextmanager
+def warned_once(tool_id: str, level: LogLevel) -> Generator[None, None, None]:
+    """Keep out of the log what `print_result` tells of a tool, unless all is to be logged.
+
+    Of the tools that it calls in turn nothing but the log tells.
+    """
+
+    def is_untold(record: logging.LogRecord) -> bool:
+        return not isinstance(record.args, tuple) or tool_id not in record.args[:1]
+
+    log = logging.getLogger("callpact.contract")
+    if not level.tells_all:
+        log.addFilter(is_untold)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_untold)
 
 
 def fail(message: str) -> NoReturn:

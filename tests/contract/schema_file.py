@@ -41,6 +41,7 @@ OUTPUT = {
         },
     },
 }
+GUIDE = {"source": "markdown", "origin": "inline", "name": "guide.md", "description": "A guide"}
 
 
 def parameter(key, value="{{USER_PARAM}}", location="query", primitive="string()", options=()):
@@ -113,6 +114,11 @@ def changed(*changes, main=GOOD):
     if "schemaHash" not in made or any(pointer == "/schemaHash" for pointer, _ in changes):
         return made
     return hashed(made)
+
+
+def at(pointer, value):
+    """The good file with one value replaced."""
+    return changed((pointer, value))
 
 
 def with_tool(**fields):

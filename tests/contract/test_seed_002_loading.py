@@ -22,20 +22,10 @@ def _loaded():
 
 
 kit = _loaded()
-rule, codes, loads, changed, breaks, Caller = (
-    kit.rule,
-    kit.codes,
-    kit.loads,
-    kit.changed,
-    kit.breaks,
-    kit.Caller,
-)
+rule, codes, loads, breaks = kit.rule, kit.codes, kit.loads, kit.breaks
+changed, _at, Caller = kit.changed, kit.at, kit.Caller
 GOOD, TOOL, PROFILES, HANDLERS, KEY = kit.GOOD, kit.TOOL, kit.PROFILES, kit.HANDLERS, kit.KEY
-GUIDE = {"source": "markdown", "origin": "inline", "name": "guide.md", "description": "A guide"}
-
-
-def _at(pointer, value):
-    return changed((pointer, value))
+GUIDE = kit.GUIDE
 
 
 # --- rules of hooks -------------------------------------------------------------------------

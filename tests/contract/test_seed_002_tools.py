@@ -22,19 +22,9 @@ def _loaded():
 
 
 kit = _loaded()
-rule, codes, loads, changed, breaks, Caller = (
-    kit.rule,
-    kit.codes,
-    kit.loads,
-    kit.changed,
-    kit.breaks,
-    kit.Caller,
-)
+rule, codes, loads, breaks = kit.rule, kit.codes, kit.loads, kit.breaks
+changed, _at, Caller = kit.changed, kit.at, kit.Caller
 GONE, GOOD, TOOL, PROFILES, KEY = kit.GONE, kit.GOOD, kit.TOOL, kit.PROFILES, kit.KEY
-
-
-def _at(pointer, value):
-    return changed((pointer, value))
 
 
 # --- field details --------------------------------------------------------------------------

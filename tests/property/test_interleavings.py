@@ -7,8 +7,10 @@ the event that ends a call and the turn of whoever waits for it. The clock is th
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import time
 from contextlib import aclosing
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,14 +42,24 @@ from callpact.events import (
     CallFailed,
     CallRequested,
     CallResponded,
-    read_event,
-    write_event,
 )
 from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime
 from callpact.schema import is_json
 from callpact.tool import Contract, Tool
 
+
+def _loaded():
+    spec = importlib.util.spec_from_file_location(
+        "stories", Path(__file__).parents[1] / "stories.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+stories = _loaded()
+_tool, _JsonBus = stories.tool, stories.JsonBus
 FAR = 1e9
 """Seconds after which every deadline of these stories is over."""
 
@@ -541,11 +553,6 @@ VALUES = (
 )
 
 
-class _JsonBus(LocalBus):
-    async def publish(self, event):
-        self.deliver(read_event(write_event(event)))
-
-
 def _answered(values, *, is_stream, bus):
     """What the events say when a tool gives these values, and what the caller gets."""
     given = iter(values)
@@ -562,13 +569,7 @@ def _answered(values, *, is_stream, bus):
         events, got = [], []
         for topic in EVENT_TYPES:
             call_map.bus.subscribe(topic, events.append)
-        tool = Tool(
-            id="t.tool",
-            description="",
-            contract=Contract(),
-            handler=many if is_stream else one,
-            kind="subscription" if is_stream else "mutation",
-        )
+        tool = _tool(many if is_stream else one)
         call_map.bus.subscribe("call.requested", build_call_handler(Runtime([tool]), call_map))
         try:
             async with asyncio.timeout(20):

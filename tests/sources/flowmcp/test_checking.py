@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -397,13 +398,16 @@ def mutated(draw):
     return main
 
 
+LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
+
+
 def holds(found, text):
     """What is true of whatever checking gives."""
-    lines = len(text.splitlines()) + 1
+    lines = LINE_END.split(text.removeprefix("\ufeff"))
     for finding in found.findings:
         assert finding.code in {rule.code for rule in RULES.values()}
-        assert 1 <= finding.line <= lines + text.count("\u2028") + text.count("\u2029")
-        assert finding.column >= 1
+        assert 1 <= finding.line <= len(lines)
+        assert 1 <= finding.column <= len(lines[finding.line - 1]) + 1
         assert "\n" not in finding.message
     assert len(found.findings) <= MAX_FINDINGS
     is_error = any(finding.severity == "error" for finding in found.findings)
