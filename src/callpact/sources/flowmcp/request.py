@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import orjson
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from callpact.errors import Failed, InvalidInput, InvalidSchema, Issue
 from callpact.net import Request
@@ -38,6 +39,8 @@ class Draft(Struct, frozen=True):
     url: str
     headers: dict[str, str]
     body: Any = None
+    is_raw: bool = False
+    """The body is text or bytes, to be sent as it is; else it is JSON data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class RequestPlan:
     defaults: dict[str, Any]
     secrets: frozenset[str]
     """Names of the secrets that a request of this tool carries."""
+    known_secrets: tuple[str, ...]
+    """Names of all secrets that the file asks for."""
     query: tuple[_Pair, ...] = field(init=False)
     body: tuple[Parameter, ...] = field(init=False)
 
@@ -180,7 +185,9 @@ def plan_request(
     used |= {name for text in texts for name in _TOKEN.findall(text)}
     given = [item for parameter in parameters for item in parameter.inputs]
     defaults = {item.name: item.default for item in given if item.default is not UNSET}
-    return RequestPlan(tool["method"], path, parameters, headers, defaults, frozenset(used))
+    return RequestPlan(
+        tool["method"], path, parameters, headers, defaults, frozenset(used), tuple(sorted(secrets))
+    )
 
 
 def _headers(main: Mapping[str, Any], tool: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -211,7 +218,7 @@ def _planned(
             is_segment = around[0] == "/" and around[1] in {"", "/", "?"}
             pieces.append(_Insert(parameter, is_segment, parameter.argument))
         else:
-            pieces.append(_token(name.removeprefix("SERVER_PARAM:").strip()))
+            pieces.append(token(name.removeprefix("SERVER_PARAM:").strip()))
     pieces.append(url[end:])
     return _merged(pieces)
 
@@ -226,12 +233,26 @@ def _merged(pieces: Iterable[str | _Insert]) -> tuple[str | _Insert, ...]:
     return tuple(merged)
 
 
-def _token(name: str) -> str:
+def token(name: str) -> str:
+    """What stands in a draft for a secret."""
     return f"{_MARK}{name}-end"
 
 
+def shown(text: str) -> str:
+    """A text with the names of secrets where it has their tokens."""
+    return _TOKEN.sub(r"{{SERVER_PARAM:\1}}", text) if _MARK in text else text
+
+
+def holds_secret(draft: Draft) -> bool:
+    """True if a secret will stand in the request."""
+    if _MARK in draft.url or any(_MARK in text for text in draft.headers.values()):
+        return True
+    body = _body(draft)
+    return body is not None and _MARK_BYTES in body
+
+
 def _sealed_text(parts: Iterable[Part]) -> str:
-    return "".join(_token(part.text) if part.kind == "server" else part.text for part in parts)
+    return "".join(token(part.text) if part.kind == "server" else part.text for part in parts)
 
 
 def _filled(parameter: Parameter, values: Mapping[str, Any]) -> Any:
@@ -325,10 +346,10 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
             raise missing_secret(match[1])
         return found
 
-    body = None if draft.body is None else _json(draft.body)
+    body = _body(draft)
     has_secret_body = body is not None and _MARK_BYTES in body
     if has_secret_body:
-        body = _json(_replaced(draft.body, value))
+        body = _body(replace(draft, body=_replaced(draft.body, value)))
     headers = {
         name: _TOKEN.sub(value, text) if _MARK in text else text
         for name, text in draft.headers.items()
@@ -338,6 +359,13 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
         url = _TOKEN.sub(lambda match: _component(value(match)), url)
     secret_headers = tuple(name for name, text in draft.headers.items() if _MARK in text)
     return Request(draft.method, url, headers, body, secret_headers, has_secret_body)
+
+
+def _body(draft: Draft) -> bytes | None:
+    body = draft.body
+    if body is None or not draft.is_raw:
+        return None if body is None else _json(body)
+    return body if isinstance(body, bytes) else body.encode("utf-8", "replace")
 
 
 def _json(value: Any) -> bytes:
@@ -358,6 +386,8 @@ def missing_secret(name: str) -> Failed:
 def _replaced(value: Any, secret: Callable[[re.Match[str]], str]) -> Any:
     if isinstance(value, str):
         return _TOKEN.sub(secret, value)
+    if isinstance(value, bytes):
+        return _TOKEN.sub(secret, value.decode("latin-1")).encode("latin-1", "replace")
     if isinstance(value, list):
         return [_replaced(item, secret) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

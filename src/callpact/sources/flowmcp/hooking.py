@@ -1,0 +1,246 @@
+"""Hooks around a request: what each is given, and what it may give back.
+
+The shapes are those of seed 002 and, under `compat`, also those that real files rely on. A hook
+never sees a secret: where one stands, it sees a token (`request.py`), which the host replaces when
+the request leaves. What hooks may fetch stands in `fetching.py`; the JavaScript itself runs in
+`callpact.hooks`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+from callpact.envelope import ResponseEnvelope, local_envelope
+from callpact.errors import DeclarationError, Failed
+from callpact.sources.flowmcp.careful import stringify
+from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.fetching import Fetching
+from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, shown, token
+from callpact.tool import Context
+
+if TYPE_CHECKING:
+    from callpact.hooks.packs import Pack
+    from callpact.hooks.pool import Pool
+    from callpact.hooks.realm import Realm
+    from callpact.hooks.steps import Log
+
+_METHODS = frozenset({"GET", "POST", "PUT", "DELETE"})
+_LEVELS = {"debug": logging.DEBUG, "warn": logging.WARNING, "error": logging.ERROR}
+_MAX_WORDS = 500
+
+
+class Send(Protocol):
+    """What sends a tool's request and reads its answer."""
+
+    async def __call__(self, draft: Draft, context: Context) -> ResponseEnvelope[Any]: ...
+
+
+class FileHooks:
+    """The hooks of one file; its code is first run when one of its tools is first called."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        text: str,
+        *,
+        file: str,
+        main: Mapping[str, Any],
+        lists: Mapping[str, Any],
+        packs: Sequence[Pack] = (),
+        profile: Profile = "compat",
+    ) -> None:
+        self.pool = pool
+        self.file = file
+        self.profile: Profile = profile
+        self._text = text
+        self._main = main
+        self._lists = lists
+        self._packs = packs
+        self._realm: Realm | None = None
+
+    async def open(self) -> Realm:
+        """The file's realm; two calls that come first at the same time may each open one.
+
+        Raises:
+            DeclarationError: the file's code fails, breaks a limit, does not keep to its `main`, or
+                a library is not what was built.
+        """
+        if self._realm is None:
+            self._realm = await self.pool.open(
+                self._text,
+                main=stringify(self._main),
+                lists=stringify(self._lists),
+                packs=self._packs,
+            )
+        return self._realm
+
+
+class HookedCall:
+    """How a tool is called whose file has hooks: `preRequest`, the request, `postRequest`."""
+
+    def __init__(
+        self, name: str, plan: RequestPlan, hooks: FileHooks, send: Send, fetching: Fetching
+    ) -> None:
+        self._name = name
+        self._plan = plan
+        self._hooks = hooks
+        self._send = send
+        self._fetching = fetching
+
+    async def run(self, arguments: Mapping[str, Any], context: Context) -> ResponseEnvelope[Any]:
+        """Call the tool.
+
+        Raises:
+            Failed: `handler_error`, with the hook and the reason; or what the request gave.
+        """
+        try:
+            realm = await self._hooks.open()
+        except DeclarationError as error:
+            raise self._failed("handlers", str(error), {}) from None
+        kinds = realm.hooks.get(self._name, frozenset())
+        payload = {**self._plan.defaults, **arguments}
+        draft = self._plan.draft(arguments)
+        if "preRequest" in kinds:
+            draft, payload = await self._before(realm, draft, payload, context)
+        if "executeRequest" in kinds:
+            data = await self._instead(realm, draft, payload, context)
+            envelope = local_envelope(data, context.tool_id)
+        else:
+            self._fetching.check(draft)
+            envelope = await self._send(draft, context)
+        if "postRequest" in kinds:
+            given = {"response": envelope.data, "struct": _struct(draft), "payload": payload}
+            answer = await self._call(realm, "postRequest", given, context)
+            if "response" not in answer:
+                raise self._misshapen("postRequest", "{ response }", answer)
+            envelope = replace(envelope, data=answer["response"])
+        return envelope
+
+    async def _before(
+        self, realm: Realm, draft: Draft, payload: dict[str, Any], context: Context
+    ) -> tuple[Draft, dict[str, Any]]:
+        struct = _struct(draft)
+        given = {"struct": struct, "payload": payload}
+        answer = await self._call(realm, "preRequest", given, context)
+        wanted = {"struct", "payload"} if self._hooks.profile == "strict" else {"struct"}
+        if not wanted <= answer.keys() and not (
+            self._hooks.profile == "compat" and "payload" in answer
+        ):
+            raise self._misshapen("preRequest", "{ struct, payload }", answer)
+        new_struct, new_payload = answer.get("struct", struct), answer.get("payload", payload)
+        for name, part in (("struct", new_struct), ("payload", new_payload)):
+            if not isinstance(part, dict):
+                raise self._failed("preRequest", f"its `{name}` must be an object", {})
+        if new_struct != struct:
+            return self._edited(draft, new_struct), new_payload
+        if new_payload != payload:
+            return self._plan.draft(new_payload), new_payload
+        return draft, new_payload
+
+    def _edited(self, draft: Draft, struct: dict[str, Any]) -> Draft:
+        """The request as a hook wants it; what it left out stays as it was."""
+        url, method = struct.get("url", draft.url), struct.get("method", draft.method)
+        headers = struct.get("headers", draft.headers)
+        if not isinstance(url, str):
+            raise self._failed("preRequest", "`struct.url` must be a text", {})
+        if method not in _METHODS:
+            words = f"`struct.method` must be one of {', '.join(sorted(_METHODS))}"
+            raise self._failed("preRequest", words, {})
+        if not isinstance(headers, dict) or any(
+            isinstance(value, dict | list | None)
+            for value in cast("dict[str, Any]", headers).values()
+        ):
+            raise self._failed("preRequest", "`struct.headers` must be texts by name", {})
+        texts = {name: as_text(v) for name, v in cast("dict[str, Any]", headers).items()}
+        kind = next((v for name, v in texts.items() if name.lower() == "content-type"), "json")
+        body = struct.get("body", draft.body)
+        is_text = isinstance(body, str) and "json" not in kind.lower()
+        return Draft(method, url, texts, body, is_text)
+
+    async def _instead(
+        self, realm: Realm, draft: Draft, payload: dict[str, Any], context: Context
+    ) -> Any:
+        struct = _struct(draft)
+        given: dict[str, Any] = {"struct": struct, "payload": payload}
+        if self._hooks.profile == "compat":
+            secrets = {name: token(name) for name in self._plan.known_secrets}
+            given = {
+                "struct": {**struct, "status": True, "messages": [], "data": None},
+                "payload": {**payload, **struct, "userParams": payload, "serverParams": secrets},
+            }
+        answer = await self._call(realm, "executeRequest", given, context)
+        if "response" in answer:
+            return answer["response"]
+        result = answer.get("struct")
+        if self._hooks.profile == "strict" or not isinstance(result, dict):
+            raise self._misshapen("executeRequest", "{ response }", answer)
+        told = cast("dict[str, Any]", result)
+        if told.get("status") is False:
+            raise self._failed("executeRequest", _messages(told.get("messages")), {})
+        return told.get("data")
+
+    async def _call(
+        self, realm: Realm, kind: str, given: Mapping[str, Any], context: Context
+    ) -> dict[str, Any]:
+        from callpact.hooks.steps import Done
+
+        perform = self._fetching.performing(kind, context)
+        step = await self._hooks.pool.run(realm, self._name, kind, _json(given), perform)
+        self._log(step.logs, kind, context)
+        if not isinstance(step, Done):
+            place = {"line": step.line, "column": step.column} if step.line else {}
+            raise self._failed(kind, f"{step.name}: {step.message}", {"reason": step.name, **place})
+        try:
+            answer = msgspec.json.decode(shown(step.data))
+        except (msgspec.DecodeError, RecursionError):
+            raise self._failed(kind, "what it returned is nested too deep", {}) from None
+        if not isinstance(answer, dict):
+            raise self._failed(kind, "it must return an object", {"reason": "SEC101"})
+        return cast("dict[str, Any]", answer)
+
+    def _log(self, logs: Sequence[Log], kind: str, context: Context) -> None:
+        for line in logs:
+            level = _LEVELS.get(line.level, logging.INFO)
+            context.logger.log(level, "%s: %s", kind, self._fetching.masked(shown(line.text)))
+
+    def _misshapen(self, kind: str, wanted: str, answer: Mapping[str, Any]) -> Failed:
+        came = ", ".join(sorted(answer)[:5]) or "nothing"
+        words = f"it must return {wanted}, it returned {{ {came} }}"
+        return self._failed(kind, words, {"reason": "SEC101"})
+
+    def _failed(self, kind: str, words: str, details: Mapping[str, Any]) -> Failed:
+        line = details.get("line")
+        place = f" ({self._hooks.file}:{line}:{details['column']})" if line else ""
+        told = self._fetching.masked(shown(words))
+        told = told if len(told) <= _MAX_WORDS else f"{told[:_MAX_WORDS]}…"
+        message = f"The hook {kind} of '{self._name}' failed: {told}{place}"
+        return Failed("handler_error", message, details={"hook": kind, **details})
+
+
+def _struct(draft: Draft) -> dict[str, Any]:
+    """The request as hooks see it."""
+    return {
+        "url": draft.url,
+        "method": draft.method,
+        "headers": draft.headers,
+        "body": draft.body,
+    }
+
+
+def _messages(messages: Any) -> str:
+    texts = cast("list[Any]", messages) if isinstance(messages, list) else [messages]
+    return "; ".join(text for text in texts if isinstance(text, str)) or "it says no reason"
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # Numbers beyond 64 bits, and halves of characters, which cross escaped.
+        return json.dumps(value).encode()
