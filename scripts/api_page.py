@@ -85,7 +85,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Envelopes": ("envelope", "schema.change"),
     "Events and bus": ("events", "bus"),
-    "Errors": ("errors",),
+    "Errors": ("errors", "codes"),
     "Property blocks": ("schema.properties",),
 }
 """The modules whose public names stand under a heading."""

@@ -18,8 +18,8 @@ from api_page import api, constant, sentences
 
 import callpact
 from callpact.cli import app
+from callpact.codes import CODES, OWN_CODE
 from callpact.config import Config, SourceConfig
-from callpact.errors import CODES, OWN_CODE
 from callpact.sources.flowmcp.codes import RULES, Rule
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NOTE = "<!-- Written by scripts/reference.py; do not edit. -->\n\n"
 
 
 def codes() -> str:
-    """The table of codes, the one in errors.py."""
+    """The table of codes, the one in codes.py."""
     lines = [
         "# Codes",
         "",

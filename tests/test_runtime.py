@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import enum
 import gc
 import logging
 import re
@@ -234,6 +235,24 @@ def test_a_handler_knows_its_call_and_nothing_of_the_runtime():
     )
     assert context.call_id == event.call_id
     assert event.identity == Identity("ann")
+
+
+class _Name(enum.StrEnum):
+    ID = "t.tool"
+    ALIAS = "old_tool"
+
+
+@pytest.mark.parametrize("name", [*_Name, "old_tool", "t_tool"])
+def test_under_whatever_name_a_tool_is_called_everybody_is_told_its_id_as_plain_text(name):
+    seen = []
+
+    async def handler(arguments, context):
+        seen.append(context.tool_id)
+
+    story = _Story(handler)
+    envelope = story.call(tool_id=name)
+    told = [*seen, story.events[0].tool_id, envelope.meta.operation_id]
+    assert [(type(text), text) for text in told] == [(str, "t.tool")] * 3
 
 
 def test_every_call_has_an_id_of_its_own_also_across_runtimes():
@@ -580,7 +599,15 @@ async def _async_observer(event):
     pass
 
 
-@pytest.mark.parametrize("observers", [5, [5], [None], ["log"], [_async_observer], print])
+class _AsyncObserver:
+    async def __call__(self, event):
+        pass
+
+
+@pytest.mark.parametrize(
+    "observers",
+    [5, [5], [None], ["log"], [_async_observer], [_AsyncObserver()], print],
+)
 def test_what_cannot_observe_is_wrong_use(observers):
     with pytest.raises(UsageError, match="observer"):
         Runtime([], observers=observers)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from callpact.bus import Bus, Listener, LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
+from callpact.codes import CODES
 from callpact.env import Env
 from callpact.envelope import (
     HTTP_RESPONSE_META_SCHEMA,
@@ -40,7 +41,6 @@ from callpact.envelope import (
     unwrap,
 )
 from callpact.errors import (
-    CODES,
     Aborted,
     AccessDenied,
     CallError,

@@ -1,4 +1,4 @@
-"""Every error of callpact, and the one table of codes.
+"""Every error of callpact; what each is called on each wire stands in `codes.py`.
 
 CallpactError
 ├─ DeclarationError      the author's fault, at load
@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from callpact.codes import CODES, OWN_CODE, Code
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -41,144 +43,6 @@ class Issue(Struct, frozen=True, gc=False, omit_defaults=True):
     expected: Any = None
     received: Any = None
     hint: str | None = None
-
-
-class Code(Struct, frozen=True):
-    """One row of the table of codes: what a failure is called on each wire."""
-
-    code: str
-    kind: str
-    event: str
-    flowmcp: str
-    http: int
-    exit: int
-    meaning: str
-
-
-_ROWS = (
-    Code(
-        "schema_validation_failed",
-        "input",
-        "VALIDATION_ERROR",
-        "E004",
-        400,
-        3,
-        "The arguments do not keep the tool's input schema; nothing was run.",
-    ),
-    Code(
-        "component_not_on_palette",
-        "components",
-        "VALIDATION_ERROR",
-        "E004",
-        400,
-        3,
-        "The input names a component that the project does not have.",
-    ),
-    Code(
-        "component_not_allowed",
-        "components",
-        "VALIDATION_ERROR",
-        "E004",
-        400,
-        3,
-        "The input puts a component into a slot that does not take it.",
-    ),
-    Code(
-        "access_denied",
-        "access",
-        "ACCESS_DENIED",
-        "E007",
-        403,
-        4,
-        "The caller may not use this tool.",
-    ),
-    Code(
-        "tool_not_found",
-        "unknown tool",
-        "OPERATION_NOT_FOUND",
-        "E008",
-        404,
-        5,
-        "No tool has this id, wire name or alias.",
-    ),
-    Code(
-        "tool_error",
-        "tool",
-        "TOOL_ERROR",
-        "E005",
-        502,
-        6,
-        "An MCP server answered with isError, and `raise_for_error` was asked to raise it.",
-    ),
-    Code(
-        "address_not_allowed",
-        "address refused",
-        "EXECUTION_ERROR",
-        "E002",
-        502,
-        7,
-        "The upstream address lies in a range that the source does not allow.",
-    ),
-    Code(
-        "upstream_error",
-        "upstream",
-        "EXECUTION_ERROR",
-        "E001",
-        502,
-        7,
-        "The upstream could not be reached, or answered with an error status.",
-    ),
-    Code(
-        "server_param_missing",
-        "missing key",
-        "EXECUTION_ERROR",
-        "E006",
-        503,
-        7,
-        "The tool needs a key that is not configured.",
-    ),
-    Code(
-        "output_validation_failed",
-        "output",
-        "OUTPUT_VALIDATION_ERROR",
-        "E009",
-        502,
-        8,
-        "The tool's answer does not keep its output schema; nothing of it is delivered.",
-    ),
-    Code(
-        "timeout",
-        "timeout",
-        "TIMEOUT",
-        "E002",
-        504,
-        9,
-        "The call did not end before its deadline.",
-    ),
-    Code("aborted", "aborted", "ABORTED", "E002", 503, 9, "The call was cancelled before its end."),
-    Code(
-        "handler_error",
-        "internal",
-        "EXECUTION_ERROR",
-        "E005",
-        500,
-        1,
-        "The tool broke in a way that it did not declare; the details are in the log.",
-    ),
-)
-
-CODES: dict[str, Code] = {row.code: row for row in _ROWS}
-"""Every reserved code. A `ToolError` brings a code of its own, rendered like `OWN_CODE`."""
-
-OWN_CODE = Code(
-    "(the tool's own code)",
-    "tool",
-    "(the same)",
-    "E005",
-    422,
-    6,
-    "A rule that only the tool can check was broken; raised as `ToolError(code, message)`.",
-)
 
 
 class CallpactError(Exception):

@@ -17,10 +17,9 @@ import orjson
 from msgspec import Struct
 
 from callpact import errors
+from callpact.codes import CODES, OWN_CODE
 from callpact.envelope import RESPONSE_ENVELOPE_SCHEMA, RESPONSE_META_SCHEMA, ResponseEnvelope
 from callpact.errors import (
-    CODES,
-    OWN_CODE,
     CallError,
     InvalidEvent,
     InvalidInput,

@@ -20,11 +20,6 @@ _log = logging.getLogger("callpact.runtime")
 _contract_log = logging.getLogger("callpact.contract")
 
 
-def run(admitted: Admitted, context: Context) -> Any:
-    """Call the handler; what it gives may have to be awaited."""
-    return admitted.tool.handler(admitted.arguments, context)
-
-
 async def run_in_time(admitted: Admitted, context: Context) -> Any:
     """Call the handler and await it, until the deadline.
 
@@ -82,7 +77,7 @@ async def _step(values: AsyncGenerator[Any, None]) -> Any:
         raise RuntimeError("the tool raised GeneratorExit") from error
 
 
-async def close_values(values: AsyncGenerator[Any, None], tool_id: str, call_id: str) -> None:
+async def close_values(values: AsyncGenerator[Any, None], context: Context) -> None:
     """Close a subscription's generator, whatever it says to that."""
     try:
         await values.aclose()
@@ -90,25 +85,28 @@ async def close_values(values: AsyncGenerator[Any, None], tool_id: str, call_id:
         if not is_ours(error):
             raise
         # Boundary: the results were delivered already.
-        _log.error("tool %s failed while it was closed (call %s)", tool_id, call_id, exc_info=error)
+        text = "tool %s failed while it was closed (call %s)"
+        _log.error(text, context.tool_id, context.call_id, exc_info=error)
 
 
-def log_warnings(envelope: ResponseEnvelope[Any], tool_id: str, call_id: str) -> None:
+def log_warnings(envelope: ResponseEnvelope[Any], context: Context) -> None:
     """Seeds 000 and 001: what breaks the output schema is logged, for whoever maintains the tool."""
     first, *others = envelope.warnings
     more = f"; and {len(others)} more" if others else ""
     where = f" (at {first.path})" if first.path else ""
-    _contract_log.warning("tool %s (call %s): %s%s%s", tool_id, call_id, first.message, where, more)
+    told = (context.tool_id, context.call_id, first.message, where, more)
+    _contract_log.warning("tool %s (call %s): %s%s%s", *told)
 
 
-def failure_of(error: BaseException, tool_id: str, call_id: str) -> CallError:
+def failure_of(error: BaseException, context: Context) -> CallError:
     """What the caller and the observers are told of an exception."""
     if isinstance(error, CallError):
         return error
     if isinstance(error, Exception | SystemExit | GeneratorExit):
-        _log.error("tool %s failed (call %s)", tool_id, call_id, exc_info=error)
-        return HandlerCrashed(tool_id)
-    return Aborted(tool_id)
+        text = "tool %s failed (call %s)"
+        _log.error(text, context.tool_id, context.call_id, exc_info=error)
+        return HandlerCrashed(context.tool_id)
+    return Aborted(context.tool_id)
 
 
 def is_ours(error: BaseException) -> bool:

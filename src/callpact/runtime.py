@@ -41,7 +41,6 @@ from callpact.running import (
     is_ours,
     log_warnings,
     next_value,
-    run,
     run_in_time,
 )
 from callpact.tool import OPEN, Admitted, Call, Context, Disabled, Identity, Policy, Tool
@@ -108,48 +107,35 @@ class Runtime:
             CallError: `AccessDenied`, and what `execute` raises.
             UsageError: as `execute`; or the identity is none.
         """
-        if type(call) is not Call:
-            raise _not_a_call(call)
-        deadline, policy = call.deadline, call.policy
-        if deadline is not None or policy is not None or identity is not None:
-            self._check_use(call, identity)
-        call_id, tool_id = call.id or new_id(), call.tool_id
+        found, context = self._begin(call, identity, call_map)
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
         try:
-            tool = self.catalog.get(tool_id) or self._not_found(tool_id, identity, trusted=trusted)
-            tool_id = tool.id
+            tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:
                 grant(tool, identity)
             if tool.kind == "subscription":
-                _refuse(f"'{tool_id}' is a subscription: subscribe to it")
+                _refuse(f"'{tool.id}' is a subscription: subscribe to it")
             if tool.disabled is not None:
                 _refuse_disabled(tool.disabled)
             admitted = admit(tool, arguments)
-            context = Context(
-                call_id,
-                tool_id,
-                identity,
-                deadline,
-                call.parent_id,
-                call.chain,
-                call.metadata,
-                self._open_env,
-                call_map,
+            value: Any = (
+                tool.handler(admitted.arguments, context)
+                if context.deadline is None
+                else run_in_time(admitted, context)
             )
-            value: Any = (run if deadline is None else run_in_time)(admitted, context)
             if type(value) is CoroutineType or hasattr(value, "__await__"):  # pyright: ignore[reportUnknownArgumentType] - any answer
                 value = await cast("Any", value)  # Seed 001: awaited if awaitable.
-            answer = wrap(value, tool_id)
+            answer = wrap(value, tool.id)
             if admitted.warnings:
                 answer = _warned(answer, admitted)
-            envelope = release(tool.contract, answer, policy)
+            envelope = release(tool.contract, answer, call.policy)
             if envelope.warnings:
-                log_warnings(envelope, tool_id, call_id)
+                log_warnings(envelope, context)
         except BaseException as error:
-            failure = failure_of(error, tool_id, call_id)
+            failure = failure_of(error, context)
             if failure is error or not is_ours(error):
                 raise
             raise failure from None
@@ -157,19 +143,7 @@ class Runtime:
             return envelope
         finally:
             if self._observers:
-                self._publish(
-                    CallFinished(
-                        call_id,
-                        tool_id,
-                        arguments,
-                        started,
-                        perf_counter() - begun,
-                        envelope,
-                        failure,
-                        identity,
-                        call.parent_id,
-                    )
-                )
+                self._publish(context, arguments, started, begun, envelope, failure)
             # The error holds this frame; holding it in turn would make every failure garbage.
             del failure
 
@@ -206,74 +180,71 @@ class Runtime:
         Raises:
             CallError: while it is read, as `call`.
         """
-        if type(call) is not Call:
-            raise _not_a_call(call)
-        self._check_use(call, identity)
-        call_id, tool_id = call.id or new_id(), call.tool_id
+        found, context = self._begin(call, identity, call_map)
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         failure: CallError | None = None
         values: AsyncGenerator[Any, None] | None = None
         count = 0
         try:
-            tool = self.catalog.get(tool_id) or self._not_found(tool_id, identity, trusted=trusted)
-            tool_id = tool.id
+            tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:
                 grant(tool, identity)
             if tool.kind != "subscription":
-                _refuse(f"'{tool_id}' gives one answer: call it")
+                _refuse(f"'{tool.id}' gives one answer: call it")
             if tool.disabled is not None:
                 _refuse_disabled(tool.disabled)
             admitted = admit(tool, arguments)
-            context = Context(
-                call_id,
-                tool_id,
-                identity,
-                call.deadline,
-                call.parent_id,
-                call.chain,
-                call.metadata,
-                self._open_env,
-                call_map,
-            )
             values = cast("AsyncGenerator[Any, None]", tool.handler(admitted.arguments, context))
             while (value := await next_value(values, context, begun=count > 0)) is not END:
-                answer = wrap(value, tool_id)
+                answer = wrap(value, tool.id)
                 if admitted.warnings and not count:
                     answer = _warned(answer, admitted)
                 envelope = release(tool.contract, answer, call.policy)
                 if envelope.warnings:
-                    log_warnings(envelope, tool_id, call_id)
+                    log_warnings(envelope, context)
                 count += 1
                 yield envelope
         except GeneratorExit:  # The reader has enough: an end like any other.
             raise
         except BaseException as error:
-            failure = failure_of(error, tool_id, call_id)
+            failure = failure_of(error, context)
             if failure is error or not is_ours(error):
                 raise
             raise failure from None
         finally:
             try:
                 if values is not None:
-                    await close_values(values, tool_id, call_id)
+                    await close_values(values, context)
             finally:
                 if self._observers:
-                    self._publish(
-                        CallFinished(
-                            call_id,
-                            tool_id,
-                            arguments,
-                            started,
-                            perf_counter() - begun,
-                            None,
-                            failure,
-                            identity,
-                            call.parent_id,
-                            count,
-                        )
-                    )
+                    self._publish(context, arguments, started, begun, None, failure, count)
                 del failure
+
+    def _begin(
+        self, call: Call, identity: Identity | None, call_map: PendingRequestMap | None
+    ) -> tuple[Tool | None, Context]:
+        """What a call starts with: its tool, if there is one, and its context.
+
+        Raises:
+            UsageError: this is no call.
+        """
+        if type(call) is not Call:
+            raise _not_a_call(call)
+        tool = self.catalog.get(call.tool_id)
+        if call.deadline is not None or call.policy is not None or identity is not None:
+            _check_use(call, tool, identity)
+        return tool, Context(
+            call.id or new_id(),
+            call.tool_id if tool is None else tool.id,
+            identity,
+            call.deadline,
+            call.parent_id,
+            call.chain,
+            call.metadata,
+            self._open_env,
+            call_map,
+        )
 
     def _not_found(self, tool_id: str, identity: Identity | None, *, trusted: bool) -> NoReturn:
         """Raise, and suggest to strangers only what they may use."""
@@ -332,22 +303,43 @@ class Runtime:
     ) -> None:
         await self.aclose()
 
-    def _check_use(self, call: Call, identity: Any) -> None:
-        if identity is not None and not isinstance(identity, Identity):
-            raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
-        deadline, policy, tool_id = cast("Any", call.deadline), call.policy, call.tool_id
-        if deadline is not None and not _is_time(deadline):
-            raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r}")
-        if policy is not None and tool_id in self.catalog:
-            tightened(self.catalog.find(tool_id).contract, policy)
-
-    def _publish(self, event: CallFinished) -> None:
+    def _publish(  # noqa: PLR0917 - by position: every call pays for it
+        self,
+        context: Context,
+        arguments: Any,
+        started: int,
+        begun: float,
+        envelope: ResponseEnvelope[Any] | None,
+        failure: CallError | None,
+        count: int | None = None,
+    ) -> None:
+        event = CallFinished(
+            context.call_id,
+            context.tool_id,
+            arguments,
+            started,
+            perf_counter() - begun,
+            envelope,
+            failure,
+            context.identity,
+            context.parent_id,
+            count,
+        )
         for observer in self._observers:
             try:
                 observer(event)
             except Exception:  # noqa: BLE001 - boundary: an observer never breaks a call
                 self.observer_failures += 1
                 _log.exception("an observer failed on call %s", event.call_id)
+
+
+def _check_use(call: Call, tool: Tool | None, identity: Any) -> None:
+    if identity is not None and not isinstance(identity, Identity):
+        raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
+    if call.deadline is not None and not _is_time(call.deadline):
+        raise UsageError(f"deadline must be epoch milliseconds, got {call.deadline!r}")
+    if call.policy is not None and tool is not None:
+        tightened(tool.contract, call.policy)
 
 
 def _is_time(value: Any) -> bool:
@@ -384,7 +376,8 @@ def _checked_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
         raise UsageError(f"observers must be a list of functions, got {type(observers).__name__}")
     checked = tuple(observers)
     for observer in checked:
-        if not callable(observer) or iscoroutinefunction(observer):
+        called: Any = (observer, getattr(type(observer), "__call__", None))  # noqa: B004 - the method is wanted, not whether there is one
+        if not callable(observer) or any(map(iscoroutinefunction, called)):
             raise UsageError(f"an observer is a plain function of (event), got {observer!r:.100}")
     return checked
 
@@ -419,7 +412,7 @@ def build_env(
             raise AccessDenied(f"'{tool_id}' is out of bounds here; allowed namespaces: {may}")
         if len(chain) > MAX_NESTED:
             way = " → ".join((*chain[:3], "…", *chain[-2:], tool_id))
-            raise Failed("handler_error", f"Calls nest more than {MAX_NESTED} deep: {way}")
+            _refuse(f"Calls nest more than {MAX_NESTED} deep: {way}")
         if call_map is not None:
             return await call_map.call(
                 tool_id,
