@@ -347,7 +347,7 @@ def test_every_command_with_sources_has_the_same_options(run, command, monkeypat
     shown = run(command, "--help").out
     for option in (
         *("--source", "--config", "--profile", "--lists", "--allow-library", "--secrets"),
-        *("--upstream", "--allow-host", "--log-level"),
+        *("--upstream", "--allow-host", "--hook-host", "--log-level"),
     ):
         assert option in shown
 
@@ -501,7 +501,14 @@ def test_the_printed_configuration_carries_every_option_along(folder, run, ref):
     options = [
         *("--profile", "compat", "--lists", "lists", "--secrets", str(secrets_file())),
         *("--allow-library", "a", "--allow-library", "*"),
-        *("--upstream", "https://api.example.com=http://localhost:9", "--allow-host", "10.0.0.1"),
+        *(
+            "--upstream",
+            "https://api.example.com=http://localhost:9",
+            "--allow-host",
+            "10.0.0.1",
+            "--hook-host",
+            "data.example.com",
+        ),
     ]
     done = run("serve", "--print-config", "claude", "-s", ref, *options, "--scope", "admin")
     entry = json.loads(done.out)["mcpServers"]["callpact"]
@@ -512,7 +519,14 @@ def test_the_printed_configuration_carries_every_option_along(folder, run, ref):
         *("--profile", "compat", "--lists", str(here / "lists")),
         *("--secrets", str(here / "keys.env")),
         *("--allow-library", "a", "--allow-library", "*"),
-        *("--upstream", "https://api.example.com=http://localhost:9", "--allow-host", "10.0.0.1"),
+        *(
+            "--upstream",
+            "https://api.example.com=http://localhost:9",
+            "--allow-host",
+            "10.0.0.1",
+            "--hook-host",
+            "data.example.com",
+        ),
         *("--scope", "admin"),
     ]
     assert "env" not in entry

@@ -111,6 +111,7 @@ def _opening(
         (*told.hosts, *settings.hosts),
         {**config.upstreams, **told.upstreams},
         told.secrets or Secrets(None, folder / file if file else None, os.environ),
+        (*told.hook_hosts, *settings.hook_hosts),
     )
 
 

@@ -50,6 +50,9 @@ class SourceConfig(BaseModel):
     libraries: list[str] = Field(
         [], description="FlowMCP: libraries that hooks may use beside the six; `*` for all"
     )
+    hook_hosts: list[str] = Field(
+        [], description="FlowMCP: hosts that hooks may reach beside their file's own; `*` for all"
+    )
 
 
 class Config(BaseModel):

@@ -118,6 +118,20 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "hook_host": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--hook-host",
+                help=(
+                    "FlowMCP: a host that hooks may reach beside their file's own; `*` for all. "
+                    "Repeatable."
+                ),
+                metavar="HOST",
+            ),
+        ],
+        None,
+    ),
     "log_level": (
         Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")],
         LogLevel.warning,
@@ -137,6 +151,7 @@ class Chosen:
     secrets: Path | None = None
     upstream: list[str] | None = None
     allow_host: list[str] | None = None
+    hook_host: list[str] | None = None
     log_level: LogLevel = LogLevel.warning
 
     def opening(self) -> Opening:
@@ -159,6 +174,7 @@ class Chosen:
             hosts=_names("--allow-host", self.allow_host),
             upstreams=_upstreams(self.upstream),
             secrets=secrets,
+            hook_hosts=_names("--hook-host", self.hook_host),
         )
 
     def arguments(self) -> list[str]:
@@ -166,7 +182,7 @@ class Chosen:
         parts = [] if self.profile is None else ["--profile", self.profile.value]
         parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
         parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
-        for option in ("allow_library", "upstream", "allow_host"):
+        for option in ("allow_library", "upstream", "allow_host", "hook_host"):
             for value in cast("list[str]", getattr(self, option) or ()):
                 parts += [f"--{option.replace('_', '-')}", value]
         return parts

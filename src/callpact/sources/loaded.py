@@ -59,6 +59,8 @@ class Opening(Struct, frozen=True):
     upstreams: Mapping[str, str] = {}
     """Roots of upstreams that stand for others."""
     secrets: Secrets | None = None
+    hook_hosts: tuple[str, ...] = ()
+    """Hosts that its hooks may reach beside the one that their file names."""
 
 
 class Source(Protocol):
