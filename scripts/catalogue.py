@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlencode
 from callpact import CallError, Runtime, Tool, from_flowmcp
 from callpact.net import Request
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.catalogue import LIST_FOLDERS, find_files, read_text
+from callpact.sources.flowmcp.files import find_files, read_text
 from callpact.sources.flowmcp.literal import read_exports
 from callpact.sources.flowmcp.loading import FlowMCPTools
 from callpact.sources.flowmcp.request import as_text
@@ -77,11 +77,9 @@ def main(arguments: list[str]) -> int:
     logging.disable(logging.WARNING)  # Answers are made up here, and break what is declared.
     given = _parsed(arguments)
     tools, transport = _loaded(given.path, given.lists)
-    files = [
-        str(found.path)
-        for found in find_files([given.path])
-        if found.path.parent.name not in LIST_FOLDERS
-    ]
+    others = {found.place for found in tools.report if found.code == "VAL159"}
+    found = [str(found.path) for found in find_files([given.path]) if not found.is_list]
+    files = [file for file in found if file not in others]
     reached = [_tell_files(tools, files, given.files), _tell_tests(tools, given.tools)]
     if given.requests is not None:
         known = _Known(tools, transport, files)

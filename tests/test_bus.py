@@ -140,6 +140,34 @@ def test_events_can_be_delivered_without_a_loop_to_listeners_that_need_none():
     assert heard == [CallAborted("1")]
 
 
+def test_an_async_listener_without_a_loop_is_wrong_use_and_the_others_hear_all_the_same():
+    bus, heard, ran = LocalBus(), [], []
+
+    async def listener(event):
+        ran.append(event)
+
+    bus.subscribe("call.aborted", listener)
+    bus.subscribe("call.aborted", heard.append)
+    for event in (CallAborted("1"), CallAborted("2")):
+        with pytest.raises(UsageError, match=r"call\.aborted"):
+            bus.deliver(event)
+    assert heard == [CallAborted("1"), CallAborted("2")]
+    assert ran == []
+    gc.collect()  # A coroutine that nobody awaited would warn, and a warning is an error here.
+
+
+def test_a_plain_listener_that_fails_without_a_loop_is_logged_as_ever(caplog):
+    bus = LocalBus()
+
+    def listener(event):
+        raise ValueError("what went wrong")
+
+    bus.subscribe("call.aborted", listener)
+    bus.deliver(CallAborted("1"))
+    (record,) = _errors(caplog)
+    assert str(record.exc_info[1]) == "what went wrong"
+
+
 # --- unsubscribing --------------------------------------------------------------------------
 
 
@@ -455,6 +483,74 @@ def test_a_chain_of_events_that_cause_one_another_comes_to_its_end():
         assert heard == list(range(1, 51))
 
     _run(story())
+
+
+class _Odd(BaseException):
+    """Such as other libraries make of their own exits."""
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [SystemExit(3), _Odd("x")], ids=repr)
+def test_an_exit_in_a_listener_comes_out_after_everybody_was_told_in_order(
+    error, is_async, is_warm
+):
+    async def story():
+        bus, heard = LocalBus(), []
+        if is_warm:
+            await _warm(bus)
+
+        def exits(event):
+            if event.request_id == "1":
+                bus.deliver(CallAborted("2"))
+                raise error
+
+        async def exits_async(event):
+            exits(event)
+
+        bus.subscribe("call.aborted", exits_async if is_async else exits)
+        bus.subscribe("call.aborted", lambda event: heard.append(event.request_id))
+        with pytest.raises(type(error)) as caught:
+            await bus.publish(CallAborted("1"))
+        assert caught.value is error
+        assert heard == ["1", "2"]
+        await bus.publish(CallAborted("3"))
+        assert heard == ["1", "2", "3"]
+
+    _run(story())
+
+
+def test_of_many_exits_the_first_comes_out_once():
+    bus, heard = LocalBus(), []
+
+    def exits(event):
+        heard.append(event.request_id)
+        if len(heard) < 5_000:
+            bus.deliver(CallAborted(str(len(heard))))
+        raise _Odd(event.request_id)
+
+    bus.subscribe("call.aborted", exits)
+    with pytest.raises(_Odd) as caught:
+        bus.deliver(CallAborted("0"))
+    assert caught.value.args == ("0",)
+    assert heard == [str(number) for number in range(5_000)]
+    bus.deliver(CallCompleted("1"))
+
+
+def test_an_interrupt_ends_telling_at_once_and_what_was_not_told_is_not_told_later():
+    bus, heard = LocalBus(), []
+
+    def interrupted(event):
+        heard.append(event.request_id)
+        if event.request_id == "1":
+            bus.deliver(CallAborted("2"))
+            raise KeyboardInterrupt
+
+    bus.subscribe("call.aborted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bus.deliver(CallAborted("1"))
+    bus.deliver(CallAborted("3"))
+    assert heard == ["1", "3"]
 
 
 # --- closing --------------------------------------------------------------------------------

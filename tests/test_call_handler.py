@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from callpact import call_handler
+from callpact import call_handler, pending
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.envelope import (
@@ -69,6 +69,8 @@ stories = _loaded()
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _tool, _timers, _JsonBus, _LateBus = stories.tool, stories.timers, stories.JsonBus, stories.LateBus
 HOUR, SECRET, OUT = stories.HOUR, stories.SECRET, stories.OUT
+SOON = 20.0
+"""Seconds of the loop's own clock: a bound, for what must not take any."""
 IN = {
     "type": "object",
     "properties": {"n": {"type": "integer"}, "cellar_key": {"type": "string"}},
@@ -897,6 +899,123 @@ async def test_a_bus_that_is_closed_right_behind_a_request_ends_its_handler(is_w
     await desk.assert_empty()
 
 
+@BUSES
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_warm", [False, True])
+@_story
+async def test_closing_a_map_ends_what_it_answers_and_its_callers_are_told(bus, is_stream, is_warm):
+    ended = []
+
+    async def handler(arguments, context):
+        try:
+            await _ever()
+        finally:
+            ended.append(1)
+
+    async def stream(arguments, context):
+        try:
+            yield 1
+            await _ever()
+        finally:
+            ended.append(1)
+
+    desk = _Desk(_tool(stream if is_stream else handler), bus=bus)
+    if is_warm:
+        await desk.warm()
+    caller = PendingRequestMap(desk.bus)
+    asked = stories.outcome(caller.subscribe("t.tool")) if is_stream else caller.call("t.tool")
+    waiting = asyncio.ensure_future(asked)
+    await _settle()
+    assert len(desk.map.answering) == 1
+    await desk.map.aclose()
+    assert ended == [1]
+    assert desk.map.answering == {}
+    if is_stream:
+        assert await asyncio.wait_for(waiting, SOON) == ([1], None)
+    else:
+        with pytest.raises(Aborted):
+            await asyncio.wait_for(waiting, SOON)
+    assert desk.types == ["requested", *["responded"] * is_stream, "aborted"]
+    await desk.assert_empty()
+
+
+@BUSES
+@_story
+async def test_closing_a_map_that_answers_its_own_calls_tells_of_each_once(bus):
+    desk = _Desk(_tool(_hangs), bus=bus)
+    calls = [asyncio.ensure_future(desk.map.call("t.tool")) for _ in range(3)]
+    await _settle()
+    await desk.map.aclose()
+    for call in calls:
+        with pytest.raises(Aborted):
+            await call
+    await desk.assert_empty()
+    assert [desk.types_of(event.request_id) for event in desk.events[:3]] == [
+        ["requested", "aborted"]
+    ] * 3
+
+
+@BUSES
+@_story
+async def test_a_closed_map_refuses_requests_with_aborted_and_runs_nothing(bus):
+    ran = []
+
+    async def handler(arguments, context):
+        ran.append(1)
+
+    desk = _Desk(_tool(handler), bus=bus)
+    await desk.map.aclose()
+    caller = PendingRequestMap(desk.bus)
+    with pytest.raises(CallError) as caught:
+        await asyncio.wait_for(caller.call("t.tool"), SOON)
+    assert caught.value.code == "aborted"
+    assert ran == []
+    await desk.assert_empty()
+
+
+@BUSES
+@pytest.mark.parametrize("is_warm", [False, True])
+@_story
+async def test_a_handler_may_close_the_map_that_answers_it(bus, is_warm):
+    async def handler(arguments, context):
+        await desk.map.aclose()
+        return "closed"
+
+    desk = _Desk(_tool(handler), _tool(_hangs, "t.hangs"), bus=bus)
+    if is_warm:
+        await desk.warm()
+    caller = PendingRequestMap(desk.bus)
+    other = asyncio.ensure_future(caller.call("t.hangs"))
+    await _settle()
+    assert (await asyncio.wait_for(caller.call("t.tool"), SOON)).data == "closed"
+    with pytest.raises(Aborted):
+        await asyncio.wait_for(other, SOON)
+    await desk.assert_empty()
+
+
+@_story
+async def test_closing_a_map_does_not_wait_for_a_handler_that_goes_on():
+    go = asyncio.Event()
+
+    async def handler(arguments, context):
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+        return "done"
+
+    desk = _Desk(_tool(handler))
+    caller = PendingRequestMap(desk.bus)
+    call = asyncio.ensure_future(caller.call("t.tool"))
+    await _settle()
+    await asyncio.wait_for(desk.map.aclose(), SOON)
+    assert not call.done()
+    go.set()
+    assert (await asyncio.wait_for(call, SOON)).data == "done"
+    await desk.assert_empty()
+
+
 @_story
 async def test_an_abort_of_another_request_touches_nobody():
     desk = _Desk(_tool(_hangs))
@@ -989,6 +1108,19 @@ async def test_with_namespaces_other_requests_are_left_to_others(bus):
     assert set(desk.types) == {"requested"}
     assert (await desk.map.call("shop.price")).data == 1
     assert type(await desk.failure("shop.none")) is UnknownTool
+    await desk.assert_empty()
+
+
+@pytest.mark.parametrize("tool_id", [None, 5, ["shop.price"]], ids=repr)
+@pytest.mark.parametrize("namespaces", [None, ["shop"]])
+@_story
+async def test_a_request_for_what_is_no_text_is_answered_with_or_without_namespaces(
+    tool_id, namespaces
+):
+    desk = _Desk(_tool(_returns, "shop.price"), namespaces=namespaces)
+    await desk.bus.publish(CallRequested("r", tool_id, {}))
+    assert desk.types == ["requested", "error"]
+    assert desk.events[1].code == "OPERATION_NOT_FOUND"
     await desk.assert_empty()
 
 
@@ -1224,6 +1356,38 @@ async def test_a_generator_that_never_waits_leaves_turns_to_others():
     await _settle()
     assert desk.types.count("responded") < 4_000
     assert desk.types[-1] == "aborted"
+    await desk.assert_empty()
+
+
+@BUSES
+@_story
+async def test_a_generator_that_never_waits_ends_when_its_reader_falls_behind(bus, monkeypatch):
+    monkeypatch.setattr(pending, "MAX_UNREAD", 10)
+    ended = []
+
+    async def stream(arguments, context):
+        number = 0
+        try:
+            while True:
+                yield number
+                number += 1
+        finally:
+            ended.append(number)
+
+    desk = _Desk(_tool(stream), bus=bus)
+    async with aclosing(desk.map.subscribe("t.tool")) as envelopes:
+        assert (await anext(envelopes)).data == 0
+        for _ in range(1_000):  # Not until all is quiet: without an end it never would be.
+            await asyncio.sleep(0)
+        assert len(ended) == 1
+        assert ended[0] < 20
+        assert desk.map.answering == {}
+        got, error = await stories.outcome(envelopes)
+    # Nothing is skipped without a word.
+    assert got == list(range(1, len(got) + 1))
+    assert 10 <= len(got) < 20
+    assert error.code == "aborted"
+    assert desk.types.count("aborted") == 1
     await desk.assert_empty()
 
 

@@ -150,6 +150,26 @@ def test_namespaces_stand_in_the_order_of_their_first_tool():
     assert CATALOG.namespaces == ("shop", "sky")
 
 
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [
+        ("shop.search", "shop"),
+        ("shop_search", "shop"),
+        ("find", "shop"),
+        ("cellar.key", "cellar"),
+        ("key", "key"),
+        ("", ""),
+    ],
+)
+def test_a_name_is_in_the_namespace_of_its_tool_or_in_the_one_that_it_says(name, namespace):
+    assert CATALOG.namespace_of(name) == namespace
+
+
+@pytest.mark.parametrize("name", [None, 5, ["shop.search"], {"shop": 1}, b"shop.search"])
+def test_what_cannot_be_a_name_is_in_no_namespace_that_there_is(name):
+    assert CATALOG.namespace_of(name) not in CATALOG.namespaces
+
+
 def test_a_policy_for_all_replaces_every_tools_own():
     strict = Catalog(CATALOG, policy="reject")
     assert {tool.contract.policy for tool in strict} == {"reject"}

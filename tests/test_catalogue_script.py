@@ -229,3 +229,10 @@ def test_a_tool_that_only_shares_a_word_with_a_hook_is_compared(catalogue, recor
     status, told = run(catalogue(Shop=text), "--requests", rows)
     assert status == 0
     assert "1 of 1 recorded calls without hooks are sent the same" in told
+
+
+def test_skills_and_the_like_are_not_counted(catalogue):
+    path = catalogue(Shop=GOOD, Skill="export const skill = { name: 'a' }")
+    code, text = run(path)
+    assert code == 0
+    assert "1 of 1 files load" in text

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from callpact.cli import _complete_tool, main
-from callpact.errors import CODES
+from callpact.codes import CODES
 
 TOOLS = '''
 import asyncio

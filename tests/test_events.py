@@ -38,6 +38,7 @@ from callpact.errors import (
     ToolError,
     UnknownTool,
     UpstreamError,
+    UsageError,
 )
 from callpact.events import (
     CALL_EVENT_SCHEMAS,
@@ -552,6 +553,35 @@ def test_the_size_of_an_event_is_counted_in_bytes_also_when_it_is_text():
     with pytest.raises(InvalidEvent) as caught:
         read_event(text)
     assert [issue.code for issue in caught.value.issues] == ["maxLength"]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, bytes.decode])
+def test_an_event_is_read_from_every_sort_of_bytes_and_from_text(kind):
+    assert read_event(kind(b'{"type":"call.aborted","requestId":"1"}')) == CallAborted("1")
+    with pytest.raises(InvalidEvent):
+        read_event(kind(b"{}"))
+
+
+def test_a_part_of_a_buffer_is_read_as_what_it_is():
+    text = b'{"type":"call.aborted","requestId":"1"}'
+    doubled = bytes(byte for byte in text for _ in range(2))
+    assert read_event(memoryview(b"--" + text + b"--")[2:-2]) == CallAborted("1")
+    assert read_event(memoryview(doubled)[::2]) == CallAborted("1")
+
+
+def test_the_size_of_a_buffer_is_counted_in_bytes():
+    wide = memoryview(bytearray(MAX_EVENT_BYTES + 4)).cast("I")
+    assert len(wide) < MAX_EVENT_BYTES
+    with pytest.raises(InvalidEvent) as caught:
+        read_event(wide)
+    assert [issue.code for issue in caught.value.issues] == ["maxLength"]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, {"type": "call.aborted", "requestId": "1"}, [1]])
+def test_what_is_neither_bytes_nor_text_is_wrong_use(wrong):
+    with pytest.raises(UsageError) as caught:
+        read_event(wrong)
+    assert type(wrong).__name__ in str(caught.value)
 
 
 # --- what answers may hold ------------------------------------------------------------------

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from callpact.cli import _complete_tool, main
-from callpact.errors import CODES
+from callpact.codes import CODES
 
 MAIN = """\
 export const main = {

@@ -211,6 +211,19 @@ async def _first(stream):
             return
 
 
+@pytest.mark.parametrize("wrong", [None, 5, ["shop.price"], b"shop.price", {}], ids=repr)
+@pytest.mark.parametrize("way", ["call", "subscribe"])
+@_story
+async def test_a_tool_id_that_is_no_text_is_wrong_use_and_nothing_is_published(wrong, way):
+    line = _Line()
+    asked = line.map.call(wrong) if way == "call" else anext(line.map.subscribe(wrong))
+    with pytest.raises(UsageError) as caught:
+        await asyncio.wait_for(asked, SOON)
+    assert repr(wrong) in str(caught.value)
+    assert line.events == []
+    line.assert_empty()
+
+
 @_story
 async def test_request_ids_are_uuids_and_differ():
     async def answer(event):
@@ -1259,6 +1272,55 @@ async def test_a_reader_that_falls_too_far_behind_is_ended_and_the_producer_told
     assert error.code == ("aborted" if is_full else "timeout")
     assert line.types.count("aborted") == 1
     assert line.events[-1] == CallAborted(line.request.request_id)
+    line.assert_empty()
+
+
+@pytest.mark.parametrize("bus", [LocalBus, _LateBus])
+@_story
+async def test_a_producer_is_told_of_a_reader_that_fell_behind_before_it_reads_on(bus, monkeypatch):
+    monkeypatch.setattr(pending, "MAX_UNREAD", 3)
+
+    line = _Line(bus())
+    stream = line.open_stream()
+    first = asyncio.ensure_future(anext(stream))
+    await _settle()
+    request_id = line.request.request_id
+
+    async def respond(number):
+        await line.map.respond(request_id, _envelope(number), seq=number)
+        await _settle()
+
+    await respond(0)
+    assert (await first).data == 0
+    for number in (1, 2, 3):
+        await respond(number)
+    assert "aborted" not in line.types
+    await respond(4)
+    assert line.types.count("aborted") == 1
+    assert line.map.pending_count == 0
+    await respond(5)
+    got, error = await _outcome(stream)
+    assert got == [1, 2, 3]
+    assert type(error) is Failed
+    assert error.code == "aborted"
+    assert line.types.count("aborted") == 1
+    line.assert_empty()
+
+
+@pytest.mark.parametrize(
+    "bus", [_StuckBus("call.aborted"), _BrokenBus(ConnectionError(), "call.aborted")]
+)
+@_story
+async def test_a_bus_that_cannot_tell_the_producer_changes_nothing_for_who_fell_behind(
+    bus, monkeypatch
+):
+    monkeypatch.setattr(pending, "MAX_UNREAD", 3)
+
+    line = _produced(*range(5), end=None, bus=bus)
+    got, error = await asyncio.wait_for(_outcome(line.open_stream()), SOON)
+    assert got == [0, 1, 2]
+    assert error.code == "aborted"
+    await asyncio.sleep(SOON)
     line.assert_empty()
 
 

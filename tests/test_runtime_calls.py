@@ -528,15 +528,20 @@ async def test_a_deadline_that_is_over_runs_nothing():
 
 
 @pytest.mark.parametrize(
-    "wrong", [float("nan"), True, "1", [1], 10**400], ids=lambda v: f"{v!r:.9}"
+    "wrong",
+    [float("nan"), float("inf"), float("-inf"), True, "1", [1], 10**400],
+    ids=lambda v: f"{v!r:.9}",
 )
 @pytest.mark.parametrize("handler", [_echo, _counts])
 @_story
-async def test_a_deadline_that_is_no_number_is_wrong_use(wrong, handler):
+async def test_a_deadline_that_is_no_number_is_wrong_use_in_the_words_of_the_bus(wrong, handler):
     told = _Told(_tool(handler))
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as here:
         await told.first(deadline=wrong)
     assert told.finished == []
+    with pytest.raises(UsageError) as over_the_bus:
+        await PendingRequestMap().call("t.tool", deadline=wrong)
+    assert str(here.value) == str(over_the_bus.value)
 
 
 @pytest.mark.parametrize("is_reading", [True, False])

@@ -38,7 +38,7 @@ class LocalBus:
     """A bus inside one process and one event loop; also the near end of any other bus.
 
     Listeners are called in the order in which they came. One that raises is logged and breaks
-    nothing.
+    nothing; only what ends a program (`SystemExit`, …) goes on, after everybody was told.
     """
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class LocalBus:
         self._starter = Starter()
         self._untold: deque[CallEvent] = deque()
         self._is_telling = False
+        self._raised: BaseException | None = None
 
     async def publish(self, event: CallEvent) -> None:
         """Tell every listener."""
@@ -76,6 +77,9 @@ class LocalBus:
         """Tell every listener of this process of an event, wherever it came from.
 
         What a listener publishes meanwhile is told after it, so that all hear the same order.
+
+        Raises:
+            UsageError: a listener is async, and no event loop is running here.
         """
         if self._is_telling:
             self._untold.append(event)
@@ -85,20 +89,51 @@ class LocalBus:
             self._tell(event)
             while self._untold:
                 self._tell(self._untold.popleft())
+        except BaseException:  # An interrupt: told later, the rest would come out of order.
+            self._untold.clear()
+            self._raised = None
+            raise
         finally:
             self._is_telling = False
+        if self._raised is not None:
+            self._raise()
 
     def _tell(self, event: CallEvent) -> None:
         for listener in self._listeners[event.type]:
+            running: Any = None
             try:
                 running = listener(event)
                 task = None if running is None else self._starter.start(running)
-            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - boundary: a listener never breaks the bus
-                _log.exception("a listener failed on %s of %s", event.type, event.request_id)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - boundary: a listener never breaks the bus
+                self._fail(event, error, running)
                 continue
             if task is not None:
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
+
+    def _fail(self, event: CallEvent, error: BaseException, running: Any) -> None:
+        if asyncio.iscoroutine(running) and not _is_in_loop():
+            running.close()
+            error = UsageError(
+                f"no event loop is running here, and an async function listens to {event.type}; "
+                "from another thread: loop.call_soon_threadsafe(bus.deliver, event)"
+            )
+        elif isinstance(error, Exception | asyncio.CancelledError):
+            text = "a listener failed on %s of %s"
+            _log.error(text, event.type, event.request_id, exc_info=error)
+            return
+        if self._raised is None:
+            self._raised = error
+
+    def _raise(self) -> None:
+        raised, self._raised = self._raised, None
+        try:
+            if raised is not None:
+                raise raised
+        finally:
+            del raised  # It holds this frame.
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -112,3 +147,11 @@ class LocalBus:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from callpact.eager import current_task
 from callpact.errors import CallError, Failed, HandlerCrashed
@@ -17,6 +17,7 @@ from callpact.events import CallAborted, CallRequested
 from callpact.tool import Call
 
 if TYPE_CHECKING:
+    from callpact.catalog import Catalog
     from callpact.envelope import ResponseEnvelope
     from callpact.pending import PendingRequestMap
     from callpact.runtime import Runtime
@@ -34,21 +35,23 @@ def build_call_handler(
 
     It alone publishes; handlers return values. With `namespaces`, requests for others are left to
     whoever else is on the bus. A request ends in exactly one of `call.responded`, `call.error`,
-    `call.aborted`; a subscription in any number of `call.responded` before `call.completed`.
+    `call.aborted`; a subscription in any number of `call.responded` before `call.completed`. Once
+    the map is closed, requests are refused with `aborted`.
     """
     served = None if namespaces is None else _names(namespaces)
     answering = call_map.answering
 
     async def handle(event: CallRequested) -> None:
         request_id = event.request_id
-        if served is not None and runtime.catalog.namespace_of(event.operation_id) not in served:
+        if served is not None and not _is_served(event.operation_id, runtime.catalog, served):
             return
         task: asyncio.Task[Any] = current_task(asyncio.get_running_loop())
         if answering.setdefault(request_id, task) is not task:
             _log.warning("request %s came again while it is answered", request_id)
             return
         try:
-            _check_number(len(answering))
+            if len(answering) > MAX_ANSWERING or call_map.is_closed:
+                _refuse(call_map)
             call = Call(
                 event.operation_id,
                 event.input,
@@ -95,9 +98,15 @@ def _names(given: Iterable[str]) -> frozenset[str]:
     return frozenset([given] if isinstance(given, str) else given)
 
 
-def _check_number(answering: int) -> None:
-    if answering > MAX_ANSWERING:
-        raise Failed("aborted", f"{MAX_ANSWERING:,} calls are under way; try again later")
+def _is_served(tool_id: Any, catalog: Catalog, served: frozenset[str]) -> bool:
+    # What is no text is in nobody's namespace: whoever hears of it says so, or nobody would.
+    return not isinstance(tool_id, str) or catalog.namespace_of(tool_id) in served
+
+
+def _refuse(call_map: PendingRequestMap) -> NoReturn:
+    if call_map.is_closed:
+        raise Failed("aborted", "Nothing is answered here any more: the other side is closed")
+    raise Failed("aborted", f"{MAX_ANSWERING:,} calls are under way; try again later")
 
 
 async def _send_stream(

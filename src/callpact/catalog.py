@@ -73,8 +73,8 @@ class Catalog:
 
     def namespace_of(self, name: str) -> str:
         """The namespace of the tool that a name stands for; of the name itself if there is none."""
-        tool = self._names.get(name)  # An alias may name another namespace than its tool is in.
-        return name.partition(".")[0] if tool is None else tool.namespace
+        tool = self.get(name)  # An alias may name another namespace than its tool is in.
+        return str(name).partition(".")[0] if tool is None else tool.namespace
 
     def select(self, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> Catalog:
         """The tools whose id fits one of the `allow` patterns (all, if none) and no `deny`."""

@@ -13,14 +13,9 @@ from rich.progress import track
 
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
 from callpact.errors import InvalidConfig
-from callpact.sources.flowmcp.catalogue import (
-    Candidate,
-    Catalogue,
-    FileReport,
-    Rules,
-    find_files,
-)
+from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.files import Candidate, find_files
 from callpact.sources.flowmcp.fixing import NotWritten, fix_file
 from callpact.sources.loaded import Finding, Opening
 from callpact.terminal import counted, err, flat, out, plain, print_json, print_lines

@@ -64,6 +64,10 @@ app = typer.Typer(
 )
 
 
+libs = typer.Typer(help="Libraries for the hooks of FlowMCP files.", no_args_is_help=True)
+app.add_typer(libs, name="libs")
+
+
 class Client(StrEnum):
     """Programs that start MCP servers."""
 
@@ -358,6 +362,41 @@ def serve(
             return 0
 
     run(go())
+
+
+@libs.command("add")
+def add_libraries(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME", help="As on npm; `NAME@VERSION` for a version.")
+    ],
+) -> None:
+    """Build libraries from npm for hooks, pinned by hash; none of their code runs outside the sandbox."""
+    from callpact.hooks.packs import user_packs
+    from callpact.libs import add_libraries as add
+
+    if not add(names, user_packs()):
+        raise typer.Exit(1)
+
+
+@libs.command("list")
+def list_libraries(*, as_json: AsJson = False) -> None:
+    """List the libraries that hooks can have."""
+    from callpact.hooks.packs import user_packs
+    from callpact.libs import list_libraries as tell
+
+    tell(user_packs(), as_json=as_json)
+
+
+@libs.command("remove")
+def remove_libraries(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="As `libs list` has it.")],
+) -> None:
+    """Remove libraries."""
+    from callpact.hooks.packs import user_packs
+    from callpact.libs import remove_libraries as remove
+
+    if not remove(names, user_packs()):
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -313,19 +313,29 @@ def _compile(name: str, schema: dict[str, Any]) -> CompiledSchema:
     return _compiled[name]
 
 
-def read_event(text: bytes | str) -> CallEvent:
+def read_event(text: bytes | bytearray | memoryview | str) -> CallEvent:
     """Read an event from JSON that came over a wire.
 
     Raises:
         InvalidEvent: it is too large, no JSON, or no event; with every reason.
+        UsageError: it is neither bytes nor text.
     """
-    if len(text if isinstance(text, bytes) else text.encode("utf-8", "replace")) > MAX_EVENT_BYTES:
+    if _size(text) > MAX_EVENT_BYTES:
         raise InvalidEvent([Issue("maxLength", f"It is too large: {_TOO_LARGE}")])
     try:
-        wire = msgspec.json.decode(text)
+        wire = msgspec.json.decode(text if isinstance(text, str) else bytes(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidEvent([Issue("json", f"It is not JSON: {error}")]) from None
     return decode_event(wire)
+
+
+def _size(text: Any) -> int:
+    if isinstance(text, str):
+        return len(text.encode("utf-8", "replace"))
+    if not isinstance(text, bytes | bytearray | memoryview):
+        kind = type(text).__name__
+        raise UsageError(f"an event is read from JSON, as bytes or text; got {kind}")
+    return memoryview(cast("bytes", text)).nbytes
 
 
 def decode_event(wire: Any) -> CallEvent:

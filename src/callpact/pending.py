@@ -1,7 +1,7 @@
 """The caller's side of the call protocol: requests that went out, and what becomes of each.
 
 `PendingRequestMap` publishes requests on a bus and matches what comes back by request id. It knows
-no tools: who answers is somebody else's matter (`runtime.build_call_handler`, in any process).
+no tools: who answers is somebody else's matter (`call_handler.py`, in any process).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from callpact.events import (
 from callpact.tool import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping
 
 MAX_PENDING = 100_000
 """Requests that one `PendingRequestMap` may wait for at a time."""
@@ -63,6 +63,8 @@ class PendingRequestMap:
         self.bus: Bus = LocalBus() if bus is None else bus
         self.answering: dict[str, asyncio.Task[Any]] = {}
         """Requests that this process works on; the task ends when the caller gives up."""
+        self.is_closed = False
+        """True from `aclose` on: nothing is called or answered any more."""
         self._pending: dict[str, asyncio.Future[CallEvent | None] | _Stream] = {}
         self._context = copy_context()  # For timers: one of its own for each would cost memory.
         self._unsubscribe = [
@@ -95,11 +97,14 @@ class PendingRequestMap:
         Raises:
             CallError: what the other side raised; `timeout`, `aborted`, or `upstream_error` if the
                 bus does not take the request.
+            UsageError: the tool id, the deadline or the identity is none, or the map is closed.
         """
+        if type(tool_id) is not str:
+            _check_tool_id(tool_id)
         if deadline is not None:
-            _check_deadline(tool_id, deadline)
+            _check_time_left(tool_id, deadline)
         if identity is not None:
-            _check_identity(identity)
+            check_identity(identity)
         request_id = new_id()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CallEvent | None] = asyncio.Future(loop=loop)
@@ -164,7 +169,9 @@ class PendingRequestMap:
         Raises:
             CallError: as `call`; `timeout` also after too long a silence, `aborted` if the reader
                 fell too far behind or the last envelopes were lost.
+            UsageError: as `call`; or the idle timeout is none.
         """
+        _check_tool_id(tool_id)
         request_id = new_id()
         request = CallRequested(
             request_id,
@@ -181,9 +188,9 @@ class PendingRequestMap:
         if idle_timeout is not None and not (_is_number(idle_timeout) and idle_timeout > 0):
             raise UsageError(f"idle_timeout must be positive milliseconds, got {idle_timeout!r}")
         if deadline is not None:
-            _check_deadline(tool_id, deadline)
+            _check_time_left(tool_id, deadline)
         if identity is not None:
-            _check_identity(identity)
+            check_identity(identity)
         stream = _Stream(tool_id)
         self._store(request_id, stream)
         try:
@@ -231,29 +238,44 @@ class PendingRequestMap:
         await self.bus.publish(CallCompleted(request_id, count))
 
     async def aclose(self) -> None:
-        """Stop listening; whoever still waits gets `aborted`, and the other side is told."""
+        """Stop listening; whoever still waits gets `aborted`, and the other side is told.
+
+        What is answered here is cancelled, and its callers get `aborted`. A bus that is stuck, or a
+        handler that goes on, holds nobody up for more than a second.
+        """
+        self.is_closed = True
         while self._unsubscribe:
             self._unsubscribe.pop()()
+        current = asyncio.current_task()
+        tasks = [task for task in self.answering.values() if task is not current]
         events = [CallAborted(request_id) for request_id in self._pending]
         for event in events:
+            self.answering.pop(event.request_id, None)  # Whose caller is told here.
             self._end(event)
+        for task in tasks:
+            task.cancel()
+        ends: list[Awaitable[Any]] = [self.bus.publish(event) for event in events]
+        if tasks:
+            ends.append(asyncio.wait(tasks))
         with suppress(Exception):
             async with asyncio.timeout(_SECONDS_TO_ABORT):
-                await asyncio.gather(
-                    *(self.bus.publish(event) for event in events), return_exceptions=True
-                )
+                await asyncio.gather(*ends, return_exceptions=True)
 
     # --- what comes over the bus
 
-    def _respond(self, event: CallResponded) -> None:
+    def _respond(self, event: CallResponded) -> Coroutine[Any, Any, None] | None:
         waiting = self._pending.get(event.request_id)
         if isinstance(waiting, _Stream):
             waiting.take(event)
+            if waiting.is_full:  # Now: until the reader sees it, an endless producer would go on.
+                del self._pending[event.request_id]
+                return self._give_up(event.request_id)
         elif waiting is not None:
             if event.seq is None or not waiting.done():
                 del self._pending[event.request_id]  # Else its caller, who is cancelled, stops it.
             if not waiting.done():
                 waiting.set_result(event)
+        return None
 
     def _end(self, event: CallEvent) -> None:
         waiting = self._pending.pop(event.request_id, None)
@@ -271,7 +293,7 @@ class PendingRequestMap:
     # --- what goes out
 
     def _store(self, request_id: str, waiting: asyncio.Future[CallEvent | None] | _Stream) -> None:
-        if not self._unsubscribe:
+        if self.is_closed:
             raise UsageError("this PendingRequestMap is closed; make another one")
         if len(self._pending) >= MAX_PENDING:
             raise Failed("aborted", f"{MAX_PENDING:,} calls wait for their answers already")
@@ -302,19 +324,19 @@ class PendingRequestMap:
 class _Stream:
     """What a subscription received and nobody has read yet."""
 
-    __slots__ = ("_expected", "_is_full", "_unread", "_waiter", "tool_id")
+    __slots__ = ("_expected", "_unread", "_waiter", "is_full", "tool_id")
 
     def __init__(self, tool_id: str) -> None:
         self.tool_id = tool_id
         self._unread: deque[CallEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._expected = 0
-        self._is_full = False
+        self.is_full = False
 
     def take(self, event: CallEvent) -> None:
         if isinstance(event, CallResponded) and len(self._unread) >= MAX_UNREAD:
-            self._is_full = True
-        if not self._is_full:
+            self.is_full = True
+        if not self.is_full:
             self._unread.append(event)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -323,7 +345,7 @@ class _Stream:
         """The next envelope; None at the end."""
         while True:
             while not self._unread:
-                if self._is_full:
+                if self.is_full:
                     text = f"The reader of '{self.tool_id}' fell {MAX_UNREAD:,} results behind"
                     raise Failed("aborted", text)
                 self._waiter = asyncio.get_running_loop().create_future()
@@ -399,14 +421,33 @@ def _unsent(error: Exception, tool_id: str) -> CallError:
     return UpstreamError(f"'{tool_id}' was not called: the bus does not take the request")
 
 
-def _check_deadline(tool_id: str, deadline: float) -> None:
-    if not _is_number(deadline):
-        raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r}")
+def _check_time_left(tool_id: str, deadline: float) -> None:
+    check_deadline(deadline)
     if _left(deadline) <= 0:
         raise Timeout(tool_id, deadline, begun=False)
 
 
-def _check_identity(identity: Any) -> None:
+def _check_tool_id(tool_id: Any) -> None:
+    if not isinstance(tool_id, str):
+        raise UsageError(f"a tool is called by its id, as 'shop.price'; got {tool_id!r:.100}")
+
+
+def check_deadline(deadline: Any) -> None:
+    """Refuse what is no point in time, here as in a runtime: JSON has no infinity.
+
+    Raises:
+        UsageError: it is no finite number.
+    """
+    if not _is_number(deadline):
+        raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r:.100}")
+
+
+def check_identity(identity: Any) -> None:
+    """Refuse what is no identity, here as in a runtime.
+
+    Raises:
+        UsageError: it is none.
+    """
     if not isinstance(identity, Identity):
         raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
 

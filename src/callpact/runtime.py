@@ -15,7 +15,6 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from math import isnan
 from time import perf_counter, time_ns
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
@@ -33,7 +32,7 @@ from callpact.errors import (
 from callpact.events import CallFinished, Observer, new_id
 from callpact.gate import admit, grant, release, tightened
 from callpact.loop_thread import LoopThread
-from callpact.pending import PendingRequestMap
+from callpact.pending import PendingRequestMap, check_deadline, check_identity
 from callpact.running import (
     END,
     close_values,
@@ -334,21 +333,12 @@ class Runtime:
 
 
 def _check_use(call: Call, tool: Tool | None, identity: Any) -> None:
-    if identity is not None and not isinstance(identity, Identity):
-        raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")
-    if call.deadline is not None and not _is_time(call.deadline):
-        raise UsageError(f"deadline must be epoch milliseconds, got {call.deadline!r}")
+    if identity is not None:
+        check_identity(identity)
+    if call.deadline is not None:
+        check_deadline(call.deadline)
     if call.policy is not None and tool is not None:
         tightened(tool.contract, call.policy)
-
-
-def _is_time(value: Any) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return not isnan(value)
-    except OverflowError:
-        return False
 
 
 def _is_granted(identity: Identity | None, tool: Tool) -> bool:

@@ -41,11 +41,12 @@ def test_a_tool_without_hooks_makes_the_request_that_is_declared(tmp_path):
     caller = Caller(tmp_path, main, {"id": "btc"}, code=hooked)
     assert caller.call(name="token-prices.getTokenPrice").data == {"id": "btc"}
     assert [r.url for r in caller.requests] == ["https://api.example.com/v1/price/btc"]
-    (other,) = (tool for tool in caller.tools if tool.name == "other")
-    assert "hooks" in other.disabled.reason
-    with pytest.raises(CallError):
-        caller.call(name="token-prices.other")
-    assert len(caller.requests) == 1
+    changing = "other: { preRequest: async ( { struct, payload } ) => ({ struct: { ...struct, url: struct.url + '?a=1' }, payload }) }"
+    caller = Caller(tmp_path, main, {"id": "btc"}, code=HANDLERS % changing)
+    caller.call(name="token-prices.getTokenPrice")
+    caller.call(name="token-prices.other")
+    plain, hooked = (request.url for request in caller.requests)
+    assert hooked == f"{plain}?a=1"
 
 
 def _hook(body):
@@ -294,12 +295,21 @@ def test_the_complete_example_lacks_four_things_that_the_seed_requires():
 @pytest.mark.requirement("002.example.two-exports")
 @pytest.mark.requirement("002.example.no-imports")
 @pytest.mark.requirement("002.example.no-libraries")
-def test_with_tests_the_example_loads_under_compat_and_its_hook_waits(tmp_path):
+def test_with_tests_the_example_loads_under_compat_and_its_hook_runs(tmp_path):
     assert codes(TESTED_EXAMPLE, profile="compat", file=EXAMPLE_FILE) == set()
     tools = {tool.name: tool for tool in _example(tmp_path).tools}
     assert tools.keys() == {"getContractAbi", "getSourceCode"}
-    assert tools["getContractAbi"].disabled is None
-    assert "hooks" in tools["getSourceCode"].disabled.reason
+    assert [tool.disabled for tool in tools.values()] == [None, None]
+    first = {"SourceCode": "contract A {}", "ABI": "[]", "ContractName": "A"}
+    first |= {"CompilerVersion": "v0.8", "OptimizationUsed": "1", "Runs": "200"}
+    answered = _example(tmp_path, {"status": "1", "result": [first]})
+    assert answered.call({"address": ADDRESS}, "etherscan.getSourceCode").data == {
+        "contractName": "A",
+        "compilerVersion": "v0.8",
+        "optimizationUsed": True,
+        "sourceCode": "contract A {}",
+        "abi": "[]",
+    }
     needing = TESTED_EXAMPLE.replace("requiredLibraries: []", "requiredLibraries: [ 'left-pad' ]")
     assert not loads(needing, "compat", file=EXAMPLE_FILE)
     importing = f"import x from 'y'\n{TESTED_EXAMPLE}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import callpact
-from callpact.errors import CODES
+from callpact.codes import CODES
 from callpact.schema import check
 from callpact.sources.flowmcp.codes import RULES
 

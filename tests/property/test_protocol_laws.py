@@ -10,6 +10,7 @@ import jsonschema_rs
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from callpact.codes import CODES
 from callpact.envelope import (
     AudioBlock,
     HTTPResponseMeta,
@@ -25,7 +26,6 @@ from callpact.envelope import (
     is_response_envelope,
 )
 from callpact.errors import (
-    CODES,
     Aborted,
     AccessDenied,
     HandlerCrashed,

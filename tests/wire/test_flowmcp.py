@@ -6,8 +6,9 @@ import base64
 
 import pytest
 
+from callpact.codes import CODES
 from callpact.envelope import http_envelope, local_envelope
-from callpact.errors import CODES, CallError, InvalidInput, Issue, ToolError, UpstreamError
+from callpact.errors import CallError, InvalidInput, Issue, ToolError, UpstreamError
 from callpact.wire.flowmcp import encode_error, encode_result
 
 # The column "FlowMCP" of the design's table of codes.

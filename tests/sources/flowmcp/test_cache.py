@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 
 import pytest
 
+from callpact.runtime import Runtime
 from callpact.sources.flowmcp import loading
 from callpact.sources.flowmcp.loading import from_flowmcp
 from callpact.testing import StubTransport
@@ -127,3 +129,26 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(folder, tmp_path)
     blocked = tmp_path / "file"
     blocked.write_text("not a folder", "utf-8")
     assert len(_load(folder, blocked / "cache")) == 1
+
+
+def test_a_tool_that_was_kept_is_called_as_one_that_was_checked(tmp_path):
+    folder = tmp_path / "catalogue"
+    folder.mkdir()
+    parameter = (
+        "[ { position: { key: 'cup', value: '{{CUP}}', location: 'query' }, "
+        "z: { primitive: 'number()', options: [ 'max(9)' ] } } ]"
+    )
+    text = (FILE % "good").replace("parameters: []", f"parameters: {parameter}")
+    (folder / "Tea.mjs").write_text(text, "utf-8")
+    seen = []
+    for _ in range(2):
+        transport = StubTransport(lambda request: {"status": 200, "body": "{}"})
+        (tool,) = from_flowmcp(folder, transport=transport, cache=tmp_path / "cache", secrets={})
+        runtime = Runtime([tool])
+        asyncio.run(runtime.execute("tea.getTea", {"CUP": "7"}))
+        seen.append(
+            (transport.requests, tool.contract.input, tool.contract.input_policy, tool.examples)
+        )
+    checked, kept = seen
+    assert kept == checked
+    assert kept[0][0].url == "https://api.example.com/tea?cup=7"

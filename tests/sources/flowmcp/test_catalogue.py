@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from callpact.errors import InvalidManifest, SourceRefused
-from callpact.sources.flowmcp.catalogue import (
-    Candidate,
-    Catalogue,
-    FileReport,
-    Rules,
-    find_files,
-    read_text,
-)
+from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
+from callpact.sources.flowmcp.files import Candidate, find_files, find_lists, read_text
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
 from callpact.sources.flowmcp.loading import from_flowmcp
 from callpact.sources.loaded import Finding
@@ -190,3 +185,105 @@ def test_what_is_no_file_cannot_be_read(tmp_path):
     for path in (tmp_path, tmp_path / "nosuch", Path(os.devnull)):
         with pytest.raises(InvalidManifest, match="cannot be read"):
             read_text(path)
+
+
+# --- what cannot be read, and what is no schema file ------------------------------------------
+
+
+@pytest.fixture
+def too_deep(tmp_path):
+    """A catalogue with a folder that cannot be listed: its path is longer than any may be."""
+    if os.mkdir not in os.supports_dir_fd:
+        pytest.skip("such a folder cannot be made here")
+    lay_out(tmp_path, {"cat/W.mjs": PLAIN, "cat/Z.mjs": PLAIN.replace("weather", "other")})
+    at = os.open(tmp_path / "cat", os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("d" * 200, dir_fd=at)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    yield tmp_path / "cat"
+    shutil.rmtree(tmp_path / "cat")
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_of_checking_and_of_loading(too_deep):
+    reports = report_all([too_deep])
+    loaded = from_flowmcp(too_deep, transport=StubTransport(lambda _: {"status": 200}))
+    for findings in (loaded.report, [found for report in reports for found in report.findings]):
+        [error] = [found for found in findings if found.severity == "error"]
+        assert error.code == "VAL155"
+        assert "the folder cannot be read" in error.message
+        assert Path(error.place).name == "d" * 200
+    assert [tool.id for tool in loaded] == ["weather.getCity", "other.getCity"]
+
+
+def test_lists_that_cannot_be_listed_are_told(tmp_path):
+    [found] = find_lists(tmp_path / "nosuch")
+    with pytest.raises(InvalidManifest, match="the folder cannot be read"):
+        found.read()
+
+
+def test_a_file_that_two_names_lead_to_is_checked_and_loaded_once(tmp_path):
+    lay_out(tmp_path, {"cat/b/W.mjs": PLAIN})
+    (tmp_path / "cat" / "a.mjs").symlink_to(tmp_path / "cat" / "b" / "W.mjs")
+    assert [Path(report.file).name for report in report_all([tmp_path / "cat"])] == ["a.mjs"]
+    loaded = from_flowmcp(tmp_path / "cat", transport=StubTransport(lambda _: {"status": 200}))
+    assert [tool.id for tool in loaded] == ["weather.getCity"]
+
+
+@pytest.mark.parametrize("path", [".", "sub", "./sub/../sub"])
+def test_files_are_found_by_paths_of_any_form(tmp_path, monkeypatch, path):
+    lay_out(tmp_path, {"sub/W.mjs": PLAIN})
+    (tmp_path / "sub" / "Link.mjs").symlink_to("W.mjs")
+    monkeypatch.chdir(tmp_path)
+    assert [found.path.name for found in find_files([Path(path)])] == ["Link.mjs"]
+
+
+OTHERS = {
+    "skill": ("export const skill = { name: 'a' }", "a skill"),
+    "code": ("import { x } from './x.mjs'\nexport const skill = { content: x }", "a skill"),
+    "prompt": ("export const prompt = { name: 'a' }", "a prompt"),
+    "content": ("export const content = `Some text.`", "the text of a prompt"),
+    "selection": ("export const selection = { name: 'a' }", "a selection"),
+    "agent": ("export const agent = { name: 'a', tools: {} }", "an agent"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_schema_file_by_nature_is_no_error_of_its_catalogue(tmp_path, name):
+    text, kind = OTHERS[name]
+    lay_out(tmp_path, {"cat/W.mjs": PLAIN, f"cat/x/{name}.mjs": text})
+    _, report = report_all([tmp_path / "cat"])
+    loaded = from_flowmcp(tmp_path / "cat", transport=StubTransport(lambda _: {"status": 200}))
+    assert report.verdict == "ok"
+    for findings in (report.findings, loaded.report):
+        [told] = [found for found in findings if Path(found.place).stem == name]
+        assert (told.severity, told.code, told.line, told.column) == ("info", "VAL159", 1, 1)
+        assert f"is {kind}, not a schema file" in told.message
+    assert [tool.id for tool in loaded] == ["weather.getCity"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_schema_file_is_an_error_where_it_is_named(tmp_path, name):
+    lay_out(tmp_path, {f"{name}.mjs": OTHERS[name][0]})
+    path = tmp_path / f"{name}.mjs"
+    [report] = report_all([path])
+    loaded = from_flowmcp(path, transport=StubTransport(lambda _: {"status": 200}))
+    for findings in (report.findings, loaded.report):
+        assert "VAL001" in {found.code for found in findings if found.severity == "error"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export const main = f()\nexport const skill = {}",
+        "export const schema = { flowMCP: '1.2.0' }\nexport const prompt = {}",
+        "// export const skill = {}",
+        "export const text = 'export const skill = {}'",
+    ],
+)
+def test_a_broken_schema_file_stays_an_error(tmp_path, text):
+    lay_out(tmp_path, {"W.mjs": text})
+    [report] = report_all([tmp_path])
+    assert report.verdict == "error"

@@ -41,7 +41,7 @@ def test_a_file_without_errors_can_be_loaded():
     found = checked(main, code=HOOKS)
     assert found.manifest == main
     assert found.hash == main["schemaHash"]
-    assert found.hooked == {"getForecast"}
+    assert found.handlers == kit.exported(main, code=HOOKS).index("export const handlers")
     assert found.findings == found.unplaced == ()
 
 
@@ -51,7 +51,6 @@ def test_an_error_forbids_to_load_and_a_warning_does_not():
     assert checked(main).manifest == main
     main = changed(("/namespace", "No"))
     assert checked(main).manifest is None
-    assert checked(main, code=HOOKS).hooked == frozenset()
 
 
 def test_the_profile_decides_how_bad_a_deviation_is():
@@ -412,7 +411,6 @@ def holds(found, text):
     assert len(found.findings) <= MAX_FINDINGS
     is_error = any(finding.severity == "error" for finding in found.findings)
     assert (found.manifest is None) == is_error
-    assert found.hooked <= set(found.manifest["tools"] if found.manifest else ())
 
 
 @given(mutated(), st.sampled_from(["strict", "compat"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import json
 import os
@@ -369,11 +370,13 @@ def test_a_key_comes_from_what_is_given_before_the_environment(put, monkeypatch)
 HOOKS = "export const handlers = ( { sharedLists } ) => ( { getIt: { postRequest: async ( { response } ) => ( { response } ) } } )"
 
 
-def test_a_tool_with_hooks_is_disabled_and_its_neighbours_are_not(put):
-    tools = load(put(A=exported(main({"getIt": tool(), "getThat": tool()}), code=HOOKS)))
+def test_a_tool_whose_hooks_cannot_run_is_disabled_and_its_neighbours_are_not(put):
+    data = main({"getIt": tool(), "getThat": tool()}, requiredLibraries=["moment"])
+    folder = put(A=exported(data, code=HOOKS))
+    tools = load(folder, packs=folder / "no-packs")
     hooked, plain = tools
     assert (hooked.disabled.code, plain.disabled) == ("handler_error", None)
-    assert "hooks" in hooked.disabled.reason
+    assert "callpact libs add moment" in hooked.disabled.reason
     with pytest.raises(CallError) as caught:
         asyncio.run(Runtime(tools).execute("shop.getIt"))
     assert caught.value.code == "handler_error"
@@ -483,8 +486,18 @@ def test_lists_cannot_be_changed():
 
 EXAMPLE = """\
 export const main = { namespace: 'etherscan', name: 'SmartContractExplorer', description: 'Explore verified smart contracts on EVM-compatible chains via Etherscan APIs', version: '4.0.0', root: 'https://api.etherscan.io', docs: [ 'https://docs.etherscan.io/api-endpoints/contracts' ], tags: [ 'smart-contracts', 'evm', 'abi' ], requiredServerParams: [ 'ETHERSCAN_API_KEY' ], requiredLibraries: [], headers: { 'Accept': 'application/json' }, sharedLists: [ { ref: 'evmChains', version: '1.0.0', filter: { key: 'etherscanAlias', exists: true } } ], tools: { getContractAbi: { method: 'GET', path: '/api', description: 'Returns the Contract ABI of a verified smart contract', parameters: [ { position: { key: 'module', value: 'contract', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'action', value: 'getabi', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'address', value: '{{USER_PARAM}}', location: 'query' }, z: { primitive: 'string()', options: [ 'min(42)', 'max(42)' ] } }, { position: { key: 'apikey', value: '{{SERVER_PARAM:ETHERSCAN_API_KEY}}', location: 'query' }, z: { primitive: 'string()', options: [] } } ], output: { mimeType: 'application/json', schema: { type: 'object', properties: { status: { type: 'string', description: 'API response status' }, message: { type: 'string', description: 'Status message' }, result: { type: 'string', description: 'Contract ABI as JSON string' } } } } }, getSourceCode: { method: 'GET', path: '/api', description: 'Returns the Solidity source code of a verified smart contract', parameters: [ { position: { key: 'module', value: 'contract', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'action', value: 'getsourcecode', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'address', value: '{{USER_PARAM}}', location: 'query' }, z: { primitive: 'string()', options: [ 'min(42)', 'max(42)' ] } }, { position: { key: 'apikey', value: '{{SERVER_PARAM:ETHERSCAN_API_KEY}}', location: 'query' }, z: { primitive: 'string()', options: [] } } ] } }}
-export const handlers = ( { sharedLists } ) => ({ getSourceCode: { postRequest: async ( { response, struct, payload } ) => { const { result } = response const [ first ] = result const { SourceCode, ABI, ContractName, CompilerVersion, OptimizationUsed } = first const simplified = { contractName: ContractName, compilerVersion: CompilerVersion, optimizationUsed: OptimizationUsed === '1', sourceCode: SourceCode, abi: ABI }
-return { response: simplified } } }})
+export const handlers = ( { sharedLists } ) => ({
+    getSourceCode: {
+        postRequest: async ( { response, struct, payload } ) => {
+            const { result } = response
+            const [ first ] = result
+            const { SourceCode, ABI, ContractName, CompilerVersion, OptimizationUsed } = first
+            const simplified = { contractName: ContractName, compilerVersion: CompilerVersion, optimizationUsed: OptimizationUsed === '1', sourceCode: SourceCode, abi: ABI }
+
+            return { response: simplified }
+        }
+    }
+})
 """
 CHAINS = a_list(
     "evmChains",
@@ -517,8 +530,7 @@ def test_the_example_with_tests_is_loaded_and_called(put):
     abi, source = tools
     assert (abi.id, abi.wire_name) == ("etherscan.getContractAbi", "getContractAbi_etherscan")
     assert list(abi.contract.input["properties"]) == ["address"]
-    assert abi.disabled is None
-    assert source.disabled.code == "handler_error"
+    assert (abi.disabled, source.disabled) == (None, None)
     runtime = Runtime(tools)
     name = "etherscan/SmartContractExplorer::getContractAbi"
     envelope = asyncio.run(runtime.execute(name, {"address": ADDRESS}))
@@ -566,3 +578,23 @@ def test_loading_needs_no_network_and_no_event_loop(put):
     tools = from_flowmcp(put(A=main()))
     assert ids(tools) == ["shop.getIt"]
     asyncio.run(tools.aclose())
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(put, is_on):
+    folder = put(A=main())
+    was_on = gc.isenabled()
+    try:
+        (gc.enable if is_on else gc.disable)()
+        load(folder)
+        assert gc.isenabled() is is_on
+        with pytest.raises(SourceRefused):
+            load(folder / "nosuch")
+        assert gc.isenabled() is is_on
+    finally:
+        (gc.enable if was_on else gc.disable)()
+
+
+def test_a_folder_of_lists_alone_is_refused(put):
+    with pytest.raises(SourceRefused, match="holds no"):
+        load(put(_lists__colours=COLOURS))

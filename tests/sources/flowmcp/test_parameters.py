@@ -15,6 +15,7 @@ from callpact.sources.flowmcp.parameters import (
     read_parameters,
     read_parts,
     regex_pattern,
+    split_options,
 )
 
 
@@ -533,3 +534,33 @@ def test_enum_values_are_listed_once_and_nulls_left_out(argument, values):
 )
 def test_a_regex_is_taken_with_and_without_slashes(text, pattern):
     assert regex_pattern(text) == pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("optional(), default(1000)", ["optional()", "default(1000)"]),
+        ("min(1),max(9) , optional()", ["min(1)", "max(9)", "optional()"]),
+        ("default(a, b)", ["default(a, b)"]),
+        ("default([1,2])", ["default([1,2])"]),
+        ("regex(^(a), min(2)$)", ["regex(^(a), min(2)$)"]),
+        ("optional(), email()", ["optional(), email()"]),
+        ("optional(),", ["optional(),"]),
+        ("optional() default(1)", ["optional() default(1)"]),
+    ],
+)
+def test_options_in_one_text_are_told_apart_if_all_are_known(text, options):
+    assert split_options(text) == options
+
+
+def test_two_options_in_one_text_mean_what_they_mean_alone():
+    def read(*options):
+        block = {
+            "position": {"key": "a", "value": "{{USER_PARAM}}", "location": "query"},
+            "z": {"primitive": "number()", "options": list(options)},
+        }
+        return read_parameters([block], (), {})
+
+    together = read("optional(), default(1000), max(2000)")
+    assert together == read("optional()", "default(1000)", "max(2000)")
+    assert together[0].inputs[0].default == 1000

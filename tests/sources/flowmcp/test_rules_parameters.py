@@ -232,7 +232,7 @@ def test_options_that_can_be_used_are_not_told(primitive, options):
         ("number()", "min(1_0)", "VAL045", OPTION),
         ("number()", "max(Infinity)", "VAL045", OPTION),
         ("string()", "optional(true)", "VAL045", OPTION),
-        ("number()", "optional(), default(5)", "VAL045", OPTION),
+        ("number()", "optional(), default(5)", "VAL160", OPTION),
         ("string()", "regex([)", "VAL045", OPTION),
         ("string()", f"regex({'a' * 1001})", "VAL045", OPTION),
         ("string()", "default({{stations:alias}})", "VAL047", OPTION),

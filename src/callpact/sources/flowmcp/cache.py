@@ -12,11 +12,12 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from callpact.sources.loaded import Finding
 
@@ -26,16 +27,66 @@ MAX_CACHE_BYTES = 200_000_000
 _log = logging.getLogger("callpact.sources.flowmcp")
 
 
+_NOTHING = Raw(msgspec.msgpack.encode(None))
+
+
+class ToolHead(Struct, frozen=True):
+    """What a tool says of itself before it is called; the rules know what each field holds."""
+
+    description: Any
+    method: Any
+    tests: Any = ()
+    meta: Any = None
+
+
+class Head(Struct, frozen=True, rename="camel"):
+    """What a file says of its tools before one is called: far less than all of it."""
+
+    namespace: Any
+    name: Any
+    tools: dict[str, ToolHead]
+    tags: Any = ()
+    schema_version: Any = "1.0.0"
+    required_server_params: Any = ()
+    required_libraries: Any = ()
+    meta: Any = None
+
+
+class Manifest:
+    """The `main` of a checked file, read no further than it is asked for."""
+
+    def __init__(self, data: Raw) -> None:
+        self._data = data
+
+    @cached_property
+    def head(self) -> Head:
+        """What loading needs."""
+        return _heads.decode(self._data)
+
+    @cached_property
+    def main(self) -> dict[str, Any]:
+        """All of it, which a call needs."""
+        return msgspec.msgpack.decode(self._data)
+
+
+_heads = msgspec.msgpack.Decoder(Head)
+
+
 class Entry(Struct, frozen=True):
     """What is known of one file."""
 
-    manifest: dict[str, Any] | None
+    data: Raw = _NOTHING
+    """Its `main`, as bytes: most files are loaded and never called."""
     findings: tuple[Finding, ...] = ()
-    hooked: tuple[str, ...] = ()
+    handlers: int | None = None
+    """Where the code of its hooks begins, if it has some."""
     aliases: dict[str, dict[str, str]] = {}
     """Other names of arguments, by tool."""
-    refused: dict[str, str] = {}
-    """Tools whose contract cannot be made, with the reason."""
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Its `main`; None if it cannot be loaded."""
+        return None if self.data == _NOTHING else Manifest(self.data)
 
 
 class Cache:
@@ -51,12 +102,19 @@ class Cache:
         """What a file is found by."""
         return f"{file}\0{hashlib.sha256(text).hexdigest()}"
 
-    def get(self, key: str) -> Entry | None:
-        """The entry of an unchanged file, or None."""
+    def get(self, key: str) -> tuple[Entry, Manifest | None] | None:
+        """The entry of an unchanged file and its `main`, or None."""
         entry = self._old.get(key)
-        if entry is not None:
-            self._new[key] = entry
-        return entry
+        if entry is None:
+            return None
+        manifest = entry.manifest
+        try:
+            if manifest is not None:
+                _ = manifest.head
+        except msgspec.DecodeError:  # Somebody's hands were in it.
+            return None
+        self._new[key] = entry
+        return entry, manifest
 
     def add(self, key: str, entry: Entry) -> None:
         """Remember a file that was checked."""
@@ -73,6 +131,11 @@ class Cache:
             Path(file.name).replace(self._path)
         except (OSError, TypeError, OverflowError) as error:
             _log.info("the cache of %s was not written: %s", self._path, error)
+
+
+def packed(main: dict[str, Any]) -> Raw:
+    """The `main` of a file as an entry keeps it."""
+    return Raw(msgspec.msgpack.encode(main))
 
 
 def hash_of(value: object) -> str:

@@ -73,12 +73,10 @@ class Checked:
         """The hash of `main`, as `schemaHash` should have it; None if there is no `main`."""
         return None if self._reading.data is None else schema_hash(self._reading.data)
 
-    @cached_property
-    def hooked(self) -> frozenset[str]:
-        """The tools that the file may have hooks for."""
-        if self.manifest is None or self._reading.handlers is None:
-            return frozenset()
-        return hooked_tools(self._places.text, self._reading.handlers, self.manifest["tools"])
+    @property
+    def handlers(self) -> int | None:
+        """Where the code of the file's hooks begins, if it has some."""
+        return self._reading.handlers
 
 
 @dataclass(frozen=True, kw_only=True)

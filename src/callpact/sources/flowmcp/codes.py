@@ -171,6 +171,8 @@ VAL155 | e | e | own | A file can be read, and is UTF-8 (said by who reads it) |
 VAL156 | e | e | FlowMCP 10 | A test is an object | write `{ _description: '…', key: value }`
 VAL157 | e | e | own | A text holds whole characters, no halves of them | write the character itself
 VAL158 | e | w | own | No key stands twice in an object; the last one counts | remove one of the two
+VAL159 | i | i | own | A file of a catalogue is a schema file or a list (said of a folder) | nothing is to be done; it is not loaded
+VAL160 | e | w | FlowMCP 02 | An option of `z` stands in a text of its own | write 'optional()', 'default(5)'; they are taken so
 RES001 | e | e | FlowMCP 13 | `source` is sqlite, markdown, http, sqlite-gtfs, geo-geojson or geo-csv | write one of them
 RES002 | e | e | FlowMCP 13 | A resource has a description | say what it holds
 RES003 | e | e | FlowMCP 13 | `database` is a relative path that ends with `.db` | correct the path
@@ -255,5 +257,7 @@ RULES: dict[str, Rule] = {
 }
 """Every rule by its key; the key is the code, with `:preload` where FlowMCP uses a code twice."""
 
-ELSEWHERE = frozenset({"VAL005", "VAL155", "SEC100", "SEC101", "SEC102", "SEC103", "SEC104"})
+ELSEWHERE = frozenset(
+    {"VAL005", "VAL155", "VAL159", "SEC100", "SEC101", "SEC102", "SEC103", "SEC104"}
+)
 """Codes that a file's text alone never gives: they need the file itself, or its hooks to run."""

@@ -7,6 +7,7 @@ any request.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Collection
 from http import HTTPStatus
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from callpact.hooks.steps import Effect
 
 ANY_HOST = "*"
+MAX_SLEEP = 10
+"""Seconds that a timer of a library in a hook may wait at one time."""
 
 
 class Fetching:
@@ -72,6 +75,8 @@ class Fetching:
         async def perform(effect: Effect) -> Any:
             from callpact.hooks.pool import EffectRefused
 
+            if effect.kind == "sleep":
+                return await _sleep(effect.data)
             if effect.kind != "fetch":
                 raise EffectRefused(f"there is no effect '{effect.kind}'")
             if kind != "executeRequest":
@@ -99,6 +104,13 @@ class Fetching:
         except UnicodeDecodeError:
             body = self._secrets.mask_data(response.body)
             return {**reply, "base64": base64.b64encode(body).decode()}
+
+
+async def _sleep(data: Any) -> None:
+    """Wait, as the timers of libraries do; hooks themselves have none."""
+    asked = data.get("ms") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - the guest made it
+    ms = asked if isinstance(asked, int | float) else 0
+    await asyncio.sleep(min(max(ms, 0) / 1000, MAX_SLEEP))
 
 
 def _origin(root: str) -> tuple[str, str, int] | None:

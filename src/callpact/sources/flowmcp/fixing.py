@@ -19,23 +19,17 @@ from msgspec import Struct
 
 from callpact.errors import CallpactError, InvalidManifest, InvalidSchema
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.careful import (
-    _NAME,  # pyright: ignore[reportPrivateUsage] - the reader's own tokens, so that both agree
-    _STRINGS,  # pyright: ignore[reportPrivateUsage] - as above
-    _TRIVIA,  # pyright: ignore[reportPrivateUsage] - as above
-    Found,
-    read_carefully,
-)
-from callpact.sources.flowmcp.catalogue import read_text
+from callpact.sources.flowmcp.careful import Found, read_carefully
+from callpact.sources.flowmcp.files import read_text
 from callpact.sources.flowmcp.reading import Reading, read_schema_file
 from callpact.sources.flowmcp.scan import blank
+from callpact.sources.flowmcp.tokens import LINE_END, NAME, STRINGS, TRIVIA
 
 FIRST_VERSION = "1.0.0"
 """The `schemaVersion` of a file that had none (seed 002: migrated schemas start with it)."""
 
 _OLDER = re.compile(r"[12]\.")
 _ANCHORS = ("version", "description", "name", "namespace")
-_LINE_END = re.compile(r"\r\n|[\n\r\u2028\u2029]")
 _LINE_REST = re.compile(
     r"[ \t]*+,[ \t]*+"
     r"(?:/\*(?:[^*\n\r\u2028\u2029]++|\*(?!/))*+\*/[ \t]*+)*+(?://[^\n\r\u2028\u2029]*+)?"
@@ -214,7 +208,7 @@ class _Places:
 
     def quote(self, offset: int) -> str:
         first = self._text[offset]
-        return first if first in _STRINGS else ""
+        return first if first in STRINGS else ""
 
     def insertion(self, members: dict[str, str]) -> _Edit:
         """New members, written as those around them are, where seed 002 has them."""
@@ -262,13 +256,13 @@ class _Places:
     def _line_of(self, offset: int) -> tuple[int, str]:
         """Where the line begins, and what ended the line before it."""
         start, line_end = 0, "\n"
-        for match in _LINE_END.finditer(self._text, 0, offset):
+        for match in LINE_END.finditer(self._text, 0, offset):
             start, line_end = match.end(), match[0]
         return start, line_end
 
     def _measured(self, key: int) -> _Member:
         quote = self.quote(key)
-        pattern = _STRINGS[quote] if quote else _NAME
+        pattern = STRINGS[quote] if quote else NAME
         match = pattern.match(self._text, key) or _INTEGER.match(self._text, key)
         key_end = key if match is None else match.end()
         value = _skipped(self._text, _skipped(self._text, key_end) + 1)  # Behind the colon.
@@ -285,7 +279,7 @@ def _written(members: dict[str, str], key_quote: str, colon: str, quote: str) ->
 
 
 def _skipped(text: str, at: int) -> int:
-    match = _TRIVIA.match(text, at)
+    match = TRIVIA.match(text, at)
     return at if match is None else match.end()
 
 
@@ -294,7 +288,7 @@ def _value_end(text: str, at: int) -> int:
     depth, end = 0, at
     while at < len(text):
         first = text[at]
-        match = _STRINGS[first].match(text, at) if first in _STRINGS else None
+        match = STRINGS[first].match(text, at) if first in STRINGS else None
         if depth == 0 and first in ",}]":
             return end
         depth += (first in "{[(") - (first in "}])")

@@ -19,15 +19,12 @@ from msgspec.structs import replace
 
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed
-from callpact.sources.flowmcp.careful import stringify
-from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.fetching import Fetching
+from callpact.sources.flowmcp.file_hooks import FileHooks
 from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, shown, token
 from callpact.tool import Context
 
 if TYPE_CHECKING:
-    from callpact.hooks.packs import Pack
-    from callpact.hooks.pool import Pool
     from callpact.hooks.realm import Realm
     from callpact.hooks.steps import Log
 
@@ -37,49 +34,11 @@ _MAX_WORDS = 500
 
 
 class Send(Protocol):
-    """What sends a tool's request and reads its answer."""
+    """What sends a tool's request and reads its answer, as JSON if a hook reads it next."""
 
-    async def __call__(self, draft: Draft, context: Context) -> ResponseEnvelope[Any]: ...
-
-
-class FileHooks:
-    """The hooks of one file; its code is first run when one of its tools is first called."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        text: str,
-        *,
-        file: str,
-        main: Mapping[str, Any],
-        lists: Mapping[str, Any],
-        packs: Sequence[Pack] = (),
-        profile: Profile = "compat",
-    ) -> None:
-        self.pool = pool
-        self.file = file
-        self.profile: Profile = profile
-        self._text = text
-        self._main = main
-        self._lists = lists
-        self._packs = packs
-        self._realm: Realm | None = None
-
-    async def open(self) -> Realm:
-        """The file's realm; two calls that come first at the same time may each open one.
-
-        Raises:
-            DeclarationError: the file's code fails, breaks a limit, does not keep to its `main`, or
-                a library is not what was built.
-        """
-        if self._realm is None:
-            self._realm = await self.pool.open(
-                self._text,
-                main=stringify(self._main),
-                lists=stringify(self._lists),
-                packs=self._packs,
-            )
-        return self._realm
+    async def __call__(
+        self, draft: Draft, context: Context, *, for_hook: bool
+    ) -> ResponseEnvelope[Any]: ...
 
 
 class HookedCall:
@@ -114,7 +73,7 @@ class HookedCall:
             envelope = local_envelope(data, context.tool_id)
         else:
             self._fetching.check(draft)
-            envelope = await self._send(draft, context)
+            envelope = await self._send(draft, context, for_hook="postRequest" in kinds)
         if "postRequest" in kinds:
             given = {"response": envelope.data, "struct": _struct(draft), "payload": payload}
             answer = await self._call(realm, "postRequest", given, context)
@@ -192,13 +151,15 @@ class HookedCall:
         from callpact.hooks.steps import Done
 
         perform = self._fetching.performing(kind, context)
-        step = await self._hooks.pool.run(realm, self._name, kind, _json(given), perform)
+        step = await self._hooks.run(realm, self._name, kind, _json(given), perform)
         self._log(step.logs, kind, context)
         if not isinstance(step, Done):
             place = {"line": step.line, "column": step.column} if step.line else {}
             raise self._failed(kind, f"{step.name}: {step.message}", {"reason": step.name, **place})
+        # What leaves for the caller names secrets; the request that is sent needs their tokens.
+        data = step.data if kind == "preRequest" else shown(step.data)
         try:
-            answer = msgspec.json.decode(shown(step.data))
+            answer = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
             raise self._failed(kind, "what it returned is nested too deep", {}) from None
         if not isinstance(answer, dict):

@@ -6,50 +6,57 @@ is run.
 
 from __future__ import annotations
 
+import gc
 import os
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from callpact.errors import DeclarationError, Failed, InvalidManifest, SourceRefused, restored
+from callpact.errors import DeclarationError, InvalidManifest, SourceRefused
 from callpact.net import HttpTransport, Transport
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.answer import read_answer
-from callpact.sources.flowmcp.cache import Cache, Entry, hash_of, user_cache
-from callpact.sources.flowmcp.catalogue import LIST_FOLDERS, read_text
+from callpact.sources.flowmcp.cache import Cache, Entry, Manifest, hash_of, packed, user_cache
 from callpact.sources.flowmcp.checking import ListFile, check_text, read_list
-from callpact.sources.flowmcp.output import mime_type, output_schema
-from callpact.sources.flowmcp.parameters import (
-    Parameter,
-    argument_aliases,
-    input_schema,
-    read_parameters,
+from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.file_hooks import CatalogueHooks
+from callpact.sources.flowmcp.files import (
+    Candidate,
+    as_text,
+    find_files,
+    find_lists,
+    list_folders,
+    unreadable,
 )
-from callpact.sources.flowmcp.request import RequestPlan, missing_secret, plan_request, seal
-from callpact.sources.flowmcp.rules.lists import resolve_lists
+from callpact.sources.flowmcp.kinds import other_kind
+from callpact.sources.flowmcp.making import Workshop
+from callpact.sources.flowmcp.naming import Loaded, tell_apart
+from callpact.sources.flowmcp.parameters import argument_aliases
 from callpact.sources.loaded import Finding, Opening, Tools
-from callpact.tool import Context, Contract, Disabled, Kind, Tool, wire_name
+from callpact.tool import Tool
 
-Profile = Literal["strict", "compat"]
-_NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
-_SKIPPED = frozenset({"node_modules", "tests"})
-_LEVELS_ABOVE = 3
+if TYPE_CHECKING:
+    from callpact.hooks.limits import HookLimits
 
 
 class FlowMCPTools(Tools):
     """The tools of FlowMCP files, their report, and the connections they hold."""
 
     def __init__(
-        self, tools: Iterable[Tool], report: Iterable[Finding], transport: Transport
+        self,
+        tools: Iterable[Tool],
+        report: Iterable[Finding],
+        transport: Transport,
+        hooks: CatalogueHooks,
     ) -> None:
         super().__init__(tools, report)
         self._transport = transport
+        self._hooks = hooks
 
     async def aclose(self) -> None:
-        """Close the connections to upstreams."""
+        """Close the connections to upstreams, and what runs hooks."""
+        await self._hooks.aclose()
         await self._transport.aclose()
 
 
@@ -63,6 +70,8 @@ class _Loading:
     secrets: Secrets
     transport: Transport
     cache: Cache
+    hooks: CatalogueHooks
+    hook_hosts: frozenset[str]
 
 
 def from_flowmcp(
@@ -74,287 +83,186 @@ def from_flowmcp(
     secrets: Mapping[str, str] | Secrets | None = None,
     transport: Transport | None = None,
     cache: Path | None = None,
+    packs: Path | None = None,
+    hook_hosts: Iterable[str] = (),
+    hook_limits: HookLimits | None = None,
 ) -> FlowMCPTools:
     """Make Tools of a FlowMCP file, or of every one in a folder.
 
     `lists` is a folder of shared lists, beside those that the catalogue has itself (`_lists`).
     `libraries` extends the six that hooks may use; `*` allows all. `secrets` come before the
     environment. `cache` is a folder where it is kept what checking gave; unchanged files are then
-    not checked again.
+    not checked again. `packs` is the folder of libraries for hooks, by default the user's own;
+    `hook_hosts` are hosts that hooks may reach beside the one that their file names (`*`: all).
 
     Raises:
         SourceRefused: there is no such file or folder, or no FlowMCP file in it.
     """
     root = Path(path)
     report: list[Finding] = []
-    found = _found(root)
-    files = [file for file in found if file.parent.name not in LIST_FOLDERS]
-    if not files:
-        raise SourceRefused(f"flowmcp:{root} holds no .mjs file")
-    known = _read_lists(_list_files(root, lists, found), profile, report)
-    allowed = frozenset(libraries)
-    loading = _Loading(
-        profile=profile,
-        lists=known,
-        libraries=allowed,
-        secrets=_known(secrets),
-        transport=HttpTransport() if transport is None else transport,
-        cache=Cache(cache, [str(root.absolute()), profile, *sorted(allowed), *_told(known)]),
-    )
-    loaded = [tool for file in files for tool in _load(file, loading, report)]
-    loading.cache.save()
-    return FlowMCPTools(_apart(loaded, report), report, loading.transport)
+    with _paused_collector():
+        found = _found(root)
+        known = _read_lists(_list_files(root, found, lists), profile, report)
+        allowed = frozenset(libraries)
+        loading = _Loading(
+            profile=profile,
+            lists=known,
+            libraries=allowed,
+            secrets=_known(secrets),
+            transport=HttpTransport() if transport is None else transport,
+            cache=Cache(cache, [str(root.absolute()), profile, *sorted(allowed), *_told(known)]),
+            hooks=CatalogueHooks(known, profile, packs=packs, limits=hook_limits),
+            hook_hosts=frozenset(hook_hosts),
+        )
+        files = [candidate for candidate in found if not candidate.is_list]
+        loaded = [tool for file in files for tool in _load(file, loading, report)]
+        loading.cache.save()
+        return FlowMCPTools(tell_apart(loaded, report), report, loading.transport, loading.hooks)
+
+
+@contextmanager
+def _paused_collector() -> Generator[None]:
+    """No looking for garbage: a catalogue is very many objects that all stay.
+
+    Looking through all of them again and again, while they grow in number, costs a tenth of a cold
+    loading and half of a warm one.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _known(secrets: Mapping[str, str] | Secrets | None) -> Secrets:
     return secrets if isinstance(secrets, Secrets) else Secrets(secrets, environ=os.environ)
 
 
-def _found(root: Path) -> list[Path]:
-    """The schema files and the lists of a catalogue; links to folders are not followed."""
-    if root.is_file():
-        return [root]
-    if not root.is_dir():
-        raise SourceRefused(f"flowmcp:{root} does not exist")
-    found: list[Path] = []
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in _SKIPPED]
-        found += [Path(folder, name) for name in files if name.endswith(".mjs")]
-    return sorted(found)
+def _found(root: Path) -> list[Candidate]:
+    try:
+        found = find_files([root])
+    except SourceRefused as error:
+        raise SourceRefused(f"flowmcp:{error}") from None
+    if all(candidate.is_list for candidate in found):
+        raise SourceRefused(f"flowmcp:{root} holds no .mjs file but shared lists")
+    return found
 
 
-def _list_files(root: Path, given: str | Path | None, found: list[Path]) -> list[Path]:
-    """Every file of shared lists: those given, those in the catalogue, those above it."""
+def _list_files(
+    root: Path, found: list[Candidate], given: str | Path | None
+) -> Iterator[Candidate]:
+    """Every file of shared lists that files under the path can refer to, each once."""
     if given is not None and not Path(given).is_dir():
         raise SourceRefused(f"lists: {given} is not a folder")
-    inside = [file for file in found if file.parent.name in LIST_FOLDERS]
-    base = root.absolute()
-    above = [*base.parents[: _LEVELS_ABOVE + base.is_file()]]
-    folders = [parent / name for parent in above for name in LIST_FOLDERS]
-    first = [] if given is None else sorted(Path(given).glob("*.mjs"))
-    outside = (file for folder in folders for file in sorted(folder.glob("*.mjs")))
-    each: dict[Path, Path] = {}
-    for file in (*first, *inside, *outside):
-        each.setdefault(file.resolve(), file)
-    return list(each.values())
+    seen: set[str] = set()
+    for folder in list_folders(root, found, None if given is None else Path(given)).values():
+        for candidate in find_lists(folder):
+            real = os.path.realpath(candidate.path)
+            if real not in seen:
+                seen.add(real)
+                yield candidate
 
 
 def _read_lists(
-    files: Iterable[Path], profile: Profile, report: list[Finding]
+    files: Iterable[Candidate], profile: Profile, report: list[Finding]
 ) -> dict[str, ListFile]:
     known: dict[str, ListFile] = {}
-    for file in files:
-        text = _text(file, report)
-        if text is None:
+    for candidate in files:
+        file = str(candidate.path)
+        try:
+            read = read_list(as_text(candidate.read()), file, profile)
+        except InvalidManifest as error:
+            report.append(unreadable(file, error))
             continue
-        read = read_list(text, str(file), profile)
         report.extend(read.findings if read.list is None else read.unplaced)
         if read.list is None:
             continue
         first = known.setdefault(read.list.name, read.list)
         if first is not read.list:
             words = f"the list '{read.list.name}' is also in {first.file}, which counts"
-            report.append(Finding(str(file), "warning", words, "LST002", "/meta/name"))
+            report.append(Finding(file, "warning", words, "LST002", "/meta/name"))
     return known
 
 
-def _text(file: Path, report: list[Finding]) -> str | None:
+def _load(candidate: Candidate, loading: _Loading, report: list[Finding]) -> list[Loaded]:
+    file = candidate.path
     try:
-        return read_text(file)
+        data = candidate.read()
+        entry, manifest = _entry(data, candidate, loading)
     except InvalidManifest as error:
-        found = Finding(str(file), "error", error.message, "VAL155", "", error.line, error.column)
-        report.append(found)
-        return None
-
-
-def _load(file: Path, loading: _Loading, report: list[Finding]) -> list[_Loaded]:
-    text = _text(file, report)
-    if text is None:
+        report.append(unreadable(file, error))
         return []
-    key = loading.cache.key(str(file), text.encode())
-    entry = loading.cache.get(key)
-    if entry is None:
-        entry = _checked(text, file, loading)
-        loading.cache.add(key, entry)
     report.extend(entry.findings)
-    if entry.manifest is None:
+    if manifest is None:
         return []
-    found: list[_Loaded] = []
-    for name, declared in entry.manifest["tools"].items():
-        reason = entry.refused.get(name)
+    head = manifest.head
+    hooks = None
+    if entry.handlers is not None:
+        text, libraries = as_text(data), head.required_libraries or ()
+        hooks = loading.hooks.of_file(str(file), text, entry.handlers, head.tools, libraries)
+    workshop = Workshop(
+        entry,
+        manifest,
+        file,
+        lists=loading.lists,
+        secrets=loading.secrets,
+        transport=loading.transport,
+        hooks=hooks,
+        hosts=loading.hook_hosts,
+    )
+    stem = file.stem
+    made: list[Loaded] = []
+    for name in head.tools:
         try:
-            if reason is None:
-                found.append(_Loaded(name, file.stem, _tool(name, declared, entry, loading, file)))
+            made.append(Loaded(name, stem, workshop.make(name)))
         except DeclarationError as error:
-            reason = str(error)
-        if reason is not None:
-            report.append(Finding(str(file), "error", f"tool '{name}': {reason}"))
-    return found
+            report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
+    return made
 
 
-def _checked(text: str, file: Path, loading: _Loading) -> Entry:
+def _entry(data: bytes, candidate: Candidate, loading: _Loading) -> tuple[Entry, Manifest | None]:
+    """What is known of a file: from before, or by checking it now."""
+    key = loading.cache.key(str(candidate.path), data)
+    known = loading.cache.get(key)
+    if known is not None:
+        return known
+    entry = _checked(as_text(data), candidate, loading)
+    loading.cache.add(key, entry)
+    return entry, entry.manifest
+
+
+def _checked(text: str, candidate: Candidate, loading: _Loading) -> Entry:
     checked = check_text(
         text,
-        file=str(file),
+        file=str(candidate.path),
         profile=loading.profile,
         lists=loading.lists,
         libraries=loading.libraries,
     )
     if checked.manifest is None:
-        return Entry(None, checked.findings)
-    aliases: dict[str, dict[str, str]] = {}
-    refused: dict[str, str] = {}
-    for name, declared in checked.manifest["tools"].items():
-        making = _Making(checked.manifest, declared, loading.lists)
-        if making.aliases:
-            aliases[name] = making.aliases
-        if making.has_patterns:
-            try:
-                making.contract()
-            except DeclarationError as error:
-                refused[name] = str(error)
-    hooked = tuple(sorted(checked.hooked))
+        other = None if candidate.is_named else other_kind(candidate.path, text)
+        return Entry(findings=checked.findings if other is None else (other,))
+    secrets = checked.manifest.get("requiredServerParams", ())
+    tools = checked.manifest["tools"].items()
+    aliases = {name: own for name, declared in tools if (own := _aliases(declared, secrets))}
     # The lines of mere warnings cost more than all the rest.
-    return Entry(checked.manifest, checked.unplaced, hooked, aliases, refused)
+    return Entry(packed(checked.manifest), checked.unplaced, checked.handlers, aliases)
+
+
+def _aliases(declared: Mapping[str, Any], secrets: Iterable[str]) -> dict[str, str]:
+    """Other names of a tool's arguments, which the file uses in its placeholders."""
+    values = (block["position"]["value"] for block in declared["parameters"])
+    if not any("{{" in value and value != "{{USER_PARAM}}" for value in values):
+        return {}
+    return argument_aliases(declared["parameters"], secrets)
 
 
 def _told(lists: Mapping[str, ListFile]) -> Iterable[str]:
     """What the check of a file may depend on, of the lists that it may refer to."""
     parts = ((k.name, k.version, k.fields, k.entries, k.depends_on) for k in lists.values())
     return sorted(hash_of(part) for part in parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    name: str
-    file: str
-    tool: Tool
-
-
-def _tool(
-    name: str, declared: Mapping[str, Any], entry: Entry, loading: _Loading, file: Path
-) -> Tool:
-    main = cast("dict[str, Any]", entry.manifest)
-    making = _Making(main, declared, loading.lists)
-    namespace = main["namespace"]
-    meta: dict[str, Any] = declared.get("meta") or main.get("meta") or {}
-    is_read = declared["method"] == "GET"
-    kind: Kind = "query" if is_read else "mutation"
-    return Tool(
-        id=f"{namespace}.{_NOT_ID.sub('_', name).strip('_') or 'tool'}",
-        description=declared["description"],
-        contract=Contract.later(making.contract),
-        handler=_Calling(making, loading.secrets, loading.transport).call,
-        title=f"{main['name']}: {name}",
-        tags=tuple(main.get("tags", ())),
-        aliases=(f"{namespace}/{file.stem}::{name}",),
-        version=main.get("schemaVersion", "1.0.0"),
-        kind=kind,
-        annotations={
-            "readOnlyHint": meta.get("isReadOnly", is_read),
-            "destructiveHint": meta.get("isDestructive", not is_read),
-            "openWorldHint": True,
-        },
-        examples=tuple(declared.get("tests", ())),
-        source=f"flowmcp:{file}",
-        wire_name=wire_name(f"{name}_{namespace}"),
-        argument_aliases=entry.aliases.get(name, {}),
-        disabled=_disabled(name, entry, loading.secrets),
-    )
-
-
-@dataclass(frozen=True)
-class _Making:
-    """What a tool is made of, each part when it is first needed: most tools are never called."""
-
-    main: Mapping[str, Any]
-    declared: Mapping[str, Any]
-    lists: Mapping[str, ListFile]
-
-    @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        secrets = self.main.get("requiredServerParams", ())
-        entries = resolve_lists(self.main, self.lists).lists if "sharedLists" in self.main else {}
-        return read_parameters(self.declared["parameters"], secrets, entries)
-
-    @cached_property
-    def plan(self) -> RequestPlan:
-        return plan_request(self.main, self.declared, self.parameters)
-
-    @property
-    def has_patterns(self) -> bool:
-        """True if a schema holds what may not compile."""
-        options = (block["z"].get("options", ()) for block in self.declared["parameters"])
-        return any(option.startswith("regex") for given in options for option in given)
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        """Other names of arguments, which the file uses in its placeholders."""
-        values = (block["position"]["value"] for block in self.declared["parameters"])
-        if not any("{{" in value and value != "{{USER_PARAM}}" for value in values):
-            return {}
-        secrets = self.main.get("requiredServerParams", ())
-        return argument_aliases(self.declared["parameters"], secrets)
-
-    def contract(self) -> Contract:
-        output = output_schema(self.declared.get("output"))
-        return Contract(
-            input=input_schema(self.parameters),
-            output=output,
-            policy=None if output is None else "warn",
-            # Files with placeholders of their own take all values for text, their tests as well.
-            input_policy="tolerant" if self.aliases else "exact",
-        )
-
-
-def _disabled(name: str, entry: Entry, secrets: Secrets) -> Disabled | None:
-    main = cast("dict[str, Any]", entry.manifest)
-    for key in main.get("requiredServerParams", ()):
-        if secrets.get(key) is None:
-            missing = missing_secret(key)
-            return Disabled(missing.code, missing.message)
-    if name in entry.hooked:
-        libraries = main.get("requiredLibraries") or ()
-        needs = f" and the libraries {', '.join(libraries)}" if libraries else ""
-        return Disabled("handler_error", f"It needs its hooks{needs}, which are not run yet")
-    return None
-
-
-@dataclass(frozen=True)
-class _Calling:
-    """What calls a tool: its request is drafted, sealed, sent, and its answer read."""
-
-    making: _Making
-    secrets: Secrets
-    transport: Transport
-
-    @cached_property
-    def mime_type(self) -> str:
-        return mime_type(self.making.declared.get("output"))
-
-    @cached_property
-    def used(self) -> Secrets | None:
-        """The secrets that a call sends, which its answer may echo."""
-        names = self.making.plan.secrets
-        known = {name: value for name in names if (value := self.secrets.get(name))}
-        return Secrets(known) if known else None
-
-    async def call(self, arguments: dict[str, Any], context: Context) -> Any:
-        request = seal(self.making.plan.draft(arguments), self.secrets.get)
-        try:
-            response = await self.transport.send(request, deadline=context.deadline)
-            return read_answer(response, self.mime_type, self.used)
-        except Failed as error:
-            raise _masked(error, self.secrets) from None
-
-
-def _masked(error: Failed, secrets: Secrets) -> Failed:
-    """The error without any secret, of those other calls use as well."""
-    message, details = secrets.mask(error.message), secrets.mask_data(error.details)
-    if message == error.message and details == error.details:
-        return error
-    kind = type(error)
-    return cast("Failed", restored(error.code, message, details=details, kind=kind))
 
 
 class FlowMCPSource:
@@ -379,6 +287,7 @@ class FlowMCPSource:
             secrets=given.secrets,
             transport=HttpTransport(allow=given.hosts, upstreams=given.upstreams),
             cache=user_cache(),
+            hook_hosts=given.hook_hosts,
         )
         return self._tools
 
@@ -391,34 +300,3 @@ class FlowMCPSource:
 def open_flowmcp(opening: Opening) -> FlowMCPSource:
     """The source behind `flowmcp:` references."""
     return FlowMCPSource(opening)
-
-
-def _apart(loaded: list[_Loaded], report: list[Finding]) -> list[Tool]:
-    """Tools of one name in several files get the file's name into theirs, each with a warning."""
-    count: dict[str, int] = {}
-    for item in loaded:
-        count[item.tool.id] = count.get(item.tool.id, 0) + 1
-    tools: list[Tool] = []
-    names: dict[str, Tool] = {}
-    for item in loaded:
-        tool = item.tool
-        if count[tool.id] > 1:
-            file = _NOT_ID.sub("_", item.file).strip("_") or "file"
-            new = f"{tool.namespace}.{file}.{tool.name}"
-            text = f"'{tool.id}' is declared {count[tool.id]} times; here it is '{new}'"
-            report.append(Finding(_file_of(tool), "warning", text))
-            name = wire_name(f"{item.name}_{file}_{tool.namespace}")
-            tool = replace(tool, id=new, wire_name=name)
-        own = (tool.id, tool.wire_name, *tool.aliases)
-        taken = next((name for name in own if name in names), None)
-        if taken is not None:
-            text = f"'{taken}' is already a tool of {_file_of(names[taken])}: rename the tool or its file"
-            report.append(Finding(_file_of(tool), "error", text))
-            continue
-        names |= dict.fromkeys(own, tool)
-        tools.append(tool)
-    return tools
-
-
-def _file_of(tool: Tool) -> str:
-    return tool.source.removeprefix("flowmcp:")

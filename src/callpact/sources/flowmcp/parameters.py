@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import UNSET, UnsetType
 
@@ -31,6 +31,11 @@ _TYPES = {
     "object": "object",
     "enum": "string",
 }
+_SEVERAL = re.compile(
+    r"\s*+(?:min|max|length|optional|default)\([^()]*+\)"
+    r"(?:\s*+,\s*+(?:min|max|length|optional|default)\([^()]*+\))++\s*+\Z"
+)
+_BETWEEN = re.compile(r"(?<=\))\s*+,\s*+")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SERVER = "SERVER_PARAM:"
 _USER = "USER_PARAM"
@@ -87,13 +92,9 @@ def _read(block: Mapping[str, Any], secrets: frozenset[str], lists: Lists) -> Pa
     names = list(dict.fromkeys(part.text for part in parts if part.kind == "user"))
     if not names:
         return Parameter(key=key, location=location, parts=parts)
-    options = [_call(option) for option in z.get("options", ())]
-    named = dict(options)
-    schema = _schema(z["primitive"], options, lists)
-    default = _default(named["default"], schema) if "default" in named else UNSET
+    schema, default, is_required = read_meaning(z["primitive"], z.get("options", ()), lists)
     said = block.get("description")
     schema = {"description": said if isinstance(said, str) else _told(key), **schema}
-    is_required = "optional" not in named and default is UNSET
     if names == [key]:
         if default is not UNSET:
             schema["default"] = default
@@ -184,6 +185,28 @@ def argument_aliases(
 
 
 # --- z --------------------------------------------------------------------------------------
+
+
+class Meaning(NamedTuple):
+    """What a `z` asks of a value, and what stands for one that is not given."""
+
+    schema: dict[str, Any]
+    default: Any | UnsetType
+    is_required: bool
+
+
+def read_meaning(primitive: str, options: Iterable[str], lists: Lists) -> Meaning:
+    """What a `z` means, by its two fields."""
+    calls = [_call(one) for text in options for one in split_options(text)]
+    named = dict(calls)
+    schema = _schema(primitive, calls, lists)
+    default = _default(named["default"], schema) if "default" in named else UNSET
+    return Meaning(schema, default, "optional" not in named and default is UNSET)
+
+
+def split_options(text: str) -> list[str]:
+    """The options in one text: `optional(), default(5)` are two; patterns are left alone."""
+    return _BETWEEN.split(text) if "," in text and _SEVERAL.match(text) else [text]
 
 
 def _call(text: str) -> tuple[str, str]:

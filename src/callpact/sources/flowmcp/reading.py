@@ -9,25 +9,14 @@ from msgspec import Struct
 
 from callpact.errors import InvalidManifest
 from callpact.schema.wording import cut, shown
+from callpact.sources.flowmcp.kinds import KINDS, export_names
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES, Exports, read_exports
 from callpact.sources.flowmcp.rules.hit import Hit, Hits, got, members
-from callpact.sources.flowmcp.scan import blank
 
-_EXPORT = re.compile(
-    r"(?<![\w$.])export\s++(?:const|let|var|class|(?:async\s++)?function)\s++([\w$]++)"
-)
 _HANDLERS = re.compile(
     r"export\s++const\s++handlers\s*+=(?:\s++|//[^\n\r]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
 )
 _NO_FUNCTION = re.compile(r"[\[{'\"`0-9-]|(?:null|true|false|undefined|new)(?![\w$])")
-_KINDS = {
-    "list": "a shared list",
-    "skill": "a skill",
-    "prompt": "a prompt",
-    "content": "the text of a prompt",
-    "selection": "a selection",
-    "agent": "an agent",
-}
 _FLAT = (
     "it exports a flat `schema`, as FlowMCP 1 had it; nothing converts it by itself: move the data "
     "into `main`, the functions into `handlers`, and rename `flowMCP` to `version`, `routes` to "
@@ -115,7 +104,7 @@ def _unreadable(
     if len(text) > MAX_FILE_BYTES or len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES:
         failure = Failure("VAL135", f"a file must have at most {MAX_FILE_BYTES:,} bytes")
         return Reading(export=wanted, code_begins=len(text), failure=failure)
-    names = _EXPORT.findall(blank(text))
+    names = export_names(text)
     if wanted in names:
         failure = Failure(not_data, error.message, error.line, error.column)
     else:
@@ -127,7 +116,7 @@ def _unreadable(
 def _told(names: list[str]) -> str:
     if "schema" in names:
         return _FLAT
-    kind = next((told for name, told in _KINDS.items() if name in names), None)
+    kind = next((told for name, told in KINDS.items() if name in names), None)
     if kind is not None:
         return f"the file is {kind}, not a schema file"
     return f"the file exports {_names(names)}"

@@ -128,6 +128,7 @@ _MANY = 8
 _KEY = re.compile(r"(?<![\w$])[\w$]++(?=\s*+[:=(,}])")
 _AFTER_KEY = re.compile(r"\s*+[:=(,}]")
 _QUOTED = re.compile(r"""(?<=['"`])[^'"`\\\r\n]{1,200}+(?=['"`])""")
+_ASSIGNED = re.compile(r"\[\s*+[^\[\]\s][^\[\]]*+\]\s*+=(?![=>])")
 _BRACKETS = re.compile(r"\[[^\[\]]*+\]\s*+[:(]")
 
 
@@ -155,8 +156,8 @@ def _is_key(code: str, at: int, name: str) -> bool:
 
 
 def _computes_keys(code: str) -> bool:
-    """True for `{ [name]: … }`, `{ a, [name]( … ) { … } }` and `Object.fromEntries`."""
-    if "fromEntries" in code:
+    """True for `{ [name]: … }`, `{ a, [name]( … ) { … } }`, `a[name] = …`, `Object.fromEntries`."""
+    if "fromEntries" in code or _ASSIGNED.search(code):
         return True
     return any(
         code[max(0, match.start() - 80) : match.start()].rstrip()[-1:] in {"{", ","}

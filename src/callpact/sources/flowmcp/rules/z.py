@@ -14,7 +14,11 @@ from msgspec import UNSET, Struct, UnsetType
 from callpact.errors import InvalidSchema
 from callpact.schema import compile_schema
 from callpact.schema.wording import cut, shown
-from callpact.sources.flowmcp.parameters import read_parameters, regex_pattern
+from callpact.sources.flowmcp.parameters import (
+    read_meaning,
+    regex_pattern,
+    split_options,
+)
 from callpact.sources.flowmcp.rules.hit import Hit, Hits, got
 
 PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
@@ -72,7 +76,7 @@ def read_z(primitive: Any, options: Any) -> Z:
 
 def with_lists(z: Z, primitive: str, options: list[str], lists: Mapping[str, Any]) -> Z:
     """The same `z` with the values of the lists that it refers to."""
-    schema, default = _meant(primitive, tuple(options), lists)
+    schema, default, _ = read_meaning(primitive, options, lists)
     values = frozenset(cast("list[str]", schema.get("enum", ())))
     return Z(
         schema=schema,
@@ -95,11 +99,12 @@ def _list_hits(options: Any) -> Hits:
 def _read(primitive: str, options: tuple[str, ...]) -> Z:
     hits = [*_primitive_hits(primitive), *_option_hits(primitive, options)]
     references = tuple(dict.fromkeys(_references(primitive)))
-    is_required = not any(option.strip().startswith(("optional", "default")) for option in options)
+    names = (option.strip() for _, option in _each(options))
+    is_required = not any(name.startswith(("optional", "default")) for name in names)
     known = Z(hits=tuple(hits), is_required=is_required, references=references)
     if references or any(hit.key in _UNREADABLE for hit in hits):
         return known
-    schema, default = _meant(primitive, options, {})
+    schema, default, _ = read_meaning(primitive, options, {})
     values = frozenset(cast("list[str]", schema["enum"])) if "enum" in schema else None
     read = Z(
         hits=known.hits, schema=schema, default=default, is_required=is_required, values=values
@@ -117,19 +122,6 @@ def default_hits(z: Z) -> Iterator[Hit]:
     wrong = None if z.default is UNSET else z.violation(z.default)
     if wrong is not None:
         yield Hit("VAL133", "/options", f"the default {shown(z.default)} {wrong}")
-
-
-def _meant(
-    primitive: str, options: tuple[str, ...], lists: Mapping[str, Any]
-) -> tuple[dict[str, Any], Any]:
-    """The schema and the default, as calls will have them."""
-    block = {
-        "position": {"key": "key", "value": "{{USER_PARAM}}", "location": "query"},
-        "z": {"primitive": primitive, "options": list(options)},
-    }
-    (parameter,) = read_parameters([block], (), lists)
-    (given,) = parameter.inputs
-    return given.schema, given.default
 
 
 # --- the primitive --------------------------------------------------------------------------
@@ -186,7 +178,7 @@ def _option_hits(primitive: str, options: tuple[str, ...]) -> Hits:
     kind = primitive.partition("(")[0]
     bounds: dict[str, float] = {}
     has_values = kind != "enum" or bool(primitive[5:-1].strip(" ,"))
-    for index, option in enumerate(options):
+    for index, option in _each(options):
         path = f"/options/{index}"
         match = _CALL.match(option.strip())
         name, argument = (match[1], match[2]) if match else ("", "")
@@ -205,6 +197,17 @@ def _option_hits(primitive: str, options: tuple[str, ...]) -> Hits:
     if not has_values:
         yield Hit("VAL046", "/primitive", "enum() must have at least one value")
     yield from _order_hits(bounds)
+    for index, text in enumerate(options):
+        if len(split_options(text)) > 1:
+            words = f"an option must stand in a text of its own, {got(text)}"
+            yield Hit("VAL160", f"/options/{index}", words)
+
+
+def _each(options: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Every option with the place of its text, which may hold several."""
+    for index, text in enumerate(options):
+        for option in split_options(text):
+            yield index, option
 
 
 def _values_hits(argument: str, path: str, *, has_own: bool) -> Hits:

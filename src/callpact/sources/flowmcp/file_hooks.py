@@ -1,0 +1,168 @@
+"""The hooks of checked files: opened in the sandbox when a tool of theirs is first called.
+
+`CatalogueHooks` has one engine for all files of a loading, started with the first hook. It says of
+a file whose hooks cannot run which tools that concerns and why.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from callpact.sources.flowmcp.careful import stringify
+from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.literal import read_exports
+from callpact.sources.flowmcp.rules.lists import ListFile, resolve_lists
+from callpact.sources.flowmcp.scan import hooked_tools
+
+if TYPE_CHECKING:
+    from callpact.hooks.limits import HookLimits
+    from callpact.hooks.packs import Pack
+    from callpact.hooks.pool import Perform, Pool
+    from callpact.hooks.realm import Realm
+    from callpact.hooks.steps import Done, Failed
+
+_NEEDED = ("wasmtime", "quickjs_rs")
+
+
+class Unhooked(NamedTuple):
+    """Tools whose hooks cannot run, and why."""
+
+    names: frozenset[str]
+    reason: str
+
+
+class CatalogueHooks:
+    """The hooks of the files of one loading."""
+
+    def __init__(
+        self,
+        lists: Mapping[str, ListFile],
+        profile: Profile,
+        *,
+        packs: Path | None = None,
+        limits: HookLimits | None = None,
+    ) -> None:
+        self.lists = lists
+        self.profile: Profile = profile
+        self._packs = packs
+        self._limits = limits
+        self._is_started = False
+
+    def of_file(
+        self, file: str, text: str, handlers: int, names: Collection[str], libraries: Sequence[str]
+    ) -> FileHooks | Unhooked:
+        """The hooks of a file that exports `handlers`, or why they cannot run.
+
+        Raises:
+            PackRefused: the directory of libraries cannot be used.
+        """
+        if not _is_installed():
+            reason = "It needs its hooks, which run with `pip install 'callpact[hooks]'`"
+            return Unhooked(hooked_tools(text, handlers, names), reason)
+        missing = [name for name in libraries if name not in self._installed]
+        if missing:
+            return Unhooked(hooked_tools(text, handlers, names), _lacking(missing))
+        packs = [self._installed[name] for name in libraries]
+        return FileHooks(self, file, text, packs=packs, handlers=handlers, names=names)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """What runs hooks; it is started when it is first asked for."""
+        from callpact.hooks.engine import Engine
+        from callpact.hooks.pool import Pool
+
+        self._is_started = True
+        return Pool(Engine(_user_cache(), self._limits))
+
+    async def aclose(self) -> None:
+        """End the engine, if it was started."""
+        if self._is_started:
+            await self.pool.aclose()
+
+    @cached_property
+    def _installed(self) -> Mapping[str, Pack]:
+        from callpact.hooks.packs import installed, user_packs
+
+        return installed(self._packs or user_packs())
+
+
+class FileHooks:
+    """The hooks of one file; its code is first run when one of its tools is first called."""
+
+    def __init__(
+        self,
+        catalogue: CatalogueHooks,
+        file: str,
+        text: str,
+        *,
+        handlers: int,
+        names: Collection[str],
+        packs: Sequence[Pack],
+    ) -> None:
+        self.file = file
+        self._handlers = handlers
+        self._names = names
+        self.profile: Profile = catalogue.profile
+        self._catalogue = catalogue
+        self._text = text
+        self._packs = packs
+        self._realm: Realm | None = None
+
+    @cached_property
+    def tools(self) -> frozenset[str]:
+        """The tools that may have hooks; the others need none of the file's code."""
+        return hooked_tools(self._text, self._handlers, self._names)
+
+    async def open(self) -> Realm:
+        """The file's realm; two calls that come first at the same time may each open one.
+
+        Raises:
+            DeclarationError: the file's code fails, breaks a limit, does not keep to its `main`, or
+                a library is not what was built.
+        """
+        if self._realm is None:
+            main = read_exports(self._text).values.get("main", {})
+            lists = resolve_lists(main, self._catalogue.lists).lists
+            self._realm = await self._catalogue.pool.open(
+                self._text, main=stringify(main), lists=stringify(_thawed(lists)), packs=self._packs
+            )
+        return self._realm
+
+    async def run(
+        self, realm: Realm, tool: str, kind: str, argument: bytes, perform: Perform
+    ) -> Done | Failed:
+        """Call one of its hooks."""
+        return await self._catalogue.pool.run(realm, tool, kind, argument, perform)
+
+
+def _lacking(names: Sequence[str]) -> str:
+    from callpact.hooks.packs import unusable
+
+    never = [reason for name in names if (reason := unusable(name))]
+    if never:
+        return f"Its hooks cannot run: {'; '.join(never)}"
+    told = " ".join(names)
+    return f"Its hooks need {', '.join(names)}, which `callpact libs add {told}` builds"
+
+
+def _is_installed() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+
+
+def _user_cache() -> Path:
+    """The folder for the compiled engine of this user."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "callpact" / "hooks"
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _thawed(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, tuple | list):
+        return [_thawed(item) for item in cast("Sequence[Any]", value)]
+    return value
