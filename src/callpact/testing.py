@@ -35,9 +35,9 @@ class StubTransport:
         check_request(request)
         self.requests.append(request)
         answer = self._respond(request)
-        if isawaitable(answer):
-            answer = await answer
-        return as_response(answer)
+        if isinstance(answer, Response):
+            return answer
+        return as_response(await answer if isawaitable(answer) else answer)
 
     async def aclose(self) -> None:
         """Nothing to close."""

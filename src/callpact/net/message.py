@@ -19,6 +19,7 @@ from callpact.errors import InvalidInput, Issue, UsageError
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUES = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+_USUAL = frozenset({"GET", "POST", "PUT", "DELETE"})
 _METHODS_OF_PROXIES = frozenset({"CONNECT", "TRACE"})
 
 
@@ -88,9 +89,16 @@ def check_request(request: Request) -> None:
     if not isinstance(body, bytes | None):
         kind = type(body).__name__
         raise UsageError(f"the body of a request must be bytes or None, got {kind}")
+    if request.method in _USUAL and all(map(_is_sound, request.headers.items())):
+        return
     issues = tuple(_issues(request))
     if issues:
         raise InvalidInput(lambda: issues)
+
+
+def _is_sound(header: tuple[str, Any]) -> bool:
+    name, value = header
+    return bool(_TOKEN.fullmatch(name)) and type(value) is str and not _NOT_IN_VALUES.search(value)
 
 
 def _issues(request: Request) -> Iterator[Issue]:

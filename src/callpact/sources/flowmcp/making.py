@@ -5,7 +5,7 @@ Nothing is checked here; `loading.py` gives what checking let pass.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -113,10 +113,12 @@ class _Calling:
         fetching = Fetching(root, self.secrets, self.transport, self.hosts)
         return HookedCall(making.name, making.plan, self.hooks, self.send, fetching)
 
-    async def call(self, arguments: dict[str, Any], context: Context) -> Any:
+    def call(
+        self, arguments: dict[str, Any], context: Context
+    ) -> Coroutine[Any, Any, ResponseEnvelope[Any]]:
         if self.hooked is not None:
-            return await self.hooked.run(arguments, context)
-        return await self.send(self.making.plan.draft(arguments), context)
+            return self.hooked.run(arguments, context)
+        return self.send(self.making.plan.draft(arguments), context)
 
     async def send(
         self, draft: Draft, context: Context, *, for_hook: bool = False

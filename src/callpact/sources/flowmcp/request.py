@@ -243,14 +243,6 @@ def shown(text: str) -> str:
     return _TOKEN.sub(r"{{SERVER_PARAM:\1}}", text) if _MARK in text else text
 
 
-def holds_secret(draft: Draft) -> bool:
-    """True if a secret will stand in the request."""
-    if _MARK in draft.url or any(_MARK in text for text in draft.headers.values()):
-        return True
-    body = _body(draft)
-    return body is not None and _MARK_BYTES in body
-
-
 def _sealed_text(parts: Iterable[Part]) -> str:
     return "".join(token(part.text) if part.kind == "server" else part.text for part in parts)
 
@@ -339,6 +331,9 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
     Raises:
         Failed: `server_param_missing`, with the name of the key, never a value.
     """
+    body, headers = _body(draft), draft.headers
+    if not _is_marked(draft.url, headers, body):
+        return Request(draft.method, draft.url, headers.copy(), body)
 
     def value(match: re.Match[str]) -> str:
         found = secret(match[1])
@@ -346,19 +341,24 @@ def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
             raise missing_secret(match[1])
         return found
 
-    body = _body(draft)
     has_secret_body = body is not None and _MARK_BYTES in body
     if has_secret_body:
         body = _body(replace(draft, body=_replaced(draft.body, value)))
-    headers = {
-        name: _TOKEN.sub(value, text) if _MARK in text else text
-        for name, text in draft.headers.items()
-    }
-    url = draft.url
-    if _MARK in url:
-        url = _TOKEN.sub(lambda match: _component(value(match)), url)
-    secret_headers = tuple(name for name, text in draft.headers.items() if _MARK in text)
-    return Request(draft.method, url, headers, body, secret_headers, has_secret_body)
+    secret_headers = tuple(name for name, text in headers.items() if _MARK in text)
+    filled = {name: _TOKEN.sub(value, text) for name, text in headers.items()}
+    url = _TOKEN.sub(lambda match: _component(value(match)), draft.url)
+    return Request(draft.method, url, filled, body, secret_headers, has_secret_body)
+
+
+def holds_secret(draft: Draft) -> bool:
+    """True if a secret will stand in the request."""
+    return _is_marked(draft.url, draft.headers, _body(draft))
+
+
+def _is_marked(url: str, headers: Mapping[str, str], body: bytes | None) -> bool:
+    if _MARK in url or (body is not None and _MARK_BYTES in body):
+        return True
+    return _MARK in "\n".join(headers.values())
 
 
 def _body(draft: Draft) -> bytes | None:
