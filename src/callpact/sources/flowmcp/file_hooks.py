@@ -61,7 +61,7 @@ class CatalogueHooks:
         Raises:
             PackRefused: the directory of libraries cannot be used.
         """
-        if not _is_installed():
+        if not self._is_installed:
             reason = "It needs its hooks, which run with `pip install 'callpact[hooks]'`"
             return Unhooked(hooked_tools(text, handlers, names), reason)
         missing = [name for name in libraries if name not in self._installed]
@@ -83,6 +83,10 @@ class CatalogueHooks:
         """End the engine, if it was started."""
         if self._is_started:
             await self.pool.aclose()
+
+    @cached_property
+    def _is_installed(self) -> bool:
+        return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
 
     @cached_property
     def _installed(self) -> Mapping[str, Pack]:
@@ -148,10 +152,6 @@ def _lacking(names: Sequence[str]) -> str:
         return f"Its hooks cannot run: {'; '.join(never)}"
     told = " ".join(names)
     return f"Its hooks need {', '.join(names)}, which `callpact libs add {told}` builds"
-
-
-def _is_installed() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
 
 
 def _user_cache() -> Path:

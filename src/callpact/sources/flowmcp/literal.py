@@ -10,6 +10,7 @@ care (`careful.py`), which accepts it or says where and why it is not data.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 import orjson
@@ -188,19 +189,25 @@ def _has_integers(code: list[str], texts: list[str]) -> bool:
 
 
 def _in_order(value: Any) -> Any:
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return in_key_order({key: _in_order(item) for key, item in members.items()})
-    if isinstance(value, list):
-        return [_in_order(item) for item in cast("list[Any]", value)]
+    for level in _levels(value):
+        for held in level:
+            members = cast("dict[str, Any]", held if type(held) is dict else {})
+            if any(map(str.isdigit, members)):
+                ordered = in_key_order(members.copy())
+                members.clear()
+                members.update(ordered)
     return value
 
 
 def _keys_in(value: Any) -> int:
+    return sum([len(held) for level in _levels(value) for held in level if type(held) is dict])  # pyright: ignore[reportUnknownArgumentType] - a cast would cost as much as the rest
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """The objects and arrays of data, level by level."""
     level: list[Any] = [value]
-    keys = 0
     for _ in range(MAX_LITERAL_DEPTH):
-        keys += sum([len(held) for held in level if type(held) is dict])  # pyright: ignore[reportUnknownArgumentType] - a cast would cost as much as the rest
+        yield level
         level = [
             item
             for held in level
@@ -208,5 +215,5 @@ def _keys_in(value: Any) -> int:
             if type(item) is dict or type(item) is list  # pyright: ignore[reportUnknownArgumentType] - as above
         ]
         if not level:
-            return keys
+            return
     raise _NotPlainError

@@ -69,9 +69,11 @@ def _schema_hits(root: dict[str, Any], path: str) -> Hits:
             continue
         schema = members(node)
         yield from _node_hits(schema, place)
-        for name, child in members(schema.get("properties")).items():
-            if level < MAX_OUTPUT_LEVELS and _is_leaf(child):
-                continue  # Most are: nothing can be wrong with them.
+        properties = members(schema.get("properties"))
+        children = properties.items()
+        if level < MAX_OUTPUT_LEVELS:  # Most are leaves: nothing can be wrong with them.
+            children = [pair for pair in children if not _is_leaf(pair[1])]
+        for name, child in children:
             nodes.append((child, at(f"{place}/properties", name), level + 1))
         if "items" in schema:
             nodes.append((schema["items"], f"{place}/items", level))

@@ -79,14 +79,21 @@ def parameter_hits(
             yield Hit("VAL040", place, f"{words}, {_lacking(block)}")
             is_known = False
             continue
-        is_known = is_known and _is_named(block["position"])
-        yield from unknown_hits("VAL077", place, block, _FIELDS)
-        yield from _position_hits(block["position"], f"{place}/position", method)
-        z = yield from _z_hits(block["z"], f"{place}/z", lists)
-        made = yield from _value_hits(block["position"], f"{place}/position/value", secrets, z)
-        given += made
-        if block["position"].get("location") == "insert" and _is_named(block["position"]):
-            places.setdefault(block["position"]["key"], f"{place}/position/location")
+        position = members(block["position"])
+        is_named = _is_named(position)
+        is_known = is_known and is_named
+        if not block.keys() <= _FIELDS:
+            yield from unknown_hits("VAL077", place, block, _FIELDS)
+        if not (is_named and _is_usual(position)):
+            yield from _position_hits(position, f"{place}/position", method)
+        z = yield from _z_hits(members(block["z"]), f"{place}/z", lists)
+        if is_named and position["value"] == "{{USER_PARAM}}":  # As most are.
+            given.append(Given(position["key"], "", z))
+        else:
+            made = yield from _value_hits(position, f"{place}/position/value", secrets, z)
+            given += made
+        if is_named and position.get("location") == "insert":
+            places.setdefault(position["key"], f"{place}/position/location")
     yield from _double_hits(given, path)
     return Parameters(tuple(given), tuple(places.items()), is_known)
 
@@ -100,6 +107,15 @@ def _lacking(block: Any) -> str:
 
 def _is_named(position: Mapping[str, Any]) -> bool:
     return is_text(position.get("key")) and isinstance(position.get("value"), str)
+
+
+def _is_usual(position: dict[str, Any]) -> bool:
+    """True if there is nothing to say of it."""
+    return (
+        len(position) == len(_POSITION_FIELDS)
+        and position.get("location") in ("insert", "query")
+        and CAMEL.match(position["key"]) is not None
+    )
 
 
 def _position_hits(position: dict[str, Any], path: str, method: Any) -> Hits:
@@ -121,7 +137,8 @@ def _position_hits(position: dict[str, Any], path: str, method: Any) -> Hits:
 
 
 def _z_hits(block: dict[str, Any], path: str, lists: KnownLists) -> Generator[Hit, None, Z]:
-    yield from unknown_hits("VAL077", path, block, _Z_FIELDS)
+    if not block.keys() <= _Z_FIELDS:
+        yield from unknown_hits("VAL077", path, block, _Z_FIELDS)
     primitive, options = block.get("primitive", UNSET), block.get("options", UNSET)
     z = read_z(primitive, options)
     for hit in z.hits:
