@@ -91,16 +91,23 @@ _COMMENTS = re.compile(
 
 
 def _read_literal(body: str) -> Any:
+    if "__proto__" in body:
+        raise _NotPlainError
+    try:
+        return _read_pieces(*_cut(body))
+    except _NotPlainError:
+        if "//" not in body and "/*" not in body:
+            raise
+    return _read_pieces(*_cut(_COMMENTS.sub(_uncommented, body)))
+
+
+def _cut(body: str) -> tuple[list[str], list[str]]:
+    """The code of a literal, and the texts between, as JSON has them."""
     if '"' not in body and "\\" not in body:
         pieces = body.split("'")
-        try:
-            return _read_pieces(pieces[::2], pieces[1::2])
-        except _NotPlainError:  # There may be comments.
-            pass
-    if "//" in body or "/*" in body:
-        body = _COMMENTS.sub(_uncommented, body)
+        return pieces[::2], pieces[1::2]
     pieces = _TEXTS.split(body)
-    return _read_pieces(pieces[::2], [_json_text(text) for text in pieces[1::2]])
+    return pieces[::2], [_json_text(text) for text in pieces[1::2]]
 
 
 def _uncommented(match: re.Match[str]) -> str:
@@ -125,34 +132,41 @@ def _json_text(text: str) -> str:
     return canonical_string(plain)[1:-1]
 
 
-_CODE = re.compile(
+_NUMBERED = re.compile(
     r"""(?:
-      [ \t\r\n{}\[\]:,]++
-    | (?<![\w$])(?!__proto__\b)[A-Za-z_$][A-Za-z0-9_$]*+(?=[ \t\r\n]*+:)     # a name as a key
-    | (?<![\w$])(?:true|false|null)(?![\w$])
-    | (?<![\w$])(?!-0(?:\.0*+)?(?![0-9.]))-?(?:0|[1-9][0-9]{0,14}+|[0-9]{1,6}+\.[0-9]{1,9}+)
-      (?![\w$.]|[ \t\r\n]*+:)                                               # a number
-    )*+;?[ \t\r\n]*+\Z""",
+      [^0-9]++
+    | (?<=[A-Za-z_$0-9])[0-9]++                                              # within a name
+    | (?<![\w$.])(?<!-(?=0(?:\.0*+)?(?![0-9.])))
+      (?:0|[1-9][0-9]{0,14}+|[0-9]{1,6}+\.[0-9]{1,9}+)(?![\w$.]|[ \t\r\n]*+:)
+    )*+\Z""",
     re.VERBOSE,
 )
-"""Code that means in JSON what it means in JavaScript, once its keys are quoted."""
-_KEY = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*+)(?=[ \t\r\n]*+:)")
+"""Code whose numbers mean in JSON what they mean in JavaScript, and are no keys."""
+_DIGIT = re.compile("[0-9]")
+# Both patterns begin with what is looked for, which makes them fast; what stands before comes after.
+_KEY = re.compile(r"([A-Za-z_$](?<![\w$].)[A-Za-z0-9_$]*+)(?=[ \t\r\n]*+:)")
 _ZEROS = re.compile(r"(?<=[0-9])\.0++(?![0-9])")
 """JavaScript writes 1.0 as 1."""
-_LAST_COMMA = re.compile(r"(?:(?<=[\w}\]])|\A),(?=[ \t\r\n]*+[}\]])")
+_LAST_COMMA = re.compile(r",(?=[ \t\r\n]*+[}\]])(?:(?<=[\w}\]],)|(?<=\A,))")
 """Behind an item; behind an opening bracket, a comma is a hole."""
 _MOST_PIECES = 20_000
 _LONGEST_PIECE = 400
 
 
 class _Pieces(dict[str, str]):
-    """The code between texts as JSON; remembered, as files are written alike."""
+    """The code between texts as JSON; remembered, as files are written alike.
+
+    What is neither a key nor a number is left as it is: the parser of JSON knows what it takes.
+    """
 
     def __missing__(self, code: str) -> str:
-        if not _CODE.match(code):
-            raise _NotPlainError
-        made = _LAST_COMMA.sub("", code) if "," in code else code
-        made = _ZEROS.sub("", made) if "." in code else made
+        made = code
+        if _DIGIT.search(code):
+            if not _NUMBERED.match(code):
+                raise _NotPlainError
+            made = _ZEROS.sub("", made)
+        if "," in code:
+            made = _LAST_COMMA.sub("", made)
         made = '"'.join(_KEY.split(made))
         if len(code) <= _LONGEST_PIECE:
             if len(self) >= _MOST_PIECES:
