@@ -107,18 +107,24 @@ def command_line() -> str:
     root: Any = typer.main.get_command(app)
     lines = ["# Command line", "", root.help, ""]
     for name, command in root.commands.items():
-        lines += [f"## callpact {name}", "", inspect.cleandoc(command.help or ""), ""]
-        lines += ["| argument or option | meaning | default |", "| --- | --- | --- |"]
-        for param in command.params:
-            kind = getattr(param, "param_type_name", "option")
-            label = param.metavar or param.name if kind == "argument" else ", ".join(param.opts)
-            choices = _choices(param)
-            about = (param.help or "") + (
-                f" One of {', '.join(map(str, choices))}." if choices else ""
-            )
-            lines.append(f"| `{label}` | {about} | {_default(param)} |")
-        lines.append("")
+        lines += _command(name, command)
+        for part, below in getattr(command, "commands", {}).items():
+            lines += _command(f"{name} {part}", below)
     return "\n".join(lines)
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    yield from (f"## callpact {name}", "", inspect.cleandoc(command.help or ""), "")
+    if not command.params:
+        return
+    yield from ("| argument or option | meaning | default |", "| --- | --- | --- |")
+    for param in command.params:
+        kind = getattr(param, "param_type_name", "option")
+        label = param.metavar or param.name if kind == "argument" else ", ".join(param.opts)
+        choices = _choices(param)
+        about = (param.help or "") + (f" One of {', '.join(map(str, choices))}." if choices else "")
+        yield f"| `{label}` | {about} | {_default(param)} |"
+    yield ""
 
 
 def _choices(param: Any) -> list[str]:

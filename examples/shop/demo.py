@@ -17,8 +17,10 @@ from mcp.client.stdio import StdioServerParameters
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "hostile"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "weather"))
 
+import hostile
 import shop
 import weather
 
@@ -27,7 +29,7 @@ from callpact.wire import cli, gate
 
 SHOP = Path(__file__).parent / "shop.py"
 BASKET = Path(__file__).parent.parent / "basket" / "main.py"
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, emoji=False)
 
 WHAT_AN_AGENT_TRIES: list[tuple[str, dict[str, Any]]] = [
     ("shop.product_search", {"query": "tea"}),
@@ -114,9 +116,12 @@ async def main(*, once: bool) -> None:
     await show_over_mcp()
     title("5. A tool made of two others, one of them in another process")
     await show_two_processes()
-    title("6. A folder of FlowMCP files as tools: checked and called, and nothing of them is run")
+    title("6. A folder of FlowMCP files as tools: checked, and called by callpact itself")
     await weather.main()
-    title("7. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    title("7. Hooks: JavaScript of those files, run in a sandbox; hostile ones end at its walls")
+    await weather.main_of_hooks()
+    await hostile.main()
+    title("8. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
     await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
 
 

@@ -1,13 +1,16 @@
 """A folder of FlowMCP files as tools: checked, loaded, called through a local API.
 
-Nothing of the files is run. `python examples/weather/weather.py` tells the story alone; the demo
-tells it as one of its steps.
+Reading the files runs nothing of them; the tools of Trips.mjs have hooks, which run in the sandbox
+when they are called. `python examples/weather/weather.py` tells the story alone; the demo tells it
+as two of its steps.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from api import KEY, weather_api
 from callpact import CallError, Runtime, from_flowmcp
 from callpact.net import HttpTransport
 from callpact.sources.flowmcp.checking import check_text
+from callpact.sources.flowmcp.loading import FlowMCPTools
 from callpact.wire import flowmcp
 
 FOLDER = Path(__file__).parent
@@ -42,13 +46,23 @@ async def show_call(runtime: Runtime, tool_id: str, arguments: dict[str, Any]) -
     print(f"  {json.dumps(rendered, ensure_ascii=False)}")
 
 
-async def main() -> None:
-    show_findings(FOLDER / "Stations.mjs", "'POST'", "'SEND'")
+@contextlib.asynccontextmanager
+async def loaded() -> AsyncIterator[FlowMCPTools]:
+    """The tools of the folder; what is meant for the vendor goes to the server of this example."""
     async with weather_api() as here:
-        # What is meant for the vendor goes to the server of this example.
         transport = HttpTransport(upstreams={ROOT: here})
         secrets = {"WEATHER_API_KEY": KEY}
         tools = from_flowmcp(FOLDER, profile="strict", secrets=secrets, transport=transport)
+        try:
+            yield tools
+        finally:
+            await tools.aclose()
+
+
+async def main() -> None:
+    """Files as tools."""
+    show_findings(FOLDER / "Stations.mjs", "'POST'", "'SEND'")
+    async with loaded() as tools:
         names = ", ".join(tool.id for tool in tools)
         print(f"loaded with {len(tools.report)} findings: {names}")
         runtime = Runtime(tools)
@@ -57,8 +71,21 @@ async def main() -> None:
         report = {"stationId": "be-1", "temperature": 18.5}
         await show_call(runtime, "weather.reportReading", report)
         await show_call(runtime, "weather/Stations::getStation", {"stationId": "xx-9"})
-        await tools.aclose()
+
+
+async def main_of_hooks() -> None:
+    """Tools whose files have hooks: before, after and instead of the request."""
+    async with loaded() as tools:
+        runtime = Runtime(tools)
+        await show_call(runtime, "weather.getWarmestDay", {"city": " Berlin", "days": 2})
+        await show_call(runtime, "weather.compareCities", {"first": "oslo", "second": "lisbon"})
+        await show_call(runtime, "weather.getWarmestDay", {"city": "Atlantis"})
+
+
+async def both() -> None:
+    await main()
+    await main_of_hooks()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(both())

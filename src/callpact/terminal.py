@@ -55,8 +55,8 @@ class _Console(Console):
         raise SystemExit(UNREAD)
 
 
-out = _Console(highlight=False, soft_wrap=True)
-err = _Console(stderr=True, highlight=False, soft_wrap=True)
+out = _Console(emoji=False, highlight=False, soft_wrap=True)
+err = _Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
 
 
 class As(StrEnum):

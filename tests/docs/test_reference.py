@@ -10,9 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import callpact
 from callpact.codes import CODES
+from callpact.hooks.limits import HookLimits
 from callpact.schema import check
 from callpact.sources.flowmcp.codes import RULES
 
@@ -112,6 +114,8 @@ def test_the_glossary_has_one_row_for_each_word():
     assert set(words.values()) == {1}
     protocol = ("Access", "Identity", "scope", "bus", "event", "request id", "subscription")
     assert words.keys() >= {*protocol, "chain", "env"}
+    hooks = ("hook", "sandbox", "guest", "machine", "image", "realm", "effect", "token", "pack")
+    assert words.keys() >= set(hooks)
 
 
 def test_every_code_has_a_row():
@@ -128,6 +132,27 @@ def test_every_code_of_flowmcp_has_one_row_with_both_severities_and_a_remedy():
         f"{code}:{part}" if part else code for code, part in re.findall(row, page, re.MULTILINE)
     )
     assert found == Counter(list(RULES))
+
+
+def test_every_limit_of_hooks_has_a_row_and_a_field_of_hook_limits_keeps_it():
+    page = (REFERENCE / "limits.md").read_text("utf-8")
+    for name, value in structs.asdict(HookLimits()).items():
+        assert f"| `MAX_{name.upper()}` in `callpact.hooks.limits` | {value:,} | " in page
+
+
+def test_every_reason_of_a_hook_that_breaks_a_limit_stands_in_the_guide():
+    guide = (ROOT / "docs" / "guides" / "flowmcp-hooks.md").read_text("utf-8")
+    code = (ROOT / "src" / "callpact" / "hooks" / "steps.py").read_text("utf-8")
+    names = re.findall(r'^        case "(\w+)":$', code, re.MULTILINE)
+    assert "Timeout" in names
+    for name in names:
+        assert f"`{name}`" in guide
+
+
+def test_every_command_has_a_section():
+    page = (REFERENCE / "command-line.md").read_text("utf-8")
+    sections = re.findall(r"^## callpact (.+)$", page, re.MULTILINE)
+    assert {"call", "check", "libs add", "libs list", "libs remove"} <= set(sections)
 
 
 def test_every_extra_is_named_in_the_readme():

@@ -27,7 +27,8 @@ def output(command, folder, **kwargs):
     return subprocess.run(
         command,
         cwd=folder,
-        env=ENV,
+        # Libraries that whoever runs the tests has built are not those of a new user.
+        env={**ENV, "XDG_DATA_HOME": str(folder / ".data")},
         capture_output=True,
         text=True,
         timeout=60,
