@@ -1,73 +1,36 @@
-"""How a whole FlowMCP catalogue fares: which files load, which tests pass, which requests are sent.
+"""How a whole FlowMCP catalogue fares: files, tests, hooks, and recorded calls.
 
-`python scripts/catalogue.py PATH [--lists DIR] [--requests FILE.jsonl.gz]`. PATH is a checkout of a
-catalogue. The recorded requests are those of the JavaScript runtime of FlowMCP, one JSON object per
-line; what callpact sends otherwise must follow from a rule. Nothing is sent to anybody. The exit
-status is 1 if a bar is missed.
+`python scripts/catalogue.py PATH [--lists DIR] [--packs DIR] [--requests FILE.jsonl.gz]`. PATH is a
+checkout of a catalogue; the hooks of every file are opened in the sandbox. The recorded calls are
+those of the JavaScript runtime of FlowMCP, one JSON object per line; what callpact does otherwise
+must follow from a rule. Nothing is sent to anybody. The exit status is 1 if a bar is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
-import json
 import logging
-import re
 import sys
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
-from callpact import CallError, Runtime, Tool, from_flowmcp
-from callpact.net import Request
+from recorded import DEVIATIONS, Known, Outcome, file_of, rows_of
+from recorded_hooks import HOOK_DEVIATIONS, Canned, HookedCalls, copy_files
+
+from callpact import CallError, Tool, from_flowmcp
+from callpact.errors import DeclarationError, InvalidManifest
 from callpact.secrets import Secrets
+from callpact.sources.flowmcp.file_hooks import Unhooked
 from callpact.sources.flowmcp.files import find_files, read_text
 from callpact.sources.flowmcp.literal import read_exports
 from callpact.sources.flowmcp.loading import FlowMCPTools
-from callpact.sources.flowmcp.request import as_text
 from callpact.testing import StubTransport
 
 FILES, TOOLS = 358, 1_500
-DEVIATIONS = {
-    "defaults": "a default is sent when the argument is left out (FlowMCP 02)",
-    "default types": "a default is of the type of its primitive (FlowMCP 02)",
-    "encoding": "what is inserted into a path is percent-encoded and stays in its place",
-    "duplicates": "query keys that are declared twice are sent twice, in their order (FlowMCP 02)",
-    "placeholders": "{{NAME}} that is no server parameter is an argument of the caller (VAL091)",
-    "patterns": "a value is sent as it is: `$&` in it is no pattern",
-    "left out": "an optional part of the path that is left out leaves no trace (FlowMCP 02)",
-    "fixed values": "fixed values and server parameters are not asked of the caller (seed 002)",
-    "values()": "an empty enum() takes its values from values(…) (VAL095)",
-    "undeclared keys": "a key that is not declared is rejected at the gate: the schema is closed",
-    "missing keys": "a required key that is missing is rejected at the gate (FlowMCP 02)",
-    "wrong values": "a value that breaks its `z` is rejected at the gate (FlowMCP 02)",
-    "not loaded": "the file breaks a rule and is not loaded",
-}
-_GATE = {"additionalProperties": "undeclared keys", "required": "missing keys"}
-_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
-_PATTERN = re.compile(r"\$([$&`'])")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one recorded call: compared or not; the same, or explained, or told."""
-
-    deviations: tuple[str, ...] = ()
-    is_same: bool = False
-    is_compared: bool = True
-    told: str = ""
-
-    @property
-    def kind(self) -> str:
-        """In one word."""
-        if not self.is_compared:
-            return "absent"
-        return "same" if self.is_same else "ruled" if self.deviations else "unexplained"
-
 
 # --- files and tests ------------------------------------------------------------------------
 
@@ -75,33 +38,46 @@ class Outcome:
 def main(arguments: list[str]) -> int:
     """Print the report; 0 if every bar is reached."""
     logging.disable(logging.WARNING)  # Answers are made up here, and break what is declared.
-    given = _parsed(arguments)
-    tools, transport = _loaded(given.path, given.lists)
-    others = {found.place for found in tools.report if found.code == "VAL159"}
-    found = [str(found.path) for found in find_files([given.path]) if not found.is_list]
-    files = [file for file in found if file not in others]
-    reached = [_tell_files(tools, files, given.files), _tell_tests(tools, given.tools)]
-    if given.requests is not None:
-        known = _Known(tools, transport, files)
-        reached.append(asyncio.run(_tell_requests(known, given.requests)))
-    return 0 if all(reached) else 1
+    return asyncio.run(_report(_parsed(arguments)))
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="catalogue.py", description=__doc__)
     parser.add_argument("path", type=Path, help="a checkout of a catalogue, or a part of one")
     parser.add_argument("--lists", type=Path, help="a folder of shared lists")
+    parser.add_argument("--packs", type=Path, help="a folder of libraries for hooks")
     parser.add_argument("--requests", type=Path, help="recorded requests, .jsonl or .jsonl.gz")
     parser.add_argument("--files", type=int, default=FILES, help="files that must load")
     parser.add_argument("--tools", type=int, default=TOOLS, help="tools that must pass their tests")
     return parser.parse_args(arguments)
 
 
-def _loaded(path: Path, lists: Path | None) -> tuple[FlowMCPTools, StubTransport]:
+async def _report(given: argparse.Namespace) -> int:
     transport = StubTransport(lambda _: {"status": 200, "body": "{}"})
+    tools = _loaded(given.path, given.lists, given.packs, transport)
+    try:
+        others = {found.place for found in tools.report if found.code == "VAL159"}
+        found = [str(found.path) for found in find_files([given.path]) if not found.is_list]
+        files = [file for file in found if file not in others]
+        reached = [_tell_files(tools, files, given.files), _tell_tests(tools, given.tools)]
+        reached.append(await _tell_hooks(tools, files))
+        if given.requests is not None:
+            rows = list(rows_of(given.requests))
+            known = Known(tools, transport, files)
+            reached.append(await _tell_plain(known, rows))
+            reached.append(await _tell_hooked(given, rows, files))
+    finally:
+        await tools.aclose()
+    return 0 if all(reached) else 1
+
+
+def _loaded(
+    path: Path, lists: Path | None, packs: Path | None, transport: StubTransport
+) -> FlowMCPTools:
     secrets = Secrets(environ=_Recorded(known=""))
-    tools = from_flowmcp(path, lists=lists, libraries=["*"], secrets=secrets, transport=transport)
-    return tools, transport
+    return from_flowmcp(
+        path, lists=lists, libraries=["*"], secrets=secrets, transport=transport, packs=packs
+    )
 
 
 class _Recorded(dict[str, str]):
@@ -112,7 +88,7 @@ class _Recorded(dict[str, str]):
 
 
 def _tell_files(tools: FlowMCPTools, files: list[str], least: int) -> bool:
-    working = {_file_of(tool) for tool in tools}
+    working = {file_of(tool) for tool in tools}
     errors: dict[str, list[str]] = defaultdict(list)
     for found in tools.report:
         if found.severity == "error":
@@ -145,265 +121,125 @@ def _contradiction(tool: Tool) -> str | None:
     return None
 
 
-# --- requests -------------------------------------------------------------------------------
+# --- hooks ----------------------------------------------------------------------------------
 
 
-async def _tell_requests(known: _Known, file: Path) -> bool:
+async def _tell_hooks(tools: FlowMCPTools, files: Iterable[str]) -> bool:
+    """Open the hooks of every file that has some, also of those that break a rule otherwise."""
+    findings: dict[str, list[str]] = defaultdict(list)
+    importing: set[str] = set()
+    for found in tools.report:
+        if found.severity == "error":
+            findings[found.place].append(f"{found.code} (line {found.line}): {found.message}")
+            importing |= {found.place} if found.code == "SEC001" else set()
+    count, closed, failed, loose = 0, dict[str, str](), dict[str, str](), dict[str, str]()
+    for file in files:
+        reason = await _closed(tools, file)
+        count += reason is not None
+        if reason and reason.startswith("Its hooks"):
+            closed[file] = reason
+        elif reason:
+            failed[file] = reason
+        elif reason is not None and file in importing:
+            closed[file] = f"It imports modules, which hooks do not have: {findings[file][0]}"
+        elif reason is not None and file in findings:
+            loose[file] = f"Its hooks open, but it is not loaded: {findings[file][0]}"
+    opened = count - len(closed) - len(failed)
+    _title(f"{opened:,} of {count:,} files with hooks open in the sandbox")
+    for file, reason in {**closed, **loose, **failed}.items():
+        print(f"  {_short(file)}: {reason}")
+    if failed:
+        print(f"  MISSED: {len(failed):,} that lack no library and import nothing do not open")
+    return not failed
+
+
+async def _closed(tools: FlowMCPTools, file: str) -> str | None:
+    """Why the hooks of a file do not open, empty if they do; None if it has none."""
+    try:
+        text = read_text(Path(file))
+        exports = read_exports(text)
+    except InvalidManifest:
+        return None
+    main = exports.values.get("main", {})
+    if exports.handlers is None:
+        return None
+    libraries = main.get("requiredLibraries", ())
+    hooks = tools._hooks.of_file(file, text, exports.handlers, main.get("tools", ()), libraries)  # noqa: SLF001 - only a proof opens hooks without a call
+    if isinstance(hooks, Unhooked):
+        return hooks.reason
+    try:
+        await hooks.open()
+    except DeclarationError as error:
+        return f"The engine refuses them: {error}"
+    return ""
+
+
+# --- recorded calls -------------------------------------------------------------------------
+
+
+async def _tell_plain(known: Known, rows: Iterable[dict[str, Any]]) -> bool:
+    plain = [row for row in rows if not row["handlers"]]
+    title = "{same:,} of {calls:,} recorded calls without hooks are sent the same"
+    return await _tell_calls(title, plain, known.compare, DEVIATIONS)
+
+
+async def _tell_hooked(
+    given: argparse.Namespace, rows: Iterable[dict[str, Any]], files: Iterable[str]
+) -> bool:
+    names = tuple(Path(file).as_posix() for file in files)
+    hooked = [row for row in rows if row["handlers"]]
+    there = {
+        row["file"] for row in hooked if any(name.endswith("/" + row["file"]) for name in names)
+    }
+    title = "{same:,} of {calls:,} recorded calls with hooks send the same and give the same data"
+    with tempfile.TemporaryDirectory() as folder:
+        path, lists = copy_files(given.path, given.lists, Path(folder))
+        canned = Canned()
+        transport = StubTransport(canned.respond)
+        tools = _loaded(path, lists, given.packs, transport)
+        calls = HookedCalls(tools, canned, transport.requests, hooked)
+
+        async def compare(row: dict[str, Any]) -> Outcome:
+            return await calls.compare(row) if row["file"] in there else Outcome(is_compared=False)
+
+        try:
+            return await _tell_calls(title, hooked, compare, HOOK_DEVIATIONS)
+        finally:
+            await tools.aclose()
+
+
+async def _tell_calls(
+    title: str,
+    rows: Iterable[dict[str, Any]],
+    compare: Callable[[dict[str, Any]], Awaitable[Outcome]],
+    rules: Mapping[str, str],
+) -> bool:
     counts: Counter[str] = Counter()
     unexplained: list[str] = []
-    for row in _rows(file):
-        if row["handlers"]:
-            counts["hooks"] += 1
-            continue
-        outcome = await known.compare(row)
+    for row in rows:
+        outcome = await compare(row)
         counts.update([outcome.kind, *outcome.deviations])
         if outcome.kind == "unexplained":
             unexplained.append(outcome.told)
     calls = counts["same"] + counts["ruled"] + counts["unexplained"]
-    _title(f"{counts['same']:,} of {calls:,} recorded calls without hooks are sent the same")
+    _title(title.format(same=counts["same"], calls=calls))
     print(f"  {counts['ruled']:,} otherwise, by a rule (a call may have several):")
-    for name, rule in DEVIATIONS.items():
+    for name, rule in rules.items():
         if counts[name]:
             print(f"  {counts[name]:6,}  {name}: {rule}")
     print(f"  {counts['unexplained']:,} unexplained, which must be 0")
     for told in unexplained:
         print(f"  {told}")
-    print(f"  {counts['hooks']:,} calls of tools with hooks are not compared")
     if counts["absent"]:
         print(f"  {counts['absent']:,} calls of files that are not there are not compared")
     return not unexplained
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    data = file.read_bytes()
-    text = gzip.decompress(data) if file.suffix == ".gz" else data
-    yield from (json.loads(line) for line in text.splitlines() if line.strip())
-
-
-class _Known:
-    """The tools by file and name, ready to be compared with what was recorded."""
-
-    def __init__(self, tools: FlowMCPTools, transport: StubTransport, files: list[str]) -> None:
-        self._transport = transport
-        self._files = files
-        # Whether a tool may have hooks is a guess by its name; the records know.
-        self._tools = {
-            (_file_of(tool), _name_of(tool)): replace(tool, disabled=None) for tool in tools
-        }
-        self._runtime = Runtime(self._tools.values())
-        self._mains: dict[str, Any] = {}
-
-    async def compare(self, row: dict[str, Any]) -> Outcome:
-        name = "/" + row["file"]
-        file = next((file for file in self._files if Path(file).as_posix().endswith(name)), None)
-        if file is None:
-            return Outcome(is_compared=False)
-        tool = self._tools.get((file, row["route"]))
-        if tool is None:
-            return Outcome(("not loaded",))
-        made = await self._sent(tool, row["userParams"])
-        theirs = row["requests"][0] if row["requests"] else None
-        if isinstance(made, CallError):
-            return _rejected(made, theirs)
-        if theirs is None:
-            return self._refused_by_them(row, file)
-        ours, recorded = _plain(made), _comparable(theirs)
-        if ours == recorded:
-            return Outcome(is_same=True)
-        model = _Reference(self._main(file), row)
-        if model.request() == recorded and model.explains(ours, recorded):
-            return Outcome(tuple(sorted(model.deviations)))
-        return Outcome(told=_told(row, ours, recorded))
-
-    async def _sent(self, tool: Tool, arguments: dict[str, Any]) -> Request | CallError:
-        self._transport.requests.clear()
-        try:
-            await self._runtime.execute(tool.id, arguments)
-        except CallError as error:
-            return error
-        return self._transport.requests[0]
-
-    def _refused_by_them(self, row: dict[str, Any], file: str) -> Outcome:
-        """The reference asked over MCP for what the caller cannot give, or knew no value."""
-        declared = {
-            block["position"]["key"]: block
-            for block in self._main(file)["tools"][row["route"]]["parameters"]
-        }
-        text = row.get("result", {}).get("text", "")
-        issues = json.loads(text[text.index("[") :]) if "[" in text else []
-        names = {_why_refused(declared.get(issue["path"][0])) for issue in issues}
-        if not names or "" in names:
-            return Outcome(told=_told(row, "a request", text[:300]))
-        return Outcome(tuple(sorted(names)))
-
-    def _main(self, file: str) -> Any:
-        if file not in self._mains:
-            self._mains[file] = read_exports(read_text(Path(file))).values["main"]
-        return self._mains[file]
-
-
-def _why_refused(block: Any) -> str:
-    if block is None:
-        return ""
-    value, z = block["position"]["value"], block["z"]
-    if "{{" not in value:
-        return "fixed values"
-    if "USER_PARAM" not in value:
-        return "placeholders"
-    if any(option.startswith("values(") for option in z["options"]):
-        return "values()"
-    return "default types" if any(o.startswith("default(") for o in z["options"]) else ""
-
-
-def _rejected(error: CallError, theirs: Any) -> Outcome:
-    if theirs is None:
-        return Outcome(is_same=True)
-    names = {_GATE.get(issue.code, "wrong values") for issue in error.issues}
-    return Outcome(tuple(sorted(names)))
-
-
-Sent = tuple[str, str, dict[str, str], Any]
-"""Method, URL, headers by lower-case name, body as data."""
-
-
-def _plain(request: Request) -> Sent:
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    body = None if request.body is None else json.loads(request.body)
-    return request.method, request.url, headers, body
-
-
-def _comparable(recorded: Mapping[str, Any]) -> Sent:
-    headers = {name.lower(): value for name, value in recorded["headers"].items()}
-    body = json.loads(recorded["body"]) if recorded["body"] else None
-    return recorded["method"], recorded["url"], headers, body
-
-
-class _Reference:
-    """What the JavaScript runtime sends, and by which of its habits that differs from the rules."""
-
-    def __init__(self, main: Any, row: dict[str, Any]) -> None:
-        self.deviations: dict[str, set[str]] = {}
-        """Names of deviations, each with the keys of the parameters that it touched."""
-        self._key: str = ""
-        self._main = main
-        self._tool = main["tools"][row["route"]]
-        self._asked = row["userParams"]
-        self._given = row.get("validatedParams", self._asked)
-        self._secrets = row["serverParams"]
-
-    def request(self) -> Sent:
-        """The request; `deviations` is filled on the way."""
-        path, pairs, body = self._tool["path"], dict[str, str](), dict[str, Any]()
-        for block in self._tool["parameters"]:
-            key, location = block["position"]["key"], block["position"]["location"]
-            self._key = key
-            value = self._value(block)
-            if location == "insert":
-                path = self._inserted(path, key, value)
-            elif value is not None and location == "query":
-                if key in pairs:
-                    self._add("duplicates")
-                pairs[key] = as_text(value)
-            elif value is not None:
-                body[key] = value
-        self._key = ""
-        url = self._filled(self._main["root"] + path)
-        if pairs:
-            url += ("&" if "?" in url else "?") + urlencode(pairs, safe="*").replace("~", "%7E")
-        method = self._tool["method"]
-        headers = {**self._main.get("headers", {}), **self._tool.get("headers", {})}
-        named = {name.lower(): self._filled(text) for name, text in headers.items()}
-        if method in {"POST", "PUT"}:
-            named.setdefault("content-type", "application/json")
-        return method, url, named, body if method in {"POST", "PUT"} else None
-
-    def explains(self, ours: Sent, theirs: Sent) -> bool:
-        """True if the two differ in nothing but what a deviation touched."""
-        touched = {key for keys in self.deviations.values() for key in keys}
-        inserts = {
-            block["position"]["key"]
-            for block in self._tool["parameters"]
-            if block["position"]["location"] == "insert"
-        }
-        sides: list[Any] = []
-        for method, url, headers, body in (ours, theirs):
-            before, _, query = url.partition("?")
-            pairs = [pair for pair in parse_qsl(query, True) if pair[0] not in touched]
-            members = {key: body[key] for key in body if key not in touched} if body else body
-            address = "" if touched & inserts else before
-            sides.append((method, address, pairs, headers, members))
-        return bool(self.deviations) and sides[0] == sides[1]
-
-    def _add(self, deviation: str) -> None:
-        self.deviations.setdefault(deviation, set()).add(self._key)
-
-    def _value(self, block: Any) -> Any:
-        """The value that is sent for a parameter; None if it is left out."""
-        key, value = block["position"]["key"], block["position"]["value"]
-        if "{{USER_PARAM}}" in value:
-            if key not in self._given:
-                if any(option.strip().startswith("default(") for option in block["z"]["options"]):
-                    self._add("defaults")
-                return None
-            given = self._given[key]
-            if key not in self._asked and str(given)[:1] in {"'", '"'}:
-                self._add("default types")  # Quotes are no part of a default.
-            if value == "{{USER_PARAM}}" and not isinstance(given, str):
-                return given
-            return self._replaced(value, "{{USER_PARAM}}", as_text(given))
-        return self._filled(value)
-
-    def _filled(self, text: str) -> str:
-        """The first secret in its place; any other name is nothing, and all others stay."""
-
-        def held(match: re.Match[str]) -> str:
-            name = match[1].strip().removeprefix("SERVER_PARAM:").strip()
-            if name not in self._main.get("requiredServerParams", ()):
-                self._add("placeholders")
-                return ""
-            return self._secrets.get(name, f"sp-{name.lower()}")
-
-        return _PLACEHOLDER.sub(held, text, count=1)
-
-    def _inserted(self, path: str, key: str, value: Any) -> str:
-        text = "undefined" if value is None else as_text(value)
-        place = next((p for p in (f"{{{{{key}}}}}", f":{key}") if p in path), None)
-        if place is None:
-            return path
-        if value is None:
-            self._add("left out")
-        if re.search(r"[^\w.!~*'()-]", text, re.ASCII):
-            self._add("encoding")
-        return self._replaced(path, place, text)
-
-    def _replaced(self, text: str, place: str, new: str) -> str:
-        """As `text.replace( place, new )` of JavaScript, where `$&` means what was found."""
-        before, _, after = text.partition(place)
-        meant = {"$": "$", "&": place, "`": before, "'": after}
-        written = _PATTERN.sub(lambda match: meant[match[1]], new)
-        if written != new:
-            self._add("patterns")
-        return before + written + after
-
-
 # --- words ----------------------------------------------------------------------------------
-
-
-def _file_of(tool: Tool) -> str:
-    return tool.source.removeprefix("flowmcp:")
-
-
-def _name_of(tool: Tool) -> str:
-    return tool.aliases[0].partition("::")[2]
 
 
 def _short(file: str) -> str:
     return "/".join(Path(file).parts[-2:])
-
-
-def _told(row: Mapping[str, Any], ours: Any, theirs: Any) -> str:
-    call = f"{row['file']} {row['route']} ({row['mode']}, {row['case']}) {row['userParams']}"
-    return f"{call}\n    ours   {ours}\n    theirs {theirs}"
 
 
 def _title(text: str, least: int | None = None) -> None:

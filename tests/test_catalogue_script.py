@@ -53,6 +53,23 @@ GOOD = main(
 HOOKED = "export const handlers = () => ( { getIt: { postRequest: async ( a ) => a } } )"
 
 
+def hooked(hooks, tools=None, **fields):
+    """A file with these hooks."""
+    held = main(tools or {"getIt": tool()}, **fields)
+    text = ", ".join(f"{name}: {code}" for name, code in hooks.items())
+    return (
+        f"export const main = {json.dumps(held)}\nexport const handlers = () => ( {{ {text} }} )\n"
+    )
+
+
+def post(code):
+    return {"getIt": f"{{ postRequest: async ( {{ response, payload }} ) => {{ {code} }} }}"}
+
+
+def execute(code):
+    return {"getIt": f"{{ executeRequest: async ( {{ struct, payload }} ) => {{ {code} }} }}"}
+
+
 @pytest.fixture
 def catalogue(tmp_path):
     """A checkout with these files below `providers/shop`."""
@@ -206,14 +223,14 @@ def test_a_difference_without_a_rule_is_shown_and_fails(catalogue, records, row)
     assert "providers/shop/Shop.mjs" in told
 
 
-def test_calls_of_hooks_and_of_other_catalogues_are_not_compared(catalogue, records):
-    hooked = recorded(SENT, given={"id": "7"}) | {"handlers": ["postRequest"]}
+def test_calls_of_other_catalogues_are_not_compared(catalogue, records):
     absent = recorded(SENT) | {"file": "providers/other/Other.mjs"}
-    status, told = run(catalogue(Shop=GOOD), "--requests", records(hooked, absent))
+    rows = records(absent, called(1) | {"file": "providers/other/Other.mjs"})
+    status, told = run(catalogue(Shop=GOOD), "--requests", rows)
     assert status == 0
-    assert "0 of 0 recorded calls" in told
-    assert "1 calls of tools with hooks" in told
-    assert "1 calls of files that are not there" in told
+    assert "0 of 0 recorded calls without hooks" in told
+    assert "0 of 0 recorded calls with hooks" in told
+    assert told.count("1 calls of files that are not there") == 2
 
 
 def test_a_call_of_a_file_that_does_not_load_is_told_as_such(catalogue, records):
@@ -236,3 +253,182 @@ def test_skills_and_the_like_are_not_counted(catalogue):
     code, text = run(path)
     assert code == 0
     assert "1 of 1 files load" in text
+
+
+# --- hooks ----------------------------------------------------------------------------------
+
+
+def test_files_whose_hooks_open_are_counted(catalogue):
+    files = {"Shop": hooked(post("return { response }")), "Plain": GOOD}
+    status, told = run(catalogue(**files), files=2)
+    assert status == 0
+    assert "1 of 1 files with hooks open in the sandbox" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (hooked(post("return { response }"), requiredLibraries=["talib"]), "talib is native code"),
+        (hooked(post("return { response }"), requiredLibraries=["zlib"]), "zlib is a part of Node"),
+        (hooked(post("return { response }"), requiredLibraries=["moment"]), "callpact libs add moment"),
+        (hooked(post("return await import( 'fs' )")), "It imports modules, which hooks do not have: SEC001"),
+    ],
+)  # fmt: skip
+def test_hooks_that_lack_a_library_or_import_are_named_and_excused(
+    catalogue, tmp_path, text, reason
+):
+    status, told = run(catalogue(Shop=text, Good=GOOD), "--packs", tmp_path / "packs")
+    assert status == 0, told
+    assert "0 of 1 files with hooks open" in told
+    assert "shop/Shop.mjs: It" in told
+    assert reason in told
+
+
+def test_hooks_that_do_not_open_for_any_other_reason_miss_the_bar(catalogue):
+    text = hooked({"getIt": "missing()"})
+    status, told = run(catalogue(Shop=text))
+    assert status == 1
+    assert "0 of 1 files with hooks open" in told
+    assert "shop/Shop.mjs: The engine refuses them" in told
+    assert "missing" in told
+    assert "MISSED: 1 that lack no library" in told
+
+
+def test_hooks_open_though_their_file_breaks_another_rule(catalogue):
+    held = {"getIt": tool(parameter("a", location="body"), tests=[{"_description": "A", "a": "1"}])}
+    text = hooked(post("return { response }"), held)
+    status, told = run(catalogue(Shop=text, Good=GOOD))
+    assert status == 0
+    assert "1 of 1 files with hooks open" in told
+    assert "Its hooks open, but it is not loaded: VAL087" in told
+
+
+# --- recorded calls of hooks ----------------------------------------------------------------
+
+ADDRESS = "https://api.example.com/it"
+JSON = {"status": 200, "contentType": "application/json", "body": '{"a": 1}'}
+FETCH = "struct.data = await ( await fetch( payload.url ) ).json(); return { struct }"
+
+
+def called(data=None, *, messages=(), kinds=("postRequest",), canned=None, sent=(ADDRESS,), **more):
+    """A recorded call of the command line; messages mean that it failed."""
+    row = recorded(None, **more)
+    requests = [{"url": url, "method": "GET", "headers": {}, "body": None} for url in sent]
+    envelope = {"status": not messages, "messages": list(messages), "data": data}
+    return row | {
+        "handlers": list(kinds),
+        "canned": JSON if canned is None else canned,
+        "requests": requests,
+        "envelope": envelope,
+    }
+
+
+def served(text, **more):
+    """A recorded call of the MCP server."""
+    row = called(mode="mcp", **more)
+    del row["envelope"]
+    return row | {"result": {"isError": False, "text": text}}
+
+
+EXECUTES = {"kinds": ("executeRequest",)}
+
+
+@pytest.mark.parametrize(
+    ("hooks", "row"),
+    [
+        (post("return { response: { b: response.a } }"), called({"b": 1})),
+        (post("return { response: { b: response.a } }"), served('{"b": 1}')),
+        (post("return { response: [ Date.now(), new Date().getDate(), Math.random() ] }"), called([1768478400000, 15, 0.5])),
+        (post("return { response: new Date( 0 ) instanceof Date }"), called(True)),
+        (execute(FETCH), called({"a": 1}, **EXECUTES)),
+        (post("throw new Error( 'no luck' )"), called(messages=["postRequest error: no luck"])),
+        (post("return { response: response.b.c }"), called(messages=["postRequest error: Cannot read properties of undefined (reading 'c')"])),
+        (post("return { response }"), called(messages=["HTTP 404: Not Found"], canned={"status": 404, "body": "{}"})),
+        (post("return { response }"), called(messages=["No response received from server."], canned={"networkError": "fetch failed"})),
+        (post("return { response }"), called(messages=["Invalid JSON response from server."], canned={"status": 200, "body": "<p>"})),
+        (execute("try { " + FETCH + " } catch( error ) { struct.status = false; struct.messages = [ 'Sad: ' + error.message ]; return { struct } }"), called(messages=["Sad: fetch failed"], canned={"networkError": "fetch failed"}, **EXECUTES)),
+        (execute("try { null.a } catch( error ) { return { response: { why: 'Sad: ' + error.message } } }"), called({"why": "Sad: Cannot read properties of null (reading 'a')"}, sent=(), **EXECUTES)),
+    ],
+)  # fmt: skip
+def test_a_call_with_hooks_that_does_the_same_is_counted(catalogue, records, hooks, row):
+    status, told = run(catalogue(Shop=hooked(hooks)), "--requests", records(row))
+    assert status == 0, told
+    assert "1 of 1 recorded calls with hooks send the same and give the same data" in told
+
+
+POSTS = {
+    "getIt": tool(
+        parameter("a", location="body"), method="POST", tests=[{"_description": "A", "a": "1"}]
+    )
+}
+DEFAULT = {"getIt": tool(parameter("n", "number()", "default(3)"))}
+SEND = "await fetch( payload.url, { method: payload.method, headers: payload.headers, body: JSON.stringify( payload.body ) } ); return { struct }"
+BAD = {"status": 500, "body": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "rule"),
+    [
+        (hooked(post("return { response }"), requiredLibraries=["talib"]), called({"a": 1}), "libraries"),
+        (hooked(post("return { struct: 1 }")), called({"a": 1}), "missing response"),
+        (hooked(post("throw new Error( 'no' )")), served('{"a": 1}'), "errors are told"),
+        (hooked(execute(FETCH)), called({"b": 2}, sent=(), canned=BAD, **EXECUTES), "nothing is kept"),
+        (hooked(post("return { response: payload }"), DEFAULT), called({}), "defaults"),
+        (hooked(post("return { response: { ...payload, c: 1 } }"), DEFAULT), called({"c": 1}), "defaults"),
+        (hooked(post("return { response }")), called({"a": 1}, given={"x": 1}), "undeclared keys"),
+    ],
+)  # fmt: skip
+def test_a_call_with_hooks_that_differs_by_a_rule_is_explained(catalogue, records, file, row, rule):
+    path = catalogue(Shop=file)
+    status, told = run(path, "--packs", path / "none", "--requests", records(row), tools=0)
+    assert status == 0, told
+    assert "0 of 1 recorded calls with hooks" in told
+    assert f"     1  {rule}: " in told
+
+
+def test_the_content_type_that_a_hook_is_given_is_a_rule(catalogue, records):
+    row = called(given={"a": "1"}, **EXECUTES)
+    row["requests"][0] |= {"method": "POST", "body": '{"a":"1"}'}
+    status, told = run(catalogue(Shop=hooked(execute(SEND), POSTS)), "--requests", records(row))
+    assert status == 0, told
+    assert "     1  content type: " in told
+
+
+@pytest.mark.parametrize(
+    ("hooks", "row"),
+    [
+        (post("return { response: 2 }"), called(1)),
+        (post("return { response: 1 }"), called(True)),
+        (post("return { response }"), called({"a": 1}, sent=(ADDRESS, ADDRESS))),
+        (post("return { response }"), called({"a": 1}, sent=(ADDRESS + "?b=1",))),
+        (post("return { response }"), called(messages=["postRequest error: no luck"])),
+        (post("throw new Error( 'bad luck' )"), called(messages=["postRequest error: no luck"])),
+        (post("throw new Error( 'no' )"), called({"a": 1})),
+        (post("throw new Error( 'no' )"), served('{"a": 2}')),
+        (post("throw new Error( 'a' )"), called(messages=["postRequest error: Cannot read properties of null"])),
+        (post("return { response }"), called(messages=["HTTP 404: Not Found"], canned={"status": 500, "body": ""})),
+        (execute(FETCH), called({"a": 1}, sent=(), **EXECUTES)),
+    ],
+)  # fmt: skip
+def test_a_difference_of_hooks_without_a_rule_is_shown_and_fails(catalogue, records, hooks, row):
+    status, told = run(catalogue(Shop=hooked(hooks)), "--requests", records(row))
+    assert status == 1, told
+    assert "1 unexplained" in told
+    assert "providers/shop/Shop.mjs" in told
+
+
+def test_hooks_of_recorded_calls_see_shared_lists(catalogue, records, tmp_path):
+    held = {
+        "meta": {"name": "colours", "version": "1.0.0", "description": "Colours", "fields": [{"key": "name", "type": "string", "description": "Name"}]},
+        "entries": [{"name": "red"}],
+    }  # fmt: skip
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "colours.mjs").write_text(f"export const list = {json.dumps(held)}")
+    text = hooked(
+        post("return { response: sharedLists.colours }"),
+        sharedLists=[{"ref": "colours", "version": "1.0.0"}],
+    ).replace("handlers = ()", "handlers = ( { sharedLists } )")
+    rows = records(called([{"name": "red"}]))
+    status, told = run(catalogue(Shop=text), "--lists", tmp_path / "lists", "--requests", rows)
+    assert status == 0, told
+    assert "1 of 1 recorded calls with hooks" in told
