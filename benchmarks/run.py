@@ -13,10 +13,13 @@ import imports
 import protocol
 import schemas
 
+import hooks
+
 PARTS = {
     "calls": calls.main,
     "protocol": protocol.main,
     "flowmcp": flowmcp.main,
+    "hooks": hooks.main,
     "schemas": schemas.main,
     "imports": imports.main,
 }

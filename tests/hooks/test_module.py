@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import wasmtime
 
 from callpact.errors import UsageError
 from callpact.hooks import module
@@ -65,6 +66,18 @@ def test_a_good_file_is_used_and_nothing_is_compiled(compiled, tmp_path):
     assert not is_compiled(tmp_path / "cache")
 
 
+def test_a_good_file_on_a_file_system_whose_files_must_not_be_run_is_used(
+    compiled, tmp_path, monkeypatch
+):
+    copy_of(compiled, tmp_path / "cache")
+
+    def refuse(engine, path):
+        raise wasmtime.WasmtimeError("not to be run")
+
+    monkeypatch.setattr(wasmtime.Module, "deserialize_file", refuse)
+    assert not is_compiled(tmp_path / "cache")
+
+
 def test_the_file_and_its_directory_are_private(tmp_path):
     folder = tmp_path / "deep" / "cache"
     Guest(folder)
@@ -87,7 +100,8 @@ def test_nothing_there_is_compiled(tmp_path):
         lambda content: content[: len(content) // 2],
         lambda content: b"",
         lambda content: content[:1000] + bytes([content[1000] ^ 1]) + content[1001:],
-        lambda content: bytes(32) + content[32:],
+        lambda content: content[:-32] + bytes(32),
+        lambda content: bytes(31),
         lambda content: b"not a module at all",
     ],
 )

@@ -7,13 +7,14 @@ state of any image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 PAGE = 4096
+_NOTHING = bytes(PAGE)
 _MERGED_GAP = 4  # Copying a few equal pages costs less than another copy call.
 
 
@@ -41,13 +42,19 @@ class Image(Struct, frozen=True, eq=False):
     runs: tuple[tuple[int, bytes], ...]
     blanks: tuple[tuple[int, int], ...]
     base: Image | None = None
-    whole: bytes = b""
-    """All of the memory, kept where other images are made from this one."""
 
     @property
     def own_bytes(self) -> int:
         """Content that this image holds itself, beside its base."""
         return sum(len(run) for _, run in self.runs)
+
+    def pages(self) -> dict[int, bytes]:
+        """The content of its runs by the address of each page."""
+        return {
+            start + at: run[at : at + PAGE]
+            for start, run in self.runs
+            for at in range(0, len(run), PAGE)
+        }
 
 
 class _About(Struct, frozen=True, array_like=True):
@@ -57,18 +64,21 @@ class _About(Struct, frozen=True, array_like=True):
     places: list[tuple[int, int]]
 
 
-def take_image(memory: bytes, stack: int, handles: Handles, base: Image | None = None) -> Image:
-    """An image of `memory`, as its difference from `base` or from nothing."""
-    size = len(memory)
-    known = 0 if base is None else base.size
-    before = (b"" if base is None else base.whole).ljust(size, b"\0")
-    changed = [
-        at for at in range(0, size, PAGE) if memory[at : at + PAGE] != before[at : at + PAGE]
-    ]
-    runs = [(start, memory[start:end]) for start, end in _ranges(changed)]
-    blanks = list(_gaps([(start, len(run)) for start, run in runs], known, size))
-    whole = memory if base is None else b""
-    return Image(size, stack, handles, tuple(runs), tuple(blanks), base, whole)
+def take_image(
+    read: Callable[[int, int], bytes],
+    size: int,
+    stack: int,
+    handles: Handles,
+    base: Image | None = None,
+) -> Image:
+    """An image of a memory, as its difference from `base` or from nothing.
+
+    `read` gives the content at a place; the memory is never copied as a whole.
+    """
+    before = {} if base is None else base.pages()
+    changed = [at for at in range(0, size, PAGE) if read(at, PAGE) != before.get(at, _NOTHING)]
+    runs = tuple((start, read(start, end - start)) for start, end in _ranges(changed))
+    return _image(size, stack, handles, runs, base)
 
 
 def pack_image(image: Image) -> tuple[bytes, bytes]:
@@ -85,12 +95,24 @@ def unpack_image(description: bytes, content: bytes) -> Image:
         msgspec.DecodeError: the description is not one.
     """
     about = msgspec.msgpack.decode(description, type=_About)
-    whole = bytearray(about.size)
+    runs: list[tuple[int, bytes]] = []
     at = 0
     for start, length in about.places:
-        whole[start : start + length] = content[at : at + length]
+        runs.append((start, content[at : at + length]))
         at += length
-    return take_image(bytes(whole), about.stack, about.handles)
+    return _image(about.size, about.stack, about.handles, tuple(runs))
+
+
+def _image(
+    size: int,
+    stack: int,
+    handles: Handles,
+    runs: tuple[tuple[int, bytes], ...],
+    base: Image | None = None,
+) -> Image:
+    places = [(start, len(run)) for start, run in runs]
+    blanks = tuple(_gaps(places, 0 if base is None else base.size, size))
+    return Image(size, stack, handles, runs, blanks, base)
 
 
 def _ranges(pages: list[int]) -> Iterator[tuple[int, int]]:

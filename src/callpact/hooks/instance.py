@@ -170,7 +170,7 @@ class Instance:
         self.call("run_gc")
         value = ffi.wasmtime_val_t()
         ffi.wasmtime_global_get(self._context, self._stack, ctypes.byref(value))
-        return take_image(ctypes.string_at(self._base, self.size), value.of.i32, handles, base)
+        return take_image(self.read, self.size, value.of.i32, handles, base)
 
     def restore(self, image: Image) -> None:
         """Put the guest into the image's state.

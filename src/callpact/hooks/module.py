@@ -18,7 +18,7 @@ from pathlib import Path
 import wasmtime
 
 from callpact.errors import UsageError
-from callpact.hooks.private import keep_private, read_private
+from callpact.hooks.private import keep_private, read_private, read_private_second
 
 GUEST_SHA256 = "647ab11ae29cc6d39a6d17d3aa1e7a6a0b5fb9c44b4864475a18bc644f926050"
 """The one module that is trusted to keep its limits; another needs the attack tests first."""
@@ -43,7 +43,7 @@ _REFUSALS = """(module
 # `random_get` claims success and writes nothing: the guest does not start when it fails.
 # 52 is "not supported" and 8 "bad descriptor" in WASI; a null module name is a refused import.
 
-COMPILED_AS = f"{GUEST_SHA256[:16]}-3"
+COMPILED_AS = f"{GUEST_SHA256[:16]}-4"
 """What kept files depend on; to be counted up when `make_engine` or the refusals change."""
 
 _INSTALL = "install callpact[hooks]"
@@ -88,17 +88,25 @@ def load_modules(
         UsageError: the guest module is not installed, or is not the pinned one.
     """
     file = None if cache is None else cache / _file_name()
-    kept = None if file is None else read_private(file)
-    if kept is not None:
+    kept = None if file is None else read_private_second(file)
+    if file is not None and kept is not None:
         # A file of another build of wasmtime, say: it is replaced below.
         with contextlib.suppress(wasmtime.WasmtimeError):
-            refusals, guest = (wasmtime.Module.deserialize(engine, part) for part in kept)
-            return guest, refusals
+            return _kept_guest(engine, file), wasmtime.Module.deserialize(engine, kept)
     guest = wasmtime.Module(engine, (read or read_guest)())
     refusals = wasmtime.Module(engine, _REFUSALS)
     if file is not None:
-        keep_private(file, bytes(refusals.serialize()), bytes(guest.serialize()))
+        keep_private(file, bytes(guest.serialize()), bytes(refusals.serialize()))
     return guest, refusals
+
+
+def _kept_guest(engine: wasmtime.Engine, file: Path) -> wasmtime.Module:
+    # Mapped, the code need be neither read nor copied as a whole, and processes share it; but the
+    # files of some file systems must not be run.
+    with contextlib.suppress(wasmtime.WasmtimeError):
+        return wasmtime.Module.deserialize_file(engine, str(file))
+    kept = read_private(file)
+    return wasmtime.Module.deserialize(engine, b"" if kept is None else kept[0])
 
 
 def read_guest() -> bytes:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 _DIGEST_BYTES = 32
@@ -19,21 +21,20 @@ _LENGTH_BYTES = 8
 
 def read_private(file: Path) -> tuple[bytes, bytes] | None:
     """The two parts of the file; nothing if it is absent or cannot be trusted."""
-    try:
-        if not _is_private(file.parent):
+    with _mapped(file) as content:
+        if content is None:
             return None
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(file, flags), "rb") as opened:  # noqa: PTH123 - a descriptor, not a path
-            status = os.fstat(opened.fileno())
-            if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
-                return None
-            digest = opened.read(_DIGEST_BYTES)
-            length = opened.read(_LENGTH_BYTES)
-            first = opened.read(min(int.from_bytes(length, "little"), status.st_size))
-            second = opened.read()
-    except OSError:
-        return None
-    return (first, second) if _digest(first, second) == digest else None
+        at, end = _second(content)
+        return content[:at], content[at:end]
+
+
+def read_private_second(file: Path) -> bytes | None:
+    """Only the second part, for who lets the file be mapped: the first stands at its beginning."""
+    with _mapped(file) as content:
+        if content is None:
+            return None
+        at, end = _second(content)
+        return content[at:end]
 
 
 def keep_private(file: Path, first: bytes, second: bytes) -> None:
@@ -48,21 +49,52 @@ def keep_private(file: Path, first: bytes, second: bytes) -> None:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         with open(os.open(temporary, flags, 0o600), "wb") as opened:  # noqa: PTH123 - a descriptor
-            opened.write(_digest(first, second))
-            opened.write(len(first).to_bytes(_LENGTH_BYTES, "little"))
-            opened.write(first)
-            opened.write(second)
+            length = len(first).to_bytes(_LENGTH_BYTES, "little")
+            digest = hashlib.sha256()
+            for part in (first, second, length):
+                digest.update(part)
+                opened.write(part)
+            opened.write(digest.digest())
         temporary.replace(file)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def _digest(first: bytes, second: bytes) -> bytes:
-    digest = hashlib.sha256(len(first).to_bytes(_LENGTH_BYTES, "little"))
-    digest.update(first)
-    digest.update(second)
-    return digest.digest()
+@contextlib.contextmanager
+def _mapped(file: Path) -> Iterator[mmap.mmap | None]:
+    """The content of a file that can be trusted."""
+    with contextlib.ExitStack() as stack:
+        try:
+            content = stack.enter_context(_map(file))
+        except (OSError, ValueError):  # absent; empty
+            content = None
+        yield content if content is not None and _is_whole(content) else None
+
+
+def _map(file: Path) -> mmap.mmap:
+    if not _is_private(file.parent):
+        raise OSError
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(file, flags)
+    try:
+        status = os.fstat(descriptor)
+        if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
+            raise OSError
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)
+
+
+def _is_whole(content: mmap.mmap) -> bool:
+    with memoryview(content) as view, view[:-_DIGEST_BYTES] as body:
+        return hashlib.sha256(body).digest() == view[-_DIGEST_BYTES:]
+
+
+def _second(content: mmap.mmap) -> tuple[int, int]:
+    """Where the second part begins and ends."""
+    end = len(content) - _DIGEST_BYTES - _LENGTH_BYTES
+    return int.from_bytes(content[end : end + _LENGTH_BYTES], "little"), end
 
 
 def _is_private(folder: Path) -> bool:
