@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from callpact import checks
 from callpact.cli import main
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.literal import read_exports
@@ -683,3 +684,58 @@ def test_a_terminal_shows_the_same_in_colours(tmp_path, check):
     assert "\x1b[31merror\x1b[0m" in shown
     bare = re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\r\n", "\n")
     assert bare == plain
+
+
+# --- hooks ----------------------------------------------------------------------------------
+
+HOOKED = f"""{GOOD}export const handlers = ( {{ libraries }} ) => {{
+    const {{ missing }} = libraries
+    return {{ getCity: {{ postRequest: ( {{ response }} ) => ({{ response, a: missing.b }}) }} }}
+}}
+"""
+THROWING = HOOKED.replace("    return", "    missing.use()\n    return")
+
+
+@pytest.fixture
+def _user_cache(tmp_path_factory, monkeypatch):
+    """One compiled guest for all workers of a run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "popen-" in base.name else base) / "user-cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+
+
+def test_hooks_are_looked_at_without_running_them(tmp_path, check):
+    code = GOOD + "export const handlers = () => ({ getTown: {}, getCity: { b: f } })\n"
+    write(tmp_path, Weather=code)
+    done = check(tmp_path, "--profile", "strict")
+    line = GOOD.count("\n") + 1
+    assert done.returncode == 0
+    assert re.search(rf"warning  VAL005  {line}:34 +- ", done.stdout)
+    assert re.search(rf"warning  VAL161  {line}:58 +/tools/getCity ", done.stdout)
+
+
+@pytest.mark.usefixtures("_user_cache")
+def test_hooks_are_opened_if_that_is_asked_for(tmp_path, check):
+    write(tmp_path, Weather=THROWING)
+    assert check(tmp_path, "--profile", "strict").returncode == 0
+    done = check(tmp_path, "--profile", "strict", "--hooks")
+    line = THROWING[: THROWING.index("missing.use")].count("\n") + 1
+    assert done.returncode == 1
+    assert re.search(rf"error  SEC104  {line}:", done.stdout)
+    write(tmp_path, Weather=HOOKED, Plain=GOOD, cities=LIST)
+    done = check(tmp_path, "--hooks", "--json")
+    assert done.returncode == 0
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(reports) == 3
+    assert "SEC104" not in done.stdout
+
+
+def test_opening_hooks_without_the_extra_says_what_to_install(tmp_path, check, monkeypatch):
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    write(tmp_path, Weather=HOOKED)
+    assert check(tmp_path).returncode == 0
+    done = check(tmp_path, "--hooks")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'callpact[hooks]'" in done.stderr

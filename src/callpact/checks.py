@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ from rich.markup import escape
 from rich.progress import track
 
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
-from callpact.errors import InvalidConfig
+from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.files import Candidate, find_files
@@ -75,17 +77,28 @@ def _root(folder: Path, ref: str) -> Path | None:
     return path.resolve() if ref.endswith(".mjs") or path.is_dir() else None
 
 
-def check_paths(paths: Iterable[Path], demands: Demands, *, as_json: bool, fixes: bool) -> bool:
+def check_paths(
+    paths: Iterable[Path],
+    demands: Demands,
+    *,
+    as_json: bool,
+    fixes: bool,
+    opens_hooks: bool = False,
+) -> bool:
     """Check every file under the paths, tell what was found, and say whether there are errors.
 
     Raises:
         SourceRefused: a path does not exist, or holds no file.
+        UsageError: hooks are to be opened, and what runs them is not installed.
     """
+    if opens_hooks and not (find_spec("wasmtime") and find_spec("quickjs_rs")):
+        raise UsageError("--hooks needs the extra 'hooks': pip install 'callpact[hooks]'")
     candidates = find_files(paths)
     was_written = _fix(candidates) if fixes else True
     verdicts: Counter[str] = Counter()
     reports: list[FileReport] = []
-    for report in _checked(candidates, demands, is_shown=not (as_json and out.is_terminal)):
+    is_shown = not (as_json and out.is_terminal)
+    for report in _checked(candidates, demands, is_shown=is_shown, opens_hooks=opens_hooks):
         verdicts[report.verdict] += 1
         if as_json:
             print_json(_encode(report), sys.stdout, is_line=True)
@@ -100,12 +113,25 @@ def check_paths(paths: Iterable[Path], demands: Demands, *, as_json: bool, fixes
 
 
 def _checked(
-    candidates: list[Candidate], demands: Demands, *, is_shown: bool
+    candidates: list[Candidate], demands: Demands, *, is_shown: bool, opens_hooks: bool
 ) -> Iterator[FileReport]:
     catalogue = Catalogue(candidates, demands.of)
-    for candidate in _tracked(candidates, "checking", is_shown=is_shown):
-        yield catalogue.check(candidate)
+    tracked = _tracked(candidates, "checking", is_shown=is_shown)
+    if opens_hooks:
+        yield from _opened(catalogue, tracked)
+    else:
+        for candidate in tracked:
+            yield catalogue.check(candidate)
     yield from catalogue.unseen()
+
+
+def _opened(catalogue: Catalogue, candidates: Iterable[Candidate]) -> Iterator[FileReport]:
+    with asyncio.Runner() as runner:
+        try:
+            for candidate in candidates:
+                yield runner.run(catalogue.check_opened(candidate))
+        finally:
+            runner.run(catalogue.aclose())
 
 
 def _fix(candidates: list[Candidate]) -> bool:

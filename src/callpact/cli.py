@@ -275,17 +275,22 @@ def check(
             help="Write `schemaHash`, a missing `schemaVersion`, and `tools` for `routes` first.",
         ),
     ] = False,
+    hooks: Annotated[
+        bool,
+        typer.Option("--hooks", help="Open the hooks of each file in the sandbox, too."),
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Check FlowMCP files against every rule, without running them. Exit code 1 if one has errors.
 
-    A `callpact.toml` says which profile, lists and libraries its sources have.
+    A `callpact.toml` says which profile, lists and libraries its sources have. With `--hooks` the
+    code of a file runs in the sandbox until its hooks are there; none of them is called.
     """
     from callpact.checks import Demands, check_paths
 
     chosen = Chosen(profile=profile, lists=lists, allow_library=allow_library)
     demands = Demands(chosen.opening(), config)
-    has_errors = check_paths(paths, demands, as_json=as_json, fixes=fix)
+    has_errors = check_paths(paths, demands, as_json=as_json, fixes=fix, opens_hooks=hooks)
     if has_errors:
         raise typer.Exit(1)
 

@@ -287,3 +287,29 @@ def test_a_broken_schema_file_stays_an_error(tmp_path, text):
     lay_out(tmp_path, {"W.mjs": text})
     [report] = report_all([tmp_path])
     assert report.verdict == "error"
+
+
+# --- hooks ----------------------------------------------------------------------------------
+
+HOOKED = f"""{PLAIN}export const handlers = () => ({{
+    getCity: {{ preRequest: async ( {{ struct }} ) => {{ await fetch( struct.url ) ; return {{ struct }} }} }},
+    getTown: {{}}
+}})
+"""
+
+
+def test_hooks_are_looked_at_when_a_file_is_checked_not_when_it_is_loaded(tmp_path):
+    lay_out(tmp_path, {"W.mjs": HOOKED})
+    (report,) = report_all([tmp_path])
+    line = PLAIN.count("\n") + 2
+    seen = [(f.code, f.severity, f.line) for f in report.findings if (f.line or 0) >= line]
+    assert seen == [
+        ("SEC100", "error", line),
+        ("SEC101", "warning", line),
+        ("VAL005", "warning", line + 1),
+    ]
+    assert report.verdict == "error"
+    assert report.tools == ("getCity",)
+    loaded = from_flowmcp(tmp_path, transport=StubTransport(lambda _: {}))
+    assert [tool.name for tool in loaded] == ["getCity"]
+    assert not {"SEC100", "SEC101", "VAL005"} & {found.code for found in loaded.report}

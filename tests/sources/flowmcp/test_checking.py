@@ -14,6 +14,7 @@ from callpact.schema import schema_hash
 from callpact.sources.flowmcp.checking import MAX_FINDINGS, check_text, read_list
 from callpact.sources.flowmcp.codes import RULES
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
+from callpact.sources.flowmcp.rules.hooks import hook_hits
 
 
 def _loaded():
@@ -457,3 +458,65 @@ def test_the_hash_is_blind_to_the_order_of_keys(seed, value):
     members = list({**MAIN, "description": value}.items())
     order = sorted(members, key=lambda member: hash((seed, member[0])))
     assert checked(dict(order)).hash == checked(dict(members)).hash
+
+
+# --- hooks ----------------------------------------------------------------------------------
+
+WRONG = """\
+// Hooks
+export const handlers = () => ({
+    getForecast: { preRequest: ( { struct } ) => ({ struct }), postRequst: f },
+    getNothing: {}
+})
+"""
+
+
+def looked(code, profile="strict", main=None):
+    text = main or kit.exported(changed(), code=code)
+    return check_text(text, file=kit.FILE, profile=profile, lists={}, hook_rules=hook_hits)
+
+
+def test_hooks_are_looked_at_if_that_is_asked_for():
+    line = kit.exported(changed()).count("\n")
+    hooks = WRONG.splitlines()[2]
+    found = looked(WRONG).findings
+    assert [(each.code, each.severity, each.path, each.line, each.column) for each in found] == [
+        ("SEC101", "error", TOOL, line + 3, hooks.index("{ struct })") + 1),
+        ("VAL161", "warning", TOOL, line + 3, hooks.index("postRequst") + 1),
+        ("VAL005", "warning", "", line + 4, 5),
+    ]
+    assert "did you mean 'postRequest'" in found[1].message
+    assert checked(changed(), code=WRONG).findings == ()
+
+
+def test_the_profile_decides_how_bad_a_wrong_return_is():
+    usual = "export const handlers = () => ({ getForecast: { preRequest: () => ({ struct: 1 }) } })"
+    wrong = usual.replace("struct", "answer")
+    for code, profile, severity in (
+        (usual, "strict", "error"),
+        (usual, "compat", "warning"),
+        (wrong, "strict", "error"),
+        (wrong, "compat", "warning"),
+    ):
+        (found,) = looked(code, profile).findings
+        assert (found.code, found.severity) == ("SEC101", severity)
+
+
+def test_an_error_in_a_hook_forbids_nothing_to_be_loaded():
+    code = "export const handlers = () => ({ getForecast: { preRequest: () => fetch( 1 ) } })"
+    found = looked(code)
+    assert [each.code for each in found.findings] == ["SEC100"]
+    assert found.manifest == changed()
+
+
+def test_hooks_of_a_file_that_is_no_data_are_not_looked_at():
+    assert {
+        each.code for each in looked("", main="export const main = f()\n" + WRONG).findings
+    } == {"SEC017"}
+
+
+def test_hooks_that_break_rules_without_end_are_told_as_any_file():
+    keys = ", ".join(f"a{index}: 1" for index in range(15_000))
+    found = looked(f"export const handlers = () => ({{ {keys} }})").findings
+    assert len(found) == MAX_FINDINGS
+    assert {"VAL154", "VAL152", "VAL005"} == {each.code for each in found}

@@ -1,7 +1,7 @@
 """Checking whole FlowMCP catalogues: what is to be said about each of their files.
 
-Every file is read once, held to the rules that go for it, and told in one report. Nothing is run,
-nothing is written, and one bad file never stops the others.
+Every file is read once, held to the rules that go for it, and told in one report. Nothing is
+written, nothing is run unless hooks are to be opened, and one bad file never stops the others.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.errors import InvalidManifest
 from callpact.sources.flowmcp.checking import (
+    Checked,
     CheckedList,
     ListFile,
     check_text,
@@ -24,6 +25,7 @@ from callpact.sources.flowmcp.checking import (
     read_list,
 )
 from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.files import (
     Candidate,
     as_text,
@@ -32,9 +34,11 @@ from callpact.sources.flowmcp.files import (
     unreadable,
 )
 from callpact.sources.flowmcp.kinds import other_kind
+from callpact.sources.flowmcp.opened import opened_hits
 from callpact.sources.flowmcp.places import Places, in_order
 from callpact.sources.flowmcp.reading import read_schema_file
 from callpact.sources.flowmcp.rules.hit import members
+from callpact.sources.flowmcp.rules.hooks import hook_hits
 from callpact.sources.loaded import Finding
 
 _EXPORTS = re.compile(r"^[ \t]*export\s++const\s++(main|schema|list)\b", re.MULTILINE)
@@ -81,17 +85,35 @@ class Catalogue:
         self._read: dict[str, CheckedList] = {}
         self._gathered: dict[tuple[str, ...], _Gathered] = {}
         self._told: set[str] = set()
+        self._hooks: list[CatalogueHooks] = []
 
     def check(self, candidate: Candidate) -> FileReport:
-        """Everything there is to say about a file."""
+        """Everything there is to say about a file whose hooks are not run."""
+        return self._look(candidate).report
+
+    async def check_opened(self, candidate: Candidate) -> FileReport:
+        """The same, and what is seen when its hooks are opened in the sandbox."""
+        report, checked = self._look(candidate)
+        if checked is None or checked.handlers is None:
+            return report
+        hits = await opened_hits(self._hooks_of(candidate), checked)
+        profile = self._rules_of(candidate.path).profile
+        return replace(report, findings=checked.findings_with(hits, profile))
+
+    async def aclose(self) -> None:
+        """End what runs hooks."""
+        for hooks in self._hooks:
+            await hooks.aclose()
+
+    def _look(self, candidate: Candidate) -> _Looked:
         path = candidate.path
         self._told.add(os.path.realpath(path))
         try:
             text = as_text(candidate.read())
         except InvalidManifest as error:
-            return FileReport(str(path), (unreadable(path, error),))
+            return _Looked(FileReport(str(path), (unreadable(path, error),)))
         if candidate.is_list or _is_list(text):
-            return self._check_list(candidate, text)
+            return _Looked(self._check_list(candidate, text))
         rules = self._rules_of(path)
         checked = check_text(
             text,
@@ -99,14 +121,15 @@ class Catalogue:
             profile=rules.profile,
             lists=self._lists_of(candidate).lists,
             libraries=rules.libraries,
+            hook_rules=hook_hits,
         )
         main: Any = checked.manifest
         if main is None:
             other = None if candidate.is_named else other_kind(path, text)
             if other is not None:
-                return FileReport(str(path), (other,))
+                return _Looked(FileReport(str(path), (other,)))
             main = read_schema_file(text).data or {}
-        return FileReport(
+        report = FileReport(
             str(path),
             checked.findings,
             _text_or_none(main.get("namespace")),
@@ -114,6 +137,7 @@ class Catalogue:
             tuple(members(main.get("tools", main.get("routes")))),
             checked.hash,
         )
+        return _Looked(report, checked)
 
     def unseen(self) -> Iterator[FileReport]:
         """The lists that were needed but not asked about, if they cannot be used."""
@@ -132,6 +156,16 @@ class Catalogue:
         name = None if read.list is None else read.list.name
         told = in_order(replace(found, place=str(path)) for found in findings)
         return FileReport(str(path), told, name=name)
+
+    def _hooks_of(self, candidate: Candidate) -> CatalogueHooks:
+        """What opens the hooks of files that have the same lists and the same profile."""
+        gathered = self._lists_of(candidate)
+        profile = self._rules_of(candidate.path).profile
+        for hooks in self._hooks:
+            if hooks.lists is gathered.lists and hooks.profile == profile:
+                return hooks
+        self._hooks.append(CatalogueHooks(gathered.lists, profile))
+        return self._hooks[-1]
 
     def _lists_of(self, candidate: Candidate, *own: str) -> _Gathered:
         """The lists that a file can refer to, in the order in which a source reads them."""
@@ -165,6 +199,12 @@ class Catalogue:
                 told = (unreadable(file, error),)
                 self._read[file] = CheckedList(list=None, unplaced=told, _places=Places("", "list"))
         return self._read[file]
+
+
+class _Looked(NamedTuple):
+    report: FileReport
+    checked: Checked | None = None
+    """Of a schema file that could be read."""
 
 
 class _Gathered(Struct, frozen=True):

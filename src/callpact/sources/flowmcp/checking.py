@@ -6,10 +6,10 @@ load it: an error means that it cannot be loaded. Severities are those of a prof
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from callpact.schema import schema_hash
 from callpact.schema.wording import nearest
@@ -33,6 +33,9 @@ from callpact.sources.flowmcp.scan import FileKind, hooked_tools, scan, uses_hoo
 from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
 
+if TYPE_CHECKING:
+    from callpact.sources.flowmcp.rules.hooks import CodeHit
+
 MAX_FINDINGS = 200
 """Findings told about one FlowMCP file, errors before the rest."""
 _MOST_HITS = 10_000
@@ -43,10 +46,19 @@ __all__ = [
     "Checked",
     "CheckedList",
     "ListFile",
+    "PlacedHit",
     "check_text",
     "gather_lists",
     "read_list",
 ]
+
+
+class PlacedHit(NamedTuple):
+    """A hit and where it stands, if its path does not say so."""
+
+    hit: Hit
+    line: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +80,26 @@ class Checked:
         """Everything there is to say, with line and column, in the order of the file."""
         return in_order(self._places.placed(finding) for finding in self.unplaced)
 
+    def findings_with(self, hits: Iterable[PlacedHit], profile: Profile) -> tuple[Finding, ...]:
+        """All of it together with what was found out since; what is known is not told again."""
+        found = _Found(profile)
+        for hit, line, column in hits:
+            found.tell(hit, line, column)
+        known = {(finding.code, finding.message) for finding in self.findings}
+        more = [
+            each for each in found.findings(self.file) if (each.code, each.message) not in known
+        ]
+        return in_order([*self.findings, *map(self._places.placed, more)])
+
     @cached_property
     def hash(self) -> str | None:
         """The hash of `main`, as `schemaHash` should have it; None if there is no `main`."""
         return None if self._reading.data is None else schema_hash(self._reading.data)
+
+    @property
+    def text(self) -> str:
+        """The text of the file."""
+        return self._places.text
 
     @property
     def handlers(self) -> int | None:
@@ -102,8 +130,13 @@ def check_text(
     profile: Profile = "compat",
     lists: Mapping[str, ListFile],
     libraries: Collection[str] = (),
+    hook_rules: Callable[[str, int, Mapping[str, Any]], Iterable[CodeHit]] | None = None,
 ) -> Checked:
-    """Check the text of a schema file; `libraries` are allowed beside the six of FlowMCP."""
+    """Check the text of a schema file; `libraries` are allowed beside the six of FlowMCP.
+
+    `hook_rules` look at the code of hooks. Loading has none: they cost time, and what is wrong with
+    a hook is no reason not to load the file.
+    """
     reading = read_schema_file(text)
     found = _Found(profile)
     _add_reading(found, reading, text, "schema")
@@ -122,9 +155,12 @@ def check_text(
         found.add(tools_hits(main, known))
         found.add(resource_hits(main))
         found.add(known.unused_hits(tail))
+    manifest = None if found.is_error or main is None else _lifted(main)
+    if hook_rules is not None and main is not None and reading.handlers is not None:
+        found.add_placed(hook_rules(text, reading.handlers, main), text)
     return Checked(
         file=file,
-        manifest=None if found.is_error or main is None else _lifted(main),
+        manifest=manifest,
         shared_lists=entries,
         unplaced=found.findings(file),
         _places=Places(text, reading.export, reading.prefix),
@@ -238,13 +274,29 @@ class _Found:
         if self._seen > _MOST_HITS:
             return
         for hit in hits:
-            self._seen += 1
-            if self._seen > _MOST_HITS:
-                words = f"rules are broken more than {_MOST_HITS:,} times; no more was looked at"
-                del self._told["error"][MAX_FINDINGS - 2 :]
-                self.tell(Hit("VAL154", "", words))
+            if not self._is_room():
                 return
             self.tell(hit)
+
+    def add_placed(self, hits: Iterable[CodeHit], text: str) -> None:
+        """Take hits in the code of a text, but not without end."""
+        if self._seen > _MOST_HITS:
+            return
+        starts: list[int] = []
+        for hit, offset in hits:
+            if not self._is_room():
+                return
+            starts = starts or line_starts(text)
+            self.tell(hit, *place_of(starts, offset))
+
+    def _is_room(self) -> bool:
+        """Count one more; False, and told, when it is too many."""
+        self._seen += 1
+        if self._seen > _MOST_HITS:
+            words = f"rules are broken more than {_MOST_HITS:,} times; no more was looked at"
+            del self._told["error"][MAX_FINDINGS - 2 :]
+            self.tell(Hit("VAL154", "", words))
+        return self._seen <= _MOST_HITS
 
     def tell(self, hit: Hit, line: int | None = None, column: int | None = None) -> None:
         rule = RULES[hit.key]

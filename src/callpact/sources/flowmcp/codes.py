@@ -6,7 +6,8 @@ be called as it is meant, so that whoever reads a checked manifest can rely on i
 
 Three codes of FlowMCP double others and are not used: SEC018 (SEC204), VAL026 (SEC020) and TST005
 (SEC017). VAL027 and VAL028 belong to FlowMCP 4.3 and contradict seed 002. FlowMCP uses VAL060 to
-VAL065 twice; those of `preload` have keys of their own here. VAL080 to VAL099 and VAL120 upwards
+VAL065 twice; those of `preload` have keys of their own here, as has the part of SEC101 that compat
+takes (`usual`). What is wrong with a hook forbids no file to be loaded. VAL080 to VAL099 and VAL120 upwards
 are ours, for rules that have no code.
 """
 
@@ -48,7 +49,7 @@ VAL001 | e | e | 002 The main Export | A schema file exports `main` | begin the 
 VAL002 | e | e | 002 The main Export | `main` is an object | write `export const main = { … }`
 VAL003 | e | w | FlowMCP 09 | `main` has only fields that the format knows | remove the field, or correct its spelling
 VAL004 | e | e | 002 The handlers Export | `handlers` is a function | write `export const handlers = ( { sharedLists, libraries } ) => ({ … })`, or leave it out
-VAL005 | w | w | FlowMCP 09 | What `handlers` returns has only names of tools and resources (said when hooks are opened) | rename the key, or remove it
+VAL005 | w | w | FlowMCP 09 | What `handlers` returns has only names of tools and resources (said by `callpact check`) | rename the key, or remove it
 VAL010 | e | e | 002 Required Fields | `namespace` is a text | name the vendor of the API, for example `namespace: 'coingecko'`
 VAL011 | e | e | 002 Naming Conventions | `namespace` is in lowercase letters, digits and hyphens, and begins with a letter | rename it
 VAL012 | e | e | 002 Required Fields | `name` is a text | name the schema in PascalCase
@@ -173,6 +174,9 @@ VAL157 | e | e | own | A text holds whole characters, no halves of them | write 
 VAL158 | e | w | own | No key stands twice in an object; the last one counts | remove one of the two
 VAL159 | i | i | own | A file of a catalogue is a schema file or a list (said of a folder) | nothing is to be done; it is not loaded
 VAL160 | e | w | FlowMCP 02 | An option of `z` stands in a text of its own | write 'optional()', 'default(5)'; they are taken so
+VAL161 | w | w | 002 Handler Types | A tool's hooks are an object of `preRequest`, `executeRequest`, `postRequest` (said by `callpact check`) | write `tool: { postRequest: … }`; nothing else is called
+VAL162 | e | e | 002 The main Export | The file's code leaves `main` as it is written (said by `callpact check --hooks`) | write the values themselves into `main`
+VAL163 | i | i | own | Hook code is small enough to be looked at (said by `callpact check`) | move data out of the code, into shared lists
 RES001 | e | e | FlowMCP 13 | `source` is sqlite, markdown, http, sqlite-gtfs, geo-geojson or geo-csv | write one of them
 RES002 | e | e | FlowMCP 13 | A resource has a description | say what it holds
 RES003 | e | e | FlowMCP 13 | `database` is a relative path that ends with `.db` | correct the path
@@ -231,11 +235,12 @@ SEC016 | e | e | 002 Handler Rules | Hooks do not use `setInterval` | return the
 SEC017 | e | e | 002 The main Export | `main` is plain data, as JSON has it | write the value itself; code belongs into `handlers`
 SEC019 | e | e | FlowMCP 05 | A list file is plain data, as JSON has it | write the values themselves
 SEC020 | e | e | 002 requiredLibraries | Every library is allowed | do without it, or allow it by name where the source is configured
-SEC100 | e | e | 002 Handler Rules | Hooks do not fetch outside of `executeRequest` (said when a hook runs) | let the declared request do the work
-SEC101 | e | e | 002 Handler Types | A hook returns what its kind must return (said when a hook runs) | `preRequest`: { struct, payload }; the others: { response }
+SEC100 | e | e | 002 Handler Rules | Hooks do not fetch outside of `executeRequest` (said by `callpact check`, and when a hook runs) | let the declared request do the work
+SEC101 | e | w | 002 Handler Types | A hook returns what its kind must return (said by `callpact check`, and when a hook runs) | `preRequest`: { struct, payload }; the others: { response }
+SEC101:usual | e | w | 002 Handler Types | A hook returns all that its kind must return, not only what many files do (said by `callpact check`) | add what is missing; it is taken as it is
 SEC102 | e | e | 002 Handler Rules | A hook does not change shared lists (said when a hook runs) | copy what is to be changed
-SEC103 | e | e | FlowMCP 05 | A library that is allowed can be loaded (said when hooks are opened) | install the library's pack
-SEC104 | e | e | FlowMCP 05 | The function `handlers` returns without an error (said when hooks are opened) | correct it
+SEC103 | e | e | FlowMCP 05 | A library that is allowed can be loaded (said by `callpact check --hooks`) | do without it, or see to it that it loads; as it is, tools with hooks cannot be called
+SEC104 | e | e | FlowMCP 05 | The function `handlers` returns without an error (said by `callpact check --hooks`) | correct it
 SEC200 | e | e | FlowMCP 05 | A list file has no functions | write the values themselves
 SEC201 | e | e | FlowMCP 05 | A list file has no arrow functions | write the values themselves
 SEC202 | e | e | FlowMCP 05 | A list file has no `async` or `await` | write the values themselves
@@ -255,9 +260,7 @@ def _row(line: str) -> Rule:
 RULES: dict[str, Rule] = {
     row.key: row for row in (_row(line) for line in _TABLE.strip().splitlines())
 }
-"""Every rule by its key; the key is the code, with `:preload` where FlowMCP uses a code twice."""
+"""Every rule by its key; the key is the code, with a word more where one code stands for two rules."""
 
-ELSEWHERE = frozenset(
-    {"VAL005", "VAL155", "VAL159", "SEC100", "SEC101", "SEC102", "SEC103", "SEC104"}
-)
+ELSEWHERE = frozenset({"VAL155", "VAL159", "VAL162", "SEC102", "SEC103", "SEC104"})
 """Codes that a file's text alone never gives: they need the file itself, or its hooks to run."""

@@ -1,0 +1,218 @@
+"""Rules for hooks, by their code alone: keys that nothing calls, what hooks return and fetch.
+
+Only what is certain is told. What a hook really does is seen when it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from callpact.schema.wording import cut
+from callpact.sources.flowmcp.outline import Function, Member, Outline
+from callpact.sources.flowmcp.rules.hit import Hit, at, members
+
+HOOKS = ("preRequest", "executeRequest", "postRequest")
+"""The hooks that a tool can have, in the order in which they run."""
+
+_MOST_CODE = 256 * 1024
+"""Characters of hook code that are still looked at, eight times what real files have at most."""
+_EXPORT = re.compile(r"export\s++const\s++handlers\s*+=\s*+")
+_FETCH = re.compile(r"(?<![\w$])fetch(?![\w$])")
+_CALLED = re.compile(r"\s*+(?:\?\.\s*+)?\(")
+_THIS = re.compile(r"(?<![\w$.])this(?![\w$])")
+_MUST = {
+    "preRequest": frozenset({"struct", "payload"}),
+    "executeRequest": frozenset({"response"}),
+    "postRequest": frozenset({"response"}),
+}
+_MUST_RETURN = {
+    "preRequest": "{ struct, payload }",
+    "executeRequest": "{ response }",
+    "postRequest": "{ response }",
+}
+_ENOUGH = {
+    "preRequest": frozenset({"struct", "payload"}),
+    "executeRequest": frozenset({"response", "struct"}),
+    "postRequest": frozenset({"response"}),
+}
+"""Any one of these is taken under `compat`."""
+
+
+class CodeHit(NamedTuple):
+    """A breach of a rule, and where in the file it stands."""
+
+    hit: Hit
+    offset: int
+
+
+def hook_hits(text: str, handlers: int, main: Mapping[str, Any]) -> Iterator[CodeHit]:
+    """What can be seen of the hooks whose code begins at an offset of the text."""
+    if len(text) - handlers > _MOST_CODE:
+        words = f"more than {_MOST_CODE:,} characters of hook code are not looked at"
+        yield CodeHit(Hit("VAL163", "", words), handlers)
+        return
+    outline = Outline(text, handlers)
+    begin = _EXPORT.match(outline.code)
+    if not outline.is_whole or begin is None:
+        return
+    factory = outline.function_at(begin.end())
+    if factory is None:
+        return
+    for hit, offset in _Hooks(outline, main).hits(factory):
+        yield CodeHit(hit, handlers + offset)
+
+
+def owners(main: Mapping[str, Any]) -> Collection[str]:
+    """The names that can have hooks."""
+    return {**_tools(main), **members(main.get("resources"))}
+
+
+def key_hit(name: str, known: Collection[str]) -> Hit | None:
+    """What is wrong with a key of what `handlers` returns, if hooks can be of those known."""
+    if name in known:
+        return None
+    words = f"`handlers` returns '{cut(name)}', which is no tool or resource of the file"
+    return Hit("VAL005", "", words, (name, known))
+
+
+def hook_key_hit(name: str, tool: str, main: Mapping[str, Any]) -> Hit | None:
+    """What is wrong with a key of a tool's hooks."""
+    if name in HOOKS:
+        return None
+    words = f"'{cut(name)}' of '{cut(tool)}' is no hook"
+    return Hit("VAL161", _path(tool, main), words, (name, HOOKS))
+
+
+class _Hooks:
+    def __init__(self, outline: Outline, main: Mapping[str, Any]) -> None:
+        self._outline = outline
+        self._code = outline.code
+        self._main = main
+        self._owners = owners(main)
+        self._tools = _tools(main)
+
+    @cached_property
+    def _fetched(self) -> list[int]:
+        return _fetched(self._outline)
+
+    def hits(self, factory: Function) -> Iterator[CodeHit]:
+        for literal in self._outline.returned(factory):
+            for member in self._outline.members(literal):
+                if member.key is None:
+                    continue
+                hit = key_hit(member.key, self._owners)
+                if hit is not None:
+                    yield CodeHit(hit, member.offset)
+                elif member.key in self._tools:
+                    yield from self._of_tool(member.key, member)
+
+    def _of_tool(self, tool: str, owner: Member) -> Iterator[CodeHit]:
+        outline = self._outline
+        if owner.is_method or outline.function_at(owner.value) is not None:
+            words = f"the hooks of '{cut(tool)}' must be an object, got a function"
+            yield CodeHit(Hit("VAL161", _path(tool, self._main), words), owner.offset)
+            return
+        if not outline.object_at(owner.value):
+            return
+        uses_this = _THIS.search(self._code, owner.value, owner.end) is not None
+        for member in outline.members(owner.value):
+            if member.key is None:
+                continue
+            if member.key in _MUST:
+                yield from self._of_hook(tool, member.key, member)
+            elif not uses_this:
+                hit = hook_key_hit(member.key, tool, self._main)
+                if hit is not None:
+                    yield CodeHit(hit, member.offset)
+
+    def _of_hook(self, tool: str, kind: str, hook: Member) -> Iterator[CodeHit]:
+        find = self._outline.method_at if hook.is_method else self._outline.function_at
+        function = find(hook.value)
+        if function is None:
+            return
+        if kind != "executeRequest":
+            path = _path(tool, self._main)
+            first, last = (bisect_left(self._fetched, edge) for edge in (hook.value, hook.end))
+            for offset in self._fetched[first:last]:
+                words = f"{kind} of '{cut(tool)}' uses `fetch`"
+                yield CodeHit(Hit("SEC100", path, words), offset)
+        yield from self._of_returns(tool, kind, function)
+
+    def _of_returns(self, tool: str, kind: str, function: Function) -> Iterator[CodeHit]:
+        path = _path(tool, self._main)
+        is_told = False
+        for literal in self._outline.returned(function):
+            keys = self._keys(literal)
+            if keys is None or _MUST[kind] <= keys:
+                continue
+            rule = "SEC101" if keys.isdisjoint(_ENOUGH[kind]) else "SEC101:usual"
+            if rule == "SEC101:usual":
+                if is_told:  # Such hooks do so at every `return`.
+                    continue
+                is_told = True
+            came = _shape([*sorted(keys)][:5])
+            words = f"{kind} of '{cut(tool)}' must return {_MUST_RETURN[kind]}, it returns {came}"
+            yield CodeHit(Hit(rule, path, words), literal)
+
+    def _keys(self, literal: int) -> frozenset[str] | None:
+        """The keys of an object; None if it may have others."""
+        keys: set[str] = set()
+        for member in self._outline.members(literal):
+            if member.key is None or member.key == "toJSON":
+                return None
+            keys.add(member.key)
+        return frozenset(keys)
+
+
+def _shape(keys: Collection[str]) -> str:
+    return f"{{ {', '.join(map(cut, keys))} }}" if keys else "{}"
+
+
+def _tools(main: Mapping[str, Any]) -> dict[str, Any]:
+    return members(main.get("tools", main.get("routes")))
+
+
+def _path(tool: str, main: Mapping[str, Any]) -> str:
+    return at("/tools" if "tools" in main else "/routes", tool)
+
+
+# --- fetch ----------------------------------------------------------------------------------
+
+_DECLARES = frozenset({"const", "let", "var", "function", "class"})
+
+
+def _fetched(outline: Outline) -> list[int]:
+    """Where the host's `fetch` is used; nowhere if the code may have one of its own."""
+    if "fetch" not in outline.code:
+        return []
+    used: list[int] = []
+    for match in _FETCH.finditer(outline.code):
+        is_used = _is_use(outline, match.start(), match.end())
+        if is_used is None:
+            return []
+        if is_used:
+            used.append(match.start())
+    return used
+
+
+def _is_use(outline: Outline, begin: int, end: int) -> bool | None:
+    """True where `fetch` is called or kept, None where it may be declared."""
+    before, word = outline.before(begin), outline.word_before(begin)
+    if before.endswith(".") and not before.endswith("..."):
+        return False
+    if word in _DECLARES:
+        return None
+    called = _CALLED.match(outline.code, end)
+    if called is not None:
+        # With a block behind its parentheses it is a method of that name.
+        return outline.method_at(called.end() - 1) is None
+    after = outline.code[end : end + 80].lstrip()
+    if after.startswith("=") and not after.startswith("=="):
+        return None
+    if before[-1:] in {"{", ",", "(", "["}:
+        return None
+    return before[-1:] == "=" and before[-2:-1] not in {"=", "!", "<", ">"}
