@@ -6,9 +6,17 @@ A test ties itself to a rule of a seed with
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 
 from hypothesis import HealthCheck, settings
+
+if "CALLPACT_TEST_CACHE" not in os.environ:  # The first process of a run; workers inherit it.
+    os.environ["CALLPACT_TEST_CACHE"] = _folder = tempfile.mkdtemp(prefix="callpact-tests-")
+    atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+os.environ["XDG_CACHE_HOME"] = os.environ["CALLPACT_TEST_CACHE"]
 
 _QUIET = [HealthCheck.too_slow]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-_HOOKS = "waits for hooks: a tool that needs one is loaded, shown and disabled"
 _PACKAGES = "waits for packages: generated pages and types; `callpact show` prints the fields"
 
 ROWS = (
@@ -102,15 +101,14 @@ ROWS = (
     ("000.absent.should", "Production schemas SHOULD always declare it."),
     # -- Hooks
     ("000.hooks.none", "Without postRequest the schema describes the raw answer of the API."),
-    {
-        _HOOKS: {
-            "000.hooks.after": "With postRequest it describes what postRequest returns.",
-            "000.hooks.checked-after": "It is compared with what the hook returns, not with the raw answer.",
-            "000.hooks.flattened": "A flattened answer is described flat.",
-            "000.hooks.renamed": "Renamed fields are described by their new names.",
-            "000.hooks.example": "The seed's example of a flattened price.",
-        }
-    },
+    ("000.hooks.after", "With postRequest it describes what postRequest returns."),
+    (
+        "000.hooks.checked-after",
+        "It is compared with what the hook returns, not with the raw answer.",
+    ),
+    ("000.hooks.flattened", "A flattened answer is described flat."),
+    ("000.hooks.renamed", "Renamed fields are described by their new names."),
+    ("000.hooks.example", "The seed's example of a flattened price."),
     # -- Validation rules
     ("000.rule.mime", "mimeType must be one of the three; others are rejected."),
     ("000.rule.type", "schema.type must fit the MIME type."),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-_HOOKS = "waits for hooks: a tool that needs one is loaded, shown and disabled"
-_LIBRARIES = "waits for hooks and the packs of libraries that they may use"
 _RESOURCES = "waits for resources; what is declared is checked already"
 _CACHE = "waits for the cache of answers; what is declared is checked already"
 _WIRE = "waits for FlowMCP's metadata over MCP: searchHint, aliases, alwaysLoad"
@@ -26,7 +24,7 @@ ROWS = (
     ),
     ("002.why.no-imports", "Schema files have no import statements."),
     ("002.why.libraries-declared", "`requiredLibraries` says which packages are needed."),
-    {_HOOKS: {"002.why.injected": "Hooks get everything they need by injection."}},
+    ("002.why.injected", "Hooks get everything they need by injection."),
     # -- The main export
     ("002.main.no-functions", "No functions."),
     ("002.main.no-dynamic-values", "No dynamic values."),
@@ -118,7 +116,7 @@ ROWS = (
     ("002.libraries.allowed", "Libraries are loaded from an allowlist."),
     ("002.libraries.rejected", "A schema with another library is rejected when it is loaded."),
     ("002.libraries.none", "requiredLibraries: [] needs none."),
-    {_LIBRARIES: {"002.libraries.injected": "They are injected into `handlers`."}},
+    ("002.libraries.injected", "They are injected into `handlers`."),
     ("002.headers.sent", "Default headers go with every request."),
     ("002.lists.reference", "An entry of sharedLists names the list and its version."),
     ("002.lists.filter", "It may have a filter: {key, exists: true}."),
@@ -145,34 +143,64 @@ ROWS = (
     ("002.path.several", "There may be several."),
     ("002.path.needs-parameter", "Every {{key}} MUST have an insert parameter; checked at load."),
     # -- The handlers export, its types, its rules
+    ("002.handlers.map", "It maps names of tools to hooks."),
+    ("002.handlers.called-once", "It is called once, with {sharedLists, libraries}."),
+    (
+        "002.handlers.called-at-load",
+        "It is called when the file is loaded.",
+        "divergent",
+        "design.md section 8: loading runs no code; it is called when a tool of it is first called",
+    ),
+    (
+        "002.handlers.shared-lists",
+        "sharedLists: the resolved lists by name; mutations throw TypeError.",
+    ),
+    ("002.handlers.libraries", "libraries: the loaded packages by name."),
+    ("002.handlers.libraries-allowed", "Only packages of the allowlist are there."),
+    ("002.handlers.first-example", "The seed's first example, whose hooks change nothing."),
+    ("002.handlers.chain-example", "The seed's example that looks up a chain and parses a result."),
+    ("002.handlers.example", "The seed's example with lists and libraries."),
+    ("002.handler.pre-request", "preRequest changes the request before it is sent."),
+    ("002.handler.execute-request", "executeRequest stands in for the request."),
+    ("002.handler.post-request", "postRequest changes the answer."),
+    (
+        "002.handler.post-request-after",
+        "postRequest comes after the request, or after executeRequest.",
+    ),
+    ("002.handler.pre-request-shape", "preRequest gets and must return {struct, payload}."),
+    (
+        "002.handler.execute-request-shape",
+        "executeRequest gets {struct, payload}, must return {response}.",
+    ),
+    (
+        "002.handler.post-request-shape",
+        "postRequest gets {response, struct, payload}, must return {response}.",
+    ),
+    ("002.execute.skips-http", "With executeRequest no request is sent by the runtime."),
+    ("002.execute.composite", "It may combine several requests into one answer."),
+    ("002.execute.example", "The seed's XML example, which calls fetch."),
+    ("002.per-call.struct", "struct: address, method, headers, body; preRequest may change it."),
+    ("002.per-call.payload", "payload: the checked arguments."),
+    ("002.per-call.response", "response: the parsed answer, for postRequest."),
+    ("002.per-call.no-server-params", "Hooks never see server parameters."),
+    ("002.per-call.no-user-params", "The old userParams and context are gone."),
+    (
+        "002.rules.fetch",
+        "Hooks MUST NOT use fetch.",
+        "divergent",
+        "design.md section 6, ruling 1: executeRequest may, as in the seed's example, by the host",
+    ),
+    ("002.rules.lists", "4. sharedLists holds the resolved lists."),
+    ("002.rules.libraries", "5. libraries holds the approved packages."),
+    ("002.rules.pure", "6. Hooks MUST be pure: they leave nothing behind."),
+    (
+        "002.rules.no-logging",
+        "6. Hooks do not log.",
+        "divergent",
+        "js-handlers.md section 6: what they write to the console is kept in the log of the tool",
+    ),
+    ("002.rules.return-shape", "7. A result without its keys is a runtime error."),
     {
-        _HOOKS: {
-            "002.handlers.map": "It maps names of tools to hooks.",
-            "002.handlers.called-once": "It is called once, with {sharedLists, libraries}.",
-            "002.handlers.shared-lists": "sharedLists: the resolved lists by name; mutations throw TypeError.",
-            "002.handlers.example": "The seed's example with lists and libraries.",
-            "002.handler.pre-request": "preRequest changes the request before it is sent.",
-            "002.handler.execute-request": "executeRequest stands in for the request.",
-            "002.handler.post-request": "postRequest changes the answer.",
-            "002.handler.pre-request-shape": "preRequest gets and must return {struct, payload}.",
-            "002.handler.execute-request-shape": "executeRequest gets {struct, payload}, must return {response}.",
-            "002.handler.post-request-shape": "postRequest gets {response, struct, payload}, must return {response}.",
-            "002.execute.skips-http": "With executeRequest no request is sent by the runtime.",
-            "002.execute.example": "The seed's XML example, which calls fetch.",
-            "002.per-call.struct": "struct: address, method, headers, body; preRequest may change it.",
-            "002.per-call.payload": "payload: the checked arguments.",
-            "002.per-call.response": "response: the parsed answer, for postRequest.",
-            "002.per-call.no-server-params": "Hooks never see server parameters.",
-            "002.per-call.no-user-params": "The old userParams and context are gone.",
-            "002.rules.fetch": "Hooks MUST NOT use fetch.",
-            "002.rules.lists": "4. sharedLists holds the resolved lists.",
-            "002.rules.pure": "6. Hooks MUST be pure.",
-            "002.rules.return-shape": "7. A result without its keys is a runtime error.",
-        },
-        _LIBRARIES: {
-            "002.handlers.libraries": "libraries: the loaded packages by name.",
-            "002.rules.libraries": "5. libraries holds the approved packages.",
-        },
         _RESOURCES: {
             "002.rules.resources": "8. Hooks of resources are nested one level deeper.",
             "002.optional.resources-served": "Resources can be asked for.",
@@ -226,12 +254,8 @@ ROWS = (
     ("002.loading.validate", "5. `main` is validated; routes become tools."),
     ("002.loading.lists", "6. sharedLists are resolved to data, deeply frozen."),
     ("002.loading.libraries", "7. Each library is checked against the allowlist."),
-    {_LIBRARIES: {"002.loading.libraries-loaded": "… and loaded."}},
-    {
-        _HOOKS: {
-            "002.loading.handlers": "8. handlers() is called, and what it returns is registered."
-        }
-    },
+    ("002.loading.libraries-loaded", "… and loaded."),
+    ("002.loading.handlers", "8. handlers() is called, and what it returns is registered."),
     ("002.loading.register", "9. Each tool can be called; without hooks it makes its request."),
     (
         "002.loading.order",
@@ -253,7 +277,7 @@ ROWS = (
     ("002.example.server", "The key comes from the environment."),
     ("002.example.list", "The list is filtered to chains that have an Etherscan alias."),
     ("002.example.no-libraries", "It needs no libraries."),
-    {_HOOKS: {"002.example.post-request": "postRequest flattens the answer of getSourceCode."}},
+    ("002.example.post-request", "postRequest flattens the answer of getSourceCode."),
     ("002.example.no-hook", "getContractAbi has no hook: the raw answer is returned."),
     ("002.example.output", "getContractAbi declares its output."),
     ("002.example.no-imports", "There are no imports."),

@@ -394,3 +394,23 @@ def test_large_hostile_code_is_looked_at_in_one_pass(unit, begin, end):
 
 def test_code_that_is_too_large_to_be_looked_at_is_told():
     assert hits(f"() => ({{ getX: {{}} }}) // {'a' * 256 * 1024}") == [("VAL163", "export")]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_whole"),
+    [
+        ("( [ { } ] )", True),
+        ("( '(' /* [ */ )", True),
+        ("{ ( }", False),
+        ("( ]", False),
+        ("{ {} ", False),
+        ("}", False),
+    ],
+)
+def test_an_outline_is_whole_if_its_brackets_match(code, is_whole):
+    assert Outline(code, 0).is_whole is is_whole
+
+
+@given(CODE | WORDS)
+def test_an_outline_keeps_the_offsets_of_any_text(code):
+    assert len(Outline(code, 0).code) == len(code)

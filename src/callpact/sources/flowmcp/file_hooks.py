@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from callpact.errors import DeclarationError, UsageError
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.literal import read_exports
@@ -20,6 +21,7 @@ from callpact.sources.flowmcp.rules.lists import ListFile, resolve_lists
 from callpact.sources.flowmcp.scan import hooked_tools
 
 if TYPE_CHECKING:
+    from callpact.hooks.engine import Engine
     from callpact.hooks.limits import HookLimits
     from callpact.hooks.packs import Pack
     from callpact.hooks.pool import Perform, Pool
@@ -51,38 +53,50 @@ class CatalogueHooks:
         self.profile: Profile = profile
         self._packs = packs
         self._limits = limits
-        self._is_started = False
+        self._engine: Engine | None = None
+        self._is_closed = False
 
     def of_file(
         self, file: str, text: str, handlers: int, names: Collection[str], libraries: Sequence[str]
     ) -> FileHooks | Unhooked:
-        """The hooks of a file that exports `handlers`, or why they cannot run.
-
-        Raises:
-            PackRefused: the directory of libraries cannot be used.
-        """
-        if not self._is_installed:
-            reason = "It needs its hooks, which run with `pip install 'callpact[hooks]'`"
+        """The hooks of a file that exports `handlers`, or why they cannot run."""
+        reason = self._hindrance(libraries)
+        if reason is not None:
             return Unhooked(hooked_tools(text, handlers, names), reason)
-        missing = [name for name in libraries if name not in self._installed]
-        if missing:
-            return Unhooked(hooked_tools(text, handlers, names), _lacking(missing))
         packs = [self._installed[name] for name in libraries]
         return FileHooks(self, file, text, packs=packs, handlers=handlers, names=names)
 
+    def _hindrance(self, libraries: Sequence[str]) -> str | None:
+        """Why hooks that need these libraries cannot run."""
+        if not self._is_installed:
+            return "It needs its hooks, which run with `pip install 'callpact[hooks]'`"
+        try:
+            missing = [name for name in libraries if name not in self._installed]
+        except DeclarationError as error:  # PackRefused: one file must not stop the others.
+            return f"Its hooks need libraries: {error}"
+        return _lacking(missing) if missing else None
+
     @cached_property
     def pool(self) -> Pool:
-        """What runs hooks; it is started when it is first asked for."""
+        """What runs hooks; it is started when it is first asked for.
+
+        Raises:
+            UsageError: the hooks are closed.
+        """
         from callpact.hooks.engine import Engine
         from callpact.hooks.pool import Pool
 
-        self._is_started = True
-        return Pool(Engine(_user_cache(), self._limits))
+        if self._is_closed:
+            raise UsageError("the hooks are closed: the tools of this loading were")
+        self._engine = Engine(_user_cache(), self._limits)
+        return Pool(self._engine)
 
     async def aclose(self) -> None:
-        """End the engine, if it was started."""
-        if self._is_started:
+        """End the engine, if it was started; no hook runs after it."""
+        self._is_closed = True
+        if self._engine is not None:
             await self.pool.aclose()
+            self._engine.close()
 
     @cached_property
     def _is_installed(self) -> bool:

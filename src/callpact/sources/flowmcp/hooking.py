@@ -8,8 +8,8 @@ the request leaves. What hooks may fetch stands in `fetching.py`; the JavaScript
 
 from __future__ import annotations
 
-import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -18,19 +18,23 @@ import orjson
 from msgspec.structs import replace
 
 from callpact.envelope import ResponseEnvelope, local_envelope
-from callpact.errors import DeclarationError, Failed
-from callpact.sources.flowmcp.fetching import Fetching
+from callpact.errors import DeclarationError, Failed, InvalidInput
+from callpact.sources.flowmcp.fetching import Fetching, without_tokens
 from callpact.sources.flowmcp.file_hooks import FileHooks
-from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, shown, token
+from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, token
 from callpact.tool import Context
 
 if TYPE_CHECKING:
+    from callpact.hooks.loading import HooksRefused
     from callpact.hooks.realm import Realm
+    from callpact.hooks.steps import Failed as Stopped
     from callpact.hooks.steps import Log
 
+_BODIED = frozenset({"POST", "PUT"})
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE"})
 _LEVELS = {"debug": logging.DEBUG, "warn": logging.WARNING, "error": logging.ERROR}
 _MAX_WORDS = 500
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Send(Protocol):
@@ -62,17 +66,18 @@ class HookedCall:
         try:
             realm = await self._hooks.open()
         except DeclarationError as error:
-            raise self._failed("handlers", str(error), {}) from None
+            raise self._unopened(error) from None
         kinds = realm.hooks.get(self._name, frozenset())
         payload = {**self._plan.defaults, **arguments}
-        draft = self._plan.draft(arguments)
+        draft = planned = self._plan.draft(arguments)
         if "preRequest" in kinds:
             draft, payload = await self._before(realm, draft, payload, context)
         if "executeRequest" in kinds:
             data = await self._instead(realm, draft, payload, context)
             envelope = local_envelope(data, context.tool_id)
         else:
-            self._fetching.check(draft)
+            if draft is not planned:
+                self._check(draft)
             envelope = await self._send(draft, context, for_hook="postRequest" in kinds)
         if "postRequest" in kinds:
             given = {"response": envelope.data, "struct": _struct(draft), "payload": payload}
@@ -97,11 +102,25 @@ class HookedCall:
         for name, part in (("struct", new_struct), ("payload", new_payload)):
             if not isinstance(part, dict):
                 raise self._failed("preRequest", f"its `{name}` must be an object", {})
-        if new_struct != struct:
-            return self._edited(draft, new_struct), new_payload
-        if new_payload != payload:
-            return self._plan.draft(new_payload), new_payload
-        return draft, new_payload
+        is_edited = not _is_same(
+            {name: new_struct.get(name, struct[name]) for name in struct}, struct
+        )
+        if not is_edited and _is_same(new_payload, payload):
+            return draft, payload
+        try:
+            made = self._edited(draft, new_struct) if is_edited else self._plan.draft(new_payload)
+        except InvalidInput as error:
+            raise self._failed("preRequest", error.message, {}) from None
+        return made, new_payload
+
+    def _check(self, draft: Draft) -> None:
+        """Refuse a request of a hook's making that may not be sent."""
+        try:
+            self._fetching.sealed(draft, self._plan.known_secrets)
+        except (InvalidInput, Failed) as error:
+            if error.code in {"address_not_allowed", "server_param_missing"}:
+                raise
+            raise self._failed("preRequest", error.message, {}) from None
 
     def _edited(self, draft: Draft, struct: dict[str, Any]) -> Draft:
         """The request as a hook wants it; what it left out stays as it was."""
@@ -120,7 +139,13 @@ class HookedCall:
         texts = {name: as_text(v) for name, v in cast("dict[str, Any]", headers).items()}
         kind = next((v for name, v in texts.items() if name.lower() == "content-type"), "json")
         body = struct.get("body", draft.body)
+        if body is not None and method not in _BODIED:
+            if self._hooks.profile == "strict":
+                raise self._failed("preRequest", f"a {method} has no body, but `struct` does", {})
+            body = None
         is_text = isinstance(body, str) and "json" not in kind.lower()
+        if body is not None and not any(name.lower() == "content-type" for name in texts):
+            texts["Content-Type"] = "application/json"
         return Draft(method, url, texts, body, is_text)
 
     async def _instead(
@@ -150,26 +175,41 @@ class HookedCall:
     ) -> dict[str, Any]:
         from callpact.hooks.steps import Done
 
-        perform = self._fetching.performing(kind, context)
-        step = await self._hooks.run(realm, self._name, kind, _json(given), perform)
+        perform = self._fetching.performing(kind, context, self._plan.known_secrets)
+        try:
+            argument = _json(given)
+        except InvalidInput:
+            if kind != "postRequest":
+                raise
+            words = "the answer holds a number that is too large for JavaScript"
+            raise self._failed(kind, words, {}) from None
+        step = await self._hooks.run(realm, self._name, kind, argument, perform)
         self._log(step.logs, kind, context)
         if not isinstance(step, Done):
-            place = {"line": step.line, "column": step.column} if step.line else {}
-            raise self._failed(kind, f"{step.name}: {step.message}", {"reason": step.name, **place})
+            raise self._failed(kind, f"{step.name}: {step.message}", _place(step))
         # What leaves for the caller names secrets; the request that is sent needs their tokens.
-        data = step.data if kind == "preRequest" else shown(step.data)
+        data = step.data if kind == "preRequest" else without_tokens(step.data)
         try:
             answer = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
             raise self._failed(kind, "what it returned is nested too deep", {}) from None
         if not isinstance(answer, dict):
             raise self._failed(kind, "it must return an object", {"reason": "SEC101"})
+        if kind != "preRequest" and self._fetching.masked(data) != data:
+            answer = self._fetching.masked_data(answer)
         return cast("dict[str, Any]", answer)
 
     def _log(self, logs: Sequence[Log], kind: str, context: Context) -> None:
         for line in logs:
             level = _LEVELS.get(line.level, logging.INFO)
-            context.logger.log(level, "%s: %s", kind, self._fetching.masked(shown(line.text)))
+            context.logger.log(level, "%s: %s", kind, self._fetching.masked(line.text))
+
+    def _unopened(self, error: DeclarationError) -> Failed:
+        from callpact.hooks.loading import HooksRefused
+
+        if not isinstance(error, HooksRefused):
+            return self._failed("handlers", str(error), {})
+        return self._failed("handlers", f"{error.name}: {error.message}", _place(error))
 
     def _misshapen(self, kind: str, wanted: str, answer: Mapping[str, Any]) -> Failed:
         came = ", ".join(sorted(answer)[:5]) or "nothing"
@@ -179,10 +219,13 @@ class HookedCall:
     def _failed(self, kind: str, words: str, details: Mapping[str, Any]) -> Failed:
         line = details.get("line")
         place = f" ({self._hooks.file}:{line}:{details['column']})" if line else ""
-        told = self._fetching.masked(shown(words))
+        told = self._fetching.masked(words)
         told = told if len(told) <= _MAX_WORDS else f"{told[:_MAX_WORDS]}…"
         message = f"The hook {kind} of '{self._name}' failed: {told}{place}"
-        return Failed("handler_error", message, details={"hook": kind, **details})
+        told_details = {"hook": kind, **details}
+        if "reason" in details:
+            told_details["reason"] = self._fetching.masked(details["reason"])
+        return Failed("handler_error", message, details=told_details)
 
 
 def _struct(draft: Draft) -> dict[str, Any]:
@@ -195,13 +238,54 @@ def _struct(draft: Draft) -> dict[str, Any]:
     }
 
 
+def _place(failed: Stopped | HooksRefused) -> dict[str, Any]:
+    """The details of a failure: its name, and where in the file it was."""
+    place = {"line": failed.line, "column": failed.column} if failed.line else {}
+    return {"reason": failed.name, **place}
+
+
+def _is_same(given: Any, sent: Any) -> bool:
+    """True if a hook gives back what it was sent, as far as JavaScript can hold it.
+
+    It has no integers beyond 53 bits, and halves of characters do not come back.
+    """
+    if isinstance(sent, dict):
+        held = cast("dict[str, Any]", sent)
+        return (
+            isinstance(given, dict)
+            and given.keys() == held.keys()
+            and all(_is_same(given[key], value) for key, value in held.items())
+        )
+    if isinstance(sent, list):
+        items = cast("list[Any]", sent)
+        return (
+            isinstance(given, list)
+            and len(cast("list[Any]", given)) == len(items)
+            and all(map(_is_same, cast("list[Any]", given), items))
+        )
+    if isinstance(sent, str):
+        return given == sent or given == _whole(sent)
+    if isinstance(sent, bool) or sent is None or isinstance(given, bool):
+        return given is sent
+    return isinstance(given, int | float) and float(given) == float(sent)
+
+
+def _whole(text: str) -> str:
+    return _HALF.sub("\ufffd", text)
+
+
 def _messages(messages: Any) -> str:
     texts = cast("list[Any]", messages) if isinstance(messages, list) else [messages]
     return "; ".join(text for text in texts if isinstance(text, str)) or "it says no reason"
 
 
 def _json(value: Any) -> bytes:
+    """JSON for a hook.
+
+    Raises:
+        InvalidInput: a number is too large for JavaScript, which would make it null.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:  # Numbers beyond 64 bits, and halves of characters, which cross escaped.
-        return json.dumps(value).encode()
+        return as_text(value).encode()

@@ -20,6 +20,7 @@ from callpact.secrets import Secrets
 from callpact.sources.flowmcp.cache import Cache, Entry, Manifest, hash_of, packed, user_cache
 from callpact.sources.flowmcp.checking import ListFile, check_text, read_list
 from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.fetching import checked_hosts
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.files import (
     Candidate,
@@ -97,6 +98,7 @@ def from_flowmcp(
 
     Raises:
         SourceRefused: there is no such file or folder, or no FlowMCP file in it.
+        InvalidConfig: what should be a host for hooks is none.
     """
     root = Path(path)
     report: list[Finding] = []
@@ -112,7 +114,7 @@ def from_flowmcp(
             transport=HttpTransport() if transport is None else transport,
             cache=Cache(cache, [str(root.absolute()), profile, *sorted(allowed), *_told(known)]),
             hooks=CatalogueHooks(known, profile, packs=packs, limits=hook_limits),
-            hook_hosts=frozenset(hook_hosts),
+            hook_hosts=checked_hosts(hook_hosts),
         )
         files = [candidate for candidate in found if not candidate.is_list]
         loaded = [tool for file in files for tool in _load(file, loading, report)]

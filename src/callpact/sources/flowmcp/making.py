@@ -98,10 +98,15 @@ class _Calling:
 
     @cached_property
     def used(self) -> Secrets | None:
-        """The secrets that a call sends, which its answer may echo."""
-        names = self.making.plan.secrets
+        """The secrets that a call may send, which its answer may echo."""
+        plan = self.making.plan
+        names = plan.secrets if self.hooked is None else plan.known_secrets
         known = {name: value for name in names if (value := self.secrets.get(name))}
         return Secrets(known) if known else None
+
+    def secret(self, name: str) -> str | None:
+        """A secret that the file asks for, and none of anybody else."""
+        return self.secrets.get(name) if name in self.making.plan.known_secrets else None
 
     @cached_property
     def hooked(self) -> HookedCall | None:
@@ -123,7 +128,7 @@ class _Calling:
     async def send(
         self, draft: Draft, context: Context, *, for_hook: bool = False
     ) -> ResponseEnvelope[Any]:
-        request = seal(draft, self.secrets.get)
+        request = seal(draft, self.secret)
         try:
             response = await self.transport.send(request, deadline=context.deadline)
             is_json = for_hook and "json" in response.headers.get("content-type", "")
