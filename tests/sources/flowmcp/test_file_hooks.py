@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from callpact.errors import CallError
+from callpact.hooks.loading import HooksRefused
 from callpact.hooks.packs import INDEX, keep
 from callpact.runtime import Runtime
 from callpact.sources.flowmcp import file_hooks
@@ -355,3 +356,20 @@ def test_packs_are_told_apart_by_their_hash(shop, packs):
         )
         data.append(made.call(name="shop.getIt").data)
     assert data == [2, 3]
+
+
+def test_a_file_whose_code_fails_is_run_once(tmp_path):
+    text = "export const main = {}\nexport const handlers = () => { throw new Error( 'no' ) }\n"
+
+    async def story():
+        hooks = CatalogueHooks({}, "compat", packs=tmp_path)
+        found = hooks.of_file("A.mjs", text, text.index("export const handlers"), ["a"], [])
+        refusals = []
+        for _ in range(2):
+            with pytest.raises(HooksRefused) as caught:
+                await found.open()
+            refusals.append(caught.value)
+        await hooks.aclose()
+        assert refusals[0] is refusals[1]
+
+    asyncio.run(story())

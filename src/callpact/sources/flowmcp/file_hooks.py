@@ -23,6 +23,7 @@ from callpact.sources.flowmcp.scan import hooked_tools
 if TYPE_CHECKING:
     from callpact.hooks.engine import Engine
     from callpact.hooks.limits import HookLimits
+    from callpact.hooks.loading import HooksRefused
     from callpact.hooks.packs import Pack
     from callpact.hooks.pool import Perform, Pool
     from callpact.hooks.realm import Realm
@@ -130,6 +131,7 @@ class FileHooks:
         self._text = text
         self._packs = packs
         self._realm: Realm | None = None
+        self._refused: HooksRefused | None = None
 
     @cached_property
     def tools(self) -> frozenset[str]:
@@ -143,12 +145,21 @@ class FileHooks:
             DeclarationError: the file's code fails, breaks a limit, does not keep to its `main`, or
                 a library is not what was built.
         """
+        from callpact.hooks.loading import HooksRefused
+
+        if self._refused is not None:
+            raise self._refused
         if self._realm is None:
             main = read_exports(self._text).values.get("main", {})
-            lists = resolve_lists(main, self._catalogue.lists).lists
-            self._realm = await self._catalogue.pool.open(
-                self._text, main=stringify(main), lists=stringify(_thawed(lists)), packs=self._packs
-            )
+            lists = stringify(_thawed(resolve_lists(main, self._catalogue.lists).lists))
+            try:
+                self._realm = await self._catalogue.pool.open(
+                    self._text, main=stringify(main), lists=lists, packs=self._packs
+                )
+            except HooksRefused as refused:
+                if refused.name != "Timeout":  # Which may have been the machine's fault.
+                    self._refused = refused
+                raise
         return self._realm
 
     async def run(
