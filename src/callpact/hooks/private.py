@@ -88,7 +88,7 @@ def _map(file: Path) -> mmap.mmap:
 
 def _is_whole(content: mmap.mmap) -> bool:
     with memoryview(content) as view, view[:-_DIGEST_BYTES] as body:
-        return hashlib.sha256(body).digest() == view[-_DIGEST_BYTES:]
+        return hashlib.sha256(body).digest() == bytes(view[-_DIGEST_BYTES:])
 
 
 def _second(content: mmap.mmap) -> tuple[int, int]:
