@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from enum import StrEnum
 from importlib.metadata import version as package_version
@@ -34,6 +35,7 @@ from callpact.terminal import (
     As,
     Row,
     counted,
+    end_at,
     err,
     fail,
     out,
@@ -323,6 +325,13 @@ def serve(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Speak MCP on standard input and output.")
     ] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to serve over HTTP; this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="The port for HTTP; 0 for any that is free.")
+    ] = 8420,
+    path: Annotated[str, typer.Option("--path", help="The path for HTTP.")] = "/mcp",
     print_config: Annotated[
         Client | None,
         typer.Option("--print-config", help="Print the configuration for a client, and exit."),
@@ -349,21 +358,31 @@ def serve(
         refs, options = tuple(chosen.source or ()), (*chosen.arguments(), *more)
         print_json(client_config(print_config.value, name, refs, file, options), sys.stdout)
         return
-    if not stdio:
-        fail("say how to serve: --stdio speaks MCP on standard input and output")
-    from callpact.serve.mcp import is_served, serve_stdio
+    from callpact.serve.http import check_place, serve_http
+    from callpact.serve.mcp import build_server, is_served, serve_stdio
 
-    identity = Identity("stdio", tuple(scope)) if scope else None
+    if not stdio:
+        check_place(host, port, path)
+    identity = Identity("stdio" if stdio else "http", tuple(scope)) if scope else None
     version = package_version("callpact")
 
     async def go() -> int:
         async with await chosen.load() as loaded, Runtime(loaded.catalog) as runtime:
             left_out = [tool for tool in loaded.catalog if not is_served(tool, identity)]
             number = len(loaded.catalog) - len(left_out)
-            err.print(f"serving {counted(number)} over stdio", style="dim")
-            for line in text.encode_left_out(left_out):
-                err.print(plain(line), style="dim")
-            await serve_stdio(runtime, name=name, version=version, identity=identity)
+
+            def tell(place: str) -> None:
+                err.print(f"serving {counted(number)} over {plain(place)}", style="dim")
+                for line in text.encode_left_out(left_out):
+                    err.print(plain(line), style="dim")
+
+            if stdio:
+                tell("stdio")
+                await serve_stdio(runtime, name=name, version=version, identity=identity)
+            else:
+                door = build_server(runtime, name=name, version=version, identity=identity)
+                end_at(signal.SIGTERM)
+                await serve_http(door, host=host, port=port, path=path, on_ready=tell)
             return 0
 
     run(go())

@@ -149,6 +149,14 @@ def _wake_at_signals() -> None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
 
 
+def end_at(number: int) -> None:
+    """End the work under way at a signal as at a Ctrl-C: in order."""
+    task = asyncio.current_task()
+    if os.name == "posix" and task is not None:
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
 def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
     if is_busy:
         sys.stdout.flush()

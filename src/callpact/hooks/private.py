@@ -12,7 +12,7 @@ import hashlib
 import mmap
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 _DIGEST_BYTES = 32
@@ -62,7 +62,7 @@ def keep_private(file: Path, first: bytes, second: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _mapped(file: Path) -> Iterator[mmap.mmap | None]:
+def _mapped(file: Path) -> Generator[mmap.mmap | None]:
     """The content of a file that can be trusted."""
     with contextlib.ExitStack() as stack:
         try:
