@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.errors import CallError, ToolError, UnknownTool
 from callpact.runtime import Runtime
-from callpact.serve.mcp import build_server
+from callpact.serve.mcp import PAGE_TOOLS, build_server
 from callpact.tool import Access, Contract, Disabled, Identity, Tool
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -406,3 +406,36 @@ def test_the_sdk_is_not_given_the_schema_of_a_disabled_tool():
     schema_of = build_server(Runtime(SOME)).get_tool_input_schema
     assert schema_of("t_keyless") is None
     assert schema_of("t_open") == {"type": "object"}
+
+
+# --- pages ----------------------------------------------------------------------------------
+
+
+@ERAS
+def test_a_long_list_comes_in_pages_each_tool_once_and_in_order(mode):
+    tools = [make(f"tool{number:04}", add) for number in range(PAGE_TOOLS * 2 + 1)]
+
+    async def every(client):
+        pages = [await client.list_tools()]
+        while pages[-1].next_cursor is not None:
+            pages.append(await client.list_tools(cursor=pages[-1].next_cursor))
+        return pages
+
+    pages, _ = ask(mode, every, tools=tools)
+    assert [len(page.tools) for page in pages] == [PAGE_TOOLS, PAGE_TOOLS, 1]
+    assert [tool.name for page in pages for tool in page.tools] == [t.wire_name for t in tools]
+
+
+@ERAS
+@pytest.mark.parametrize("cursor", ["", "x", "-500", "7", "500", "9" * 40, "٥٠٠"])
+def test_a_cursor_that_was_not_given_is_refused(mode, cursor):
+    refused, _ = ask(mode, lambda client: client.list_tools(cursor=cursor))
+    assert isinstance(refused, MCPError)
+    assert "cursor" in refused.message
+
+
+def test_a_client_may_keep_the_list_for_two_seconds_at_most():
+    listed, _ = ask("2026-07-28", lambda client: client.list_tools())
+    assert (listed.ttl_ms, listed.cache_scope) == (2_000, "public")
+    mine, _ = ask("2026-07-28", lambda client: client.list_tools(), identity=Identity("me", ("a",)))
+    assert mine.cache_scope == "private"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server import Server
+from mcp.server.caching import CacheHint
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import methods
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from callpact.runtime import Runtime
     from callpact.tool import Identity, Tool
 
+PAGE_TOOLS = 500
+"""Tools in one page of `tools/list`."""
+LIST_TTL_MS = 2_000
+"""Milliseconds for which a client may take the list of tools for current."""
+_CURSOR = re.compile(r"[0-9]{1,9}", re.ASCII)
 _log = logging.getLogger("callpact.serve.mcp")
 
 
@@ -51,13 +58,13 @@ def build_server(
     listed: dict[str, list[types.Tool]] = {}
 
     async def list_tools(
-        context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         era = context.protocol_version
         if era not in listed:
             served = [tool for tool in catalog if is_served(tool, identity)]
             listed[era] = [made for tool in served if (made := _definition(tool, era)) is not None]
-        return types.ListToolsResult(tools=listed[era])
+        return _page(listed[era], None if params is None else params.cursor)
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -92,7 +99,24 @@ def build_server(
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         get_tool_input_schema=input_schema,
+        cache_hints={
+            "tools/list": CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
+        },
     )
+
+
+def _page(tools: list[types.Tool], cursor: str | None) -> types.ListToolsResult:
+    """A page of the list: as many tools as one page has, from where the last one ended.
+
+    Raises:
+        MCPError: the cursor is none that was given.
+    """
+    begin = 0 if cursor is None else int(cursor) if _CURSOR.fullmatch(cursor) else -1
+    if begin % PAGE_TOOLS or not 0 <= begin <= len(tools):
+        raise MCPError(code=types.INVALID_PARAMS, message="This cursor is not one of this list")
+    end = begin + PAGE_TOOLS
+    following = str(end) if end < len(tools) else None
+    return types.ListToolsResult(tools=tools[begin:end], next_cursor=following)
 
 
 def is_served(tool: Tool, identity: Identity | None) -> bool:
