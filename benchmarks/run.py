@@ -12,6 +12,7 @@ import flowmcp
 import imports
 import protocol
 import schemas
+import search
 
 import hooks
 
@@ -21,6 +22,7 @@ PARTS = {
     "flowmcp": flowmcp.main,
     "hooks": hooks.main,
     "schemas": schemas.main,
+    "search": search.main,
     "imports": imports.main,
 }
 
