@@ -259,12 +259,13 @@ def test_text_without_a_schema_is_plain_text(modern):
     assert "structuredContent" not in result
 
 
-@pytest.mark.parametrize("answer", [[1, 2], 7, True])
-def test_another_value_without_a_schema_is_structured_only_where_the_era_takes_it(answer):
+@pytest.mark.parametrize("answer", [[1, 2], 7, True, []])
+def test_another_value_without_a_schema_is_itself_now_and_boxed_before(answer):
     now, before = call(make_tool(answer), modern=True), call(make_tool(answer), modern=False)
     assert now["structuredContent"] == answer
-    assert "structuredContent" not in before
-    assert json.loads(text_of(now)) == json.loads(text_of(before)) == answer
+    assert before["structuredContent"] == {"result": answer}
+    for result in (now, before):
+        assert json.loads(text_of(result)) == result["structuredContent"]
 
 
 @ERAS
@@ -453,9 +454,8 @@ def test_structured_content_that_was_fitted_is_delivered_fitted_and_so_is_its_te
 def test_structured_content_without_text_gets_a_text_that_mirrors_it():
     answer = mcp_envelope([1], is_error=False, content=[], structured_content=[1])
     now, before = call(make_tool(answer), modern=True), call(make_tool(answer), modern=False)
-    assert now["structuredContent"] == [1]
-    assert "structuredContent" not in before
-    assert text_of(now) == text_of(before) == "[1]"
+    assert now["structuredContent"] == json.loads(text_of(now)) == [1]
+    assert before["structuredContent"] == json.loads(text_of(before)) == {"result": [1]}
 
 
 @ERAS
@@ -468,10 +468,28 @@ def test_a_server_that_sends_no_structured_data_where_some_is_promised_is_an_err
 
 
 @ERAS
-def test_a_thin_meta_of_another_server_is_no_crash(modern):
+def test_data_with_a_thin_meta_of_another_server_is_delivered(modern):
     result = call(make_tool({"data": {"a": 1}, "meta": {"source": "mcp"}}), modern=modern)
-    assert result["content"] == []
+    assert result["structuredContent"] == json.loads(text_of(result)) == {"a": 1}
     assert not result.get("isError")
+
+
+@ERAS
+@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+def test_data_that_was_read_from_the_text_of_another_server_is_delivered_as_data(policy, modern):
+    data = {"price": 1.5, "stock": 2}
+    answer = mcp_envelope(data, is_error=False, content=[TextBlock(json.dumps(data))])
+    tool = make_tool(answer, OFFER, policy)
+    assert call(tool, modern=modern)["structuredContent"] == data
+
+
+@ERAS
+def test_data_that_was_cast_is_what_is_delivered_where_the_server_sent_no_structure(modern):
+    answer = mcp_envelope({"price": "1.5", "stock": 2}, is_error=False, content=[TEXT, IMAGE])
+    result = call(make_tool(answer, OFFER), modern=modern)
+    assert result["structuredContent"] == {"price": 1.5, "stock": 2}
+    assert json.loads(text_of(result)) == {"price": 1.5, "stock": 2}
+    assert result["content"][1]["type"] == "image"
 
 
 # --- the law --------------------------------------------------------------------------------
@@ -516,6 +534,8 @@ ANSWERS = (
         lambda data: mcp_envelope(data, is_error=False, content=[TEXT], structured_content=data)
     )
     | st.just(mcp_envelope([TEXT], is_error=False, content=[TEXT]))
+    | VALUES.map(lambda data: mcp_envelope(data, is_error=False, content=[TEXT]))
+    | VALUES.map(lambda data: mcp_envelope(data, is_error=False, content=[]))
     | st.just(mcp_envelope(None, is_error=True, content=[]))
     | VALUES.map(
         lambda data: http_envelope(data, status_code=200, headers={}, content_type="text/plain")

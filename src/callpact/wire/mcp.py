@@ -3,39 +3,64 @@
 Two eras differ: from 2026-07-28 on any JSON value may be structured content; before, only an
 object, so that other values travel as `{"result": …}`, in schema and value alike. Text always
 mirrors the structured content completely, and errors carry none of it. What a tool publishes can
-never be broken by what it delivers. Schemas that are published are made in `mcp_schema.py`.
+never be broken by what it delivers. Schemas that are published are made in `mcp_schema.py`, blocks
+and `_meta` in `mcp_content.py`, pages of what is too large in `paging.py`.
 """
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.json_text import json_text, sendable
+from callpact.schema.issues import explain
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.gate import encode_issue
-from callpact.wire.mcp_schema import input_schema, is_published, is_wrapped, output_schema
+from callpact.wire.mcp_content import (
+    Block,
+    Told,
+    encoded_media,
+    invention_blocks,
+    link_block,
+    media_block,
+    media_kind,
+    notes,
+    page_note,
+    page_text,
+    tell,
+    text_block,
+)
+from callpact.wire.mcp_schema import Advertise, View, input_schema, output_schema, view_of
+from callpact.wire.paging import Items, Kept, Paging, cut, is_over, preview, take_apart
 
 if TYPE_CHECKING:
-    from callpact.errors import CallError
+    from callpact.errors import CallError, Issue
     from callpact.tool import Tool
+
+__all__ = [
+    "MODERN",
+    "encode_error",
+    "encode_kept",
+    "encode_page",
+    "encode_result",
+    "encode_tool",
+    "input_schema",
+]
 
 MODERN = "2026-07-28"
 """The first revision that takes any JSON value as structured content."""
-_MAGIC = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"OggS": "audio/ogg",
-    b"ID3": "audio/mpeg",
-}
+_HINT_LENGTH = 120
+_JSON = "application/json"
+_TEXT = "text/plain"
 
 
-def encode_tool(tool: Tool, *, modern: bool) -> dict[str, Any]:
+# --- definitions ----------------------------------------------------------------------------
+
+
+def encode_tool(tool: Tool, *, modern: bool, advertise: Advertise = "full") -> dict[str, Any]:
     """A tool's definition for `tools/list`."""
     wire: dict[str, Any] = {
         "name": tool.wire_name,
@@ -44,133 +69,329 @@ def encode_tool(tool: Tool, *, modern: bool) -> dict[str, Any]:
     }
     if tool.title:
         wire["title"] = tool.title
-    if tool.annotations:
-        wire["annotations"] = dict(tool.annotations)
-    output = output_schema(tool, modern=modern)
+    annotations = _annotations(tool)
+    if annotations:
+        wire["annotations"] = annotations
+    output = output_schema(tool, modern=modern, advertise=advertise)
     if output is not None:
         wire["outputSchema"] = output
+    meta = _definition_notes(tool)
+    if meta:
+        wire["_meta"] = meta
     return wire
 
 
-def encode_result(envelope: ResponseEnvelope[Any], tool: Tool, *, modern: bool) -> dict[str, Any]:
-    """A released result as `CallToolResult`."""
-    return sendable(_encoded(envelope, tool, modern=modern))
+def _annotations(tool: Tool) -> dict[str, Any]:
+    told = dict(tool.annotations)
+    if tool.kind == "query":
+        told.setdefault("readOnlyHint", True)
+    return told
 
 
-def _encoded(envelope: ResponseEnvelope[Any], tool: Tool, *, modern: bool) -> dict[str, Any]:
-    meta = envelope.meta
-    if isinstance(meta, MCPResponseMeta):
-        return _relayed(envelope, meta, tool, modern=modern)
+def _definition_notes(tool: Tool) -> dict[str, Any]:
+    """What helps clients to find a tool among many: short, because every tool of a list pays."""
+    told: dict[str, Any] = {}
+    if tool.tags:
+        first = tool.description.strip().split("\n", 1)[0].split(". ", 1)[0]
+        told["anthropic/searchHint"] = f"{first[:_HINT_LENGTH]} ({', '.join(tool.tags)})"
+        told["callpact/tags"] = list(tool.tags)
+    if tool.version:
+        told["callpact/version"] = tool.version
+    return told
+
+
+# --- results --------------------------------------------------------------------------------
+
+
+class _Answer(Struct, frozen=True):
+    """An envelope on its way to one peer."""
+
+    envelope: ResponseEnvelope[Any]
+    tool: Tool
+    view: View
+    modern: bool
+    paging: Paging | None
+    duration: float | None
+
+    def notes(self) -> dict[str, Any]:
+        return notes(self.envelope, self.duration)
+
+    def keep(self, content: Items | bytes, mime_type: str = _JSON) -> Kept | None:
+        if self.paging is None:
+            return None
+        return self.paging.kept.keep(
+            content, owner=self.paging.owner, tool_id=self.tool.id, mime_type=mime_type
+        )
+
+
+def encode_result(
+    envelope: ResponseEnvelope[Any],
+    tool: Tool,
+    *,
+    modern: bool,
+    advertise: Advertise = "full",
+    paging: Paging | None = None,
+    duration: float | None = None,
+) -> dict[str, Any]:
+    """A released result as `CallToolResult`.
+
+    With `paging`, what is too large is delivered in part, and kept. `duration` is in seconds.
+    """
+    view = view_of(tool, modern=modern, advertise=advertise)
+    answer = _Answer(envelope, tool, view, modern, paging, duration)
+    if isinstance(envelope.meta, MCPResponseMeta):
+        return _relayed(answer, envelope.meta)
     data = envelope.data
     if isinstance(data, bytes | bytearray | memoryview):
-        blocks = [_blob(bytes(cast("bytes", data)), envelope, tool)]
-        if not is_published(tool):
-            return {"content": blocks, "_meta": _notes(envelope)}
-        if tool.contract.policy != "warn":
-            return _broken(envelope, blocks)
-        # What bytes are in JSON (design section 3); no answer can break a relaxed schema.
-        plain = {key: envelope.to_wire()[key] for key in ("data", "encoding")}
-        structured = _structured(plain, tool, modern=modern)
-        return {"content": blocks, "structuredContent": structured, "_meta": _notes(envelope)}
-    if _breaks(envelope, tool):
-        return _broken(envelope)
-    if is_published(tool):
-        structured = _structured(data, tool, modern=modern)
-    elif isinstance(data, str) or not _is_sendable(data, modern=modern):
-        text = data if isinstance(data, str) else json_text(data)
-        return {"content": [_text(text)], "_meta": _notes(envelope)}
-    else:
-        structured = data
-    content = [_text(json_text(structured)), *_inventions(envelope)]
-    return {"content": content, "structuredContent": structured, "_meta": _notes(envelope)}
+        return _binary(answer, bytes(cast("bytes", data)))
+    if _breaks(answer):
+        return _broken(answer)
+    if isinstance(data, str) and not answer.view.is_published:
+        return _texted(answer, data)
+    return _structured(answer, data)
 
 
 def encode_error(error: CallError) -> dict[str, Any]:
     """A failure that the model should read, as a result with `isError`."""
-    return {"content": [_text(json_text(encode_gate_error(error)))], "isError": True}
+    text = json_text(encode_gate_error(error))
+    return {"content": [text_block(text)], "isError": True}
+
+
+def _texted(answer: _Answer, data: str) -> dict[str, Any]:
+    """Text that nobody asked structure of: a medium, or itself."""
+    kind = answer.view.media
+    block = None if kind is None else encoded_media(data, kind)
+    if block is not None:
+        return {"content": [block], "_meta": answer.notes()}
+    return {"content": _text_blocks(answer, data), "_meta": answer.notes()}
+
+
+def _text_blocks(answer: _Answer, text: str) -> list[Block]:
+    """A text, or its beginning and where all of it is."""
+    whole = text.encode("utf-8", "replace")
+    if not is_over(answer.paging, len(whole)):
+        return [text_block(text)]
+    kept = answer.keep(whole, _TEXT)
+    return _preview_blocks(text, len(whole), kept)
+
+
+def _structured(answer: _Answer, data: Any, others: list[Block] | None = None) -> dict[str, Any]:
+    """A value as structured content, and the text that mirrors it.
+
+    `others` are blocks that say something else.
+    """
+    told = tell(data)
+    is_interactive = answer.tool.kind == "interactive"
+    if is_over(answer.paging, told.size) and not is_interactive:
+        return _sized(answer, told, others or [])
+    told = _fitted(answer, told)
+    text = _one_line(answer.tool) if is_interactive else told.text
+    content = [text_block(text), *(others or ()), *invention_blocks(answer.envelope)]
+    return _with_structure(told.value, {"content": content, "_meta": answer.notes()})
+
+
+def _fitted(answer: _Answer, told: Told) -> Told:
+    """The value in the form that the published schema and the era speak of.
+
+    Under `warn` an answer may be of any kind: what the era cannot send is put into an object too.
+    """
+    if answer.view.is_wrapped:
+        return told.boxed()
+    if told.value is None:  # The SDK drops a null in every era.
+        return told.boxed() if answer.view.is_published else told
+    return told if answer.modern or isinstance(told.value, dict) else told.boxed()
+
+
+def _with_structure(structured: Any, result: dict[str, Any]) -> dict[str, Any]:
+    return result if structured is None else {**result, "structuredContent": structured}
+
+
+def _one_line(tool: Tool) -> str:
+    """For the transcript; the host draws the rest (design section 4)."""
+    return f"Shown to the user: {tool.title or tool.id}"
+
+
+def _binary(answer: _Answer, data: bytes) -> dict[str, Any]:
+    envelope, tool = answer.envelope, answer.tool
+    kind = media_kind(data, answer.view.media, envelope)
+    if answer.view.is_strict:
+        return _broken(answer, [media_block(data, kind, tool)])
+    if answer.view.is_published:
+        # What bytes are in JSON (design section 3); no answer can break a relaxed schema.
+        plain = {key: envelope.to_wire()[key] for key in ("data", "encoding")}
+        content = [media_block(data, kind, tool)]
+        structured = _fitted(answer, tell(plain)).value
+        return _with_structure(structured, {"content": content, "_meta": answer.notes()})
+    is_drawn = kind.startswith(("image/", "audio/"))
+    if not is_drawn and is_over(answer.paging, len(data)):
+        kept = answer.keep(data, kind)
+        if kept is not None:
+            return {"content": [link_block(kept)], "_meta": answer.notes()}
+    return {"content": [media_block(data, kind, tool)], "_meta": answer.notes()}
+
+
+# --- what is too large ----------------------------------------------------------------------
+
+
+def _sized(answer: _Answer, told: Told, others: list[Block]) -> dict[str, Any]:
+    """A page of whole items if there are some that fit, else a preview."""
+    paging = cast("Paging", answer.paging)
+    items = take_apart(told.value)
+    page = None if items is None else cut(items, paging.limit)
+    if items is None or page is None or page.size > paging.limit or not _keeps(answer, page.value):
+        return _previewed(answer, told, others)
+    kept = answer.keep(items)
+    note = page_note(page, kept, paging)
+    fitted = _fitted(answer, tell(page.value))
+    content = [text_block(fitted.text), text_block(page_text(page, note, paging))]
+    if kept is not None:
+        content.append(link_block(kept))
+    content += [*others, *invention_blocks(answer.envelope)]
+    meta = {**answer.notes(), "callpact/page": note}
+    return _with_structure(fitted.value, {"content": content, "_meta": meta})
+
+
+def _keeps(answer: _Answer, value: Any) -> bool:
+    """True if a part keeps the schema that the whole keeps: a least number of items may not."""
+    compiled = answer.tool.contract.compiled_output
+    return not answer.view.is_strict or compiled is None or compiled.accepts(value)
+
+
+def _previewed(answer: _Answer, told: Told, others: list[Block]) -> dict[str, Any]:
+    """A preview as text, and where all of it is.
+
+    Structured content is whole under a strict schema, which no preview keeps; under a relaxed one
+    it is the preview.
+    """
+    kept = answer.keep(told.text.encode())
+    blocks = _preview_blocks(told.value, told.size, kept)
+    content = [*blocks, *others, *invention_blocks(answer.envelope)]
+    note: dict[str, Any] = {"bytes": told.size} | ({} if kept is None else {"uri": kept.uri})
+    result = {"content": content, "_meta": {**answer.notes(), "callpact/preview": note}}
+    if not answer.view.is_published:
+        return result
+    shown = told if answer.view.is_strict else tell({"preview": blocks[0]["text"], **note})
+    return _with_structure(_fitted(answer, shown).value, result)
+
+
+def _preview_blocks(value: Any, size: int, kept: Kept | None) -> list[Block]:
+    words = f"This answer of {size:,} bytes is too large to be shown whole"
+    if kept is None:
+        text = text_block(f"{words}, and to be kept: ask for less. It begins:\n{preview(value)}")
+        return [text]
+    text = text_block(f"{words}; all of it is at {kept.uri}. In short:\n{preview(value)}")
+    return [text, link_block(kept)]
+
+
+def encode_page(cursor: str, paging: Paging) -> dict[str, Any] | None:
+    """The page that a cursor asks for, as `CallToolResult`; None if there is no such page.
+
+    Structured content is `{page, start, shown, total}`, with `nextCursor` unless it is the last.
+    """
+    place = paging.kept.at(cursor, paging.owner)
+    if place is None:
+        return None
+    kept, start = place
+    if not isinstance(kept.content, Items):
+        return None
+    page = cut(kept.content, paging.limit, start)
+    note = page_note(page, kept, paging)
+    meta = {"callpact/page": note}
+    about = [text_block(page_text(page, note, paging)), link_block(kept)]
+    if page.size > paging.limit:
+        return {"content": [text_block(_item_preview(kept.content, start)), *about], "_meta": meta}
+    body = tell({"page": page.value, **_counts(note)})
+    content = [text_block(body.text), *about]
+    return {"content": content, "structuredContent": body.value, "_meta": meta}
+
+
+def _item_preview(items: Items, start: int) -> str:
+    words = f"Item {start + 1:,} alone is too large to be shown whole. In short:"
+    return f"{words}\n{preview(msgspec.json.decode(items.texts[start]))}"
+
+
+def _counts(note: dict[str, Any]) -> dict[str, Any]:
+    return {key: note[key] for key in ("start", "shown", "total", "nextCursor") if key in note}
+
+
+def encode_kept(uri: str, paging: Paging) -> dict[str, Any] | None:
+    """All of a kept result, as the answer to `resources/read`; None if there is none there."""
+    kept = paging.kept.find(uri, paging.owner)
+    if kept is None:
+        return None
+    raw = kept.read()
+    is_text = kept.mime_type in {_JSON, _TEXT}
+    body = {"text": raw.decode()} if is_text else {"blob": msgspec.to_builtins(raw)}
+    return {"contents": [{"uri": kept.uri, "mimeType": kept.mime_type, **body}]}
 
 
 # --- answers of other MCP servers -----------------------------------------------------------
 
 
-def _relayed(
-    envelope: ResponseEnvelope[Any], meta: MCPResponseMeta, tool: Tool, *, modern: bool
-) -> dict[str, Any]:
+def _relayed(answer: _Answer, meta: MCPResponseMeta) -> dict[str, Any]:
     """Content blocks as they came; structured content as the contract let it out."""
     wire = cast("dict[str, Any]", msgspec.to_builtins(meta))
-    blocks = cast("list[dict[str, Any]]", wire.get("content") or [])
-    notes = cast("dict[str, Any]", wire.get("_meta") or {}) | _notes(envelope)
+    blocks = cast("list[Block]", sendable(wire.get("content") or []))
     if wire.get("isError"):
-        return {"content": blocks, "isError": True, "_meta": notes}
-    has_structure = meta.structured_content is not UNSET
-    if _breaks(envelope, tool):
-        broken = _broken(envelope, [] if has_structure else blocks)
-        return {**broken, "_meta": notes}
-    data = envelope.data if has_structure else cast("Any", blocks)
-    if not is_published(tool):
-        if not has_structure:
-            return {"content": blocks, "_meta": notes}
-        result = {"content": _mirrored(blocks, data, envelope), "_meta": notes}
-        return (
-            {**result, "structuredContent": data} if _is_sendable(data, modern=modern) else result
-        )
-    structured = _structured(data, tool, modern=modern)
-    if has_structure:
-        blocks = _mirrored(blocks, structured, envelope)
-    content = [*blocks, *_inventions(envelope)]
-    return {"content": content, "structuredContent": structured, "_meta": notes}
-
-
-def _mirrored(
-    blocks: list[dict[str, Any]], structured: Any, envelope: ResponseEnvelope[Any]
-) -> list[dict[str, Any]]:
-    """The blocks with a text that says what the structured content says.
-
-    The upstream's own text stands, unless the contract changed the data behind it.
-    """
+        return {"content": blocks, "isError": True, "_meta": answer.notes()}
+    is_bare = meta.structured_content is UNSET and _is_content(answer, meta, blocks)
+    if _breaks(answer):
+        return _broken(answer, blocks if is_bare else [])
+    if is_bare:
+        return _content_alone(answer, blocks)
     others = [block for block in blocks if block.get("type") != "text"]
-    if not envelope.changes and len(others) < len(blocks):
-        return blocks
-    return [_text(json_text(structured)), *others]
+    result = _structured(answer, answer.envelope.data, others)
+    is_whole = not {"callpact/page", "callpact/preview"} & result["_meta"].keys()
+    if is_whole and not answer.envelope.changes and len(others) < len(blocks):
+        result["content"] = blocks  # The upstream's own text stands.
+    return result
 
 
-# --- parts of a result ----------------------------------------------------------------------
+def _is_content(answer: _Answer, meta: MCPResponseMeta, blocks: list[Block]) -> bool:
+    """True if the blocks are all there is.
 
-
-def _structured(data: Any, tool: Tool, *, modern: bool) -> object:
-    """The value in the form that the published schema speaks of.
-
-    Under `warn` an answer may be of any kind: what the era cannot send is put into an object too.
+    Data beside them is what a contract made of the answer, and counts where one is published.
     """
-    if is_wrapped(tool, modern=modern) or not _is_sendable(data, modern=modern):
-        return {"result": data}
-    return data
+    data = answer.envelope.data
+    if data is meta.content or data == blocks:
+        return True
+    return bool(blocks) and not answer.view.is_published
 
 
-def _is_sendable(data: Any, *, modern: bool) -> bool:
-    """True for what may be structured content by itself; the SDK drops a null in every era."""
-    return data is not None and (modern or isinstance(data, dict))
+def _content_alone(answer: _Answer, blocks: list[Block]) -> dict[str, Any]:
+    if answer.view.is_published:
+        structured = _fitted(answer, tell(blocks)).value
+        result = {"content": blocks, "_meta": answer.notes()}
+        return _with_structure(structured, result)
+    content: list[Block] = []
+    for block in blocks:
+        text = block.get("text")
+        is_text = block.get("type") == "text" and isinstance(text, str)
+        shown = _text_blocks(answer, cast("str", text)) if is_text else [block]
+        content += [block] if len(shown) == 1 and shown[0].get("text") == text else shown
+    return {"content": content, "_meta": answer.notes()}
 
 
-def _breaks(envelope: ResponseEnvelope[Any], tool: Tool) -> bool:
+# --- answers that break what was published --------------------------------------------------
+
+
+def _breaks(answer: _Answer) -> bool:
     """True if a strict schema is published and the answer still does not keep it."""
-    contract = tool.contract
-    if not envelope.warnings or contract.compiled_output is None:
+    compiled, envelope = answer.tool.contract.compiled_output, answer.envelope
+    if compiled is None or not answer.view.is_strict:
         return False
-    if contract.policy not in {"cast", "reject"}:
+    if not envelope.warnings and answer.tool.contract.policy != "warn":
         return False
     try:
-        return not contract.compiled_output.accepts(envelope.data)
+        return not compiled.accepts(envelope.data)
     except ValueError:
         return True
 
 
-def _broken(
-    envelope: ResponseEnvelope[Any], blocks: list[dict[str, Any]] | None = None
-) -> dict[str, Any]:
+def _broken(answer: _Answer, blocks: list[Block] | None = None) -> dict[str, Any]:
     """An answer that would break the published schema: the issues, and the data all the same."""
-    residual = [issue for issue in envelope.warnings if issue.code == "residual"]
-    issues = residual or list(envelope.warnings)
+    found = _issues(answer)
+    issues = [issue for issue in found if issue.code == "residual"] or found
     body: dict[str, Any] = {
         "error": {
             "code": "output_validation_failed",
@@ -179,45 +400,22 @@ def _broken(
             "issues": [encode_issue(issue) for issue in issues],
         }
     }
-    if not blocks:
-        body["data"] = envelope.data
-    content = [_text(json_text(body)), *(blocks or ())]
-    return {"content": content, "isError": True, "_meta": _notes(envelope)}
+    others = blocks or []
+    if not others:
+        told = tell(answer.envelope.data)
+        if is_over(answer.paging, told.size):
+            kept = answer.keep(told.text.encode())
+            others = _preview_blocks(told.value, told.size, kept)
+        else:
+            body["data"] = told.value
+    content = [text_block(tell(body).text), *others]
+    return {"content": content, "isError": True, "_meta": answer.notes()}
 
 
-def _inventions(envelope: ResponseEnvelope[Any]) -> list[dict[str, Any]]:
-    invented = [change.path or "the whole answer" for change in envelope.changes if change.invented]
-    if not invented:
-        return []
-    where = ", ".join(invented)
-    return [_text(f"Not from the tool, but filled in to keep its contract: {where}")]
-
-
-def _notes(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
-    notes: dict[str, Any] = {"callpact/source": envelope.meta.source}
-    if envelope.warnings or envelope.changes:
-        wire = envelope.to_wire(details=True)
-        if envelope.warnings:
-            notes["callpact/warnings"] = wire["warnings"]
-        if envelope.changes:
-            notes["callpact/changes"] = wire["changes"]
-    return notes
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def _blob(data: bytes, envelope: ResponseEnvelope[Any], tool: Tool) -> dict[str, Any]:
-    kind = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "")
-    if isinstance(envelope.meta, HTTPResponseMeta):
-        kind = envelope.meta.content_type.partition(";")[0].strip() or kind
-    text = base64.b64encode(data).decode()
-    if kind.startswith(("image/", "audio/")):
-        return {"type": kind.partition("/")[0], "data": text, "mimeType": kind}
-    resource = {
-        "uri": f"callpact://result/{tool.id}",
-        "mimeType": kind or "application/octet-stream",
-        "blob": text,
-    }
-    return {"type": "resource", "resource": resource}
+def _issues(answer: _Answer) -> list[Issue]:
+    """What is wrong: `warn` says nothing of what is missing, a published schema does."""
+    compiled, envelope = answer.tool.contract.compiled_output, answer.envelope
+    is_told = answer.tool.contract.policy != "warn" or isinstance(envelope.data, bytes)
+    if compiled is None or (is_told and envelope.warnings):
+        return list(envelope.warnings)
+    return explain(compiled, compiled.errors(envelope.data), "Output")

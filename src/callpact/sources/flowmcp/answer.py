@@ -19,7 +19,7 @@ from callpact.envelope import ResponseEnvelope, http_envelope
 from callpact.errors import UpstreamError
 from callpact.net import Response, retry_after
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.output import JSON
+from callpact.sources.flowmcp.output import JSON, PNG
 
 MAX_SHOWN = 2_000
 """Bytes of an upstream's error answer that are shown in the details of the error."""
@@ -30,7 +30,6 @@ _CHARSETS = re.compile(
     r"utf_(?:8|8_sig|16|16_be|16_le|32|32_be|32_le)|ascii|iso8859_\d+|cp\d+|koi8_\w|mac_\w+"
     r"|shift_jis\w*|euc_\w+|iso2022_\w+|gb\w+|big5\w*|tis_620|hz|johab|kz1048|ptcp154"
 )
-_PNG = "image/png"
 
 
 def read_answer(
@@ -81,7 +80,7 @@ def _masked(response: Response, used: Secrets) -> Response:
 
 def _data(response: Response, mime_type: str, kind: str, used: Secrets | None) -> Any:
     body = response.body
-    if mime_type == _PNG:
+    if mime_type == PNG:
         body = body if used is None else used.mask_data(body)
         return base64.b64encode(body).decode()
     if mime_type != JSON:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 _TYPES = frozenset({"string", "number", "boolean", "object", "array"})
 JSON = "application/json"
+PNG = "image/png"
 
 
 def output_schema(output: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -16,7 +17,10 @@ def output_schema(output: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """
     if output is None or not isinstance(output.get("schema"), Mapping):
         return None
-    return _node(cast("Mapping[str, Any]", output["schema"]))
+    node = _node(cast("Mapping[str, Any]", output["schema"]))
+    if output.get("mimeType") == PNG:  # Seed 000: the text is the picture, in base64.
+        node |= {"contentEncoding": "base64", "contentMediaType": PNG}
+    return node
 
 
 def _node(declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,243 @@
+"""The parts of an MCP result: content blocks, and `_meta` with how the answer came.
+
+Pure functions that give plain JSON with the protocol's spelling. Which parts make a result is
+decided in `mcp.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import orjson
+from msgspec import Struct
+
+from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from callpact.json_text import json_text, sendable
+
+if TYPE_CHECKING:
+    from callpact.tool import Tool
+    from callpact.wire.paging import Kept, Page, Paging
+
+Block = dict[str, Any]
+
+MAX_NOTES = 100
+"""Warnings, and changes, that one answer lists."""
+MAX_BEFORE = 1_000
+"""Bytes of JSON of a value that was changed, as it is shown beside the change."""
+
+_MAGIC = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"OggS": "audio/ogg",
+    b"ID3": "audio/mpeg",
+}
+_TOLD_BY_MAGIC = frozenset(_MAGIC.values())
+_OCTETS = "application/octet-stream"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DIGITS = 4_300  # What Python and others read of one integer.
+_RESERVED = "io.modelcontextprotocol/"
+_SERVER = "io.modelcontextprotocol/serverInfo"
+_NAMED = 20
+
+
+class Told(Struct, frozen=True):
+    """A JSON value that every peer can read, with its text."""
+
+    value: Any
+    text: str
+    size: int
+    """Bytes of the text."""
+
+    def boxed(self) -> Told:
+        """The same as `{"result": …}`."""
+        return Told({"result": self.value}, f'{{"result":{self.text}}}', self.size + 11)
+
+
+def tell(value: Any) -> Told:
+    """A JSON value and its text; what not all peers could read is told in another way."""
+    try:
+        text = orjson.dumps(value)
+    except TypeError:  # Integers beyond 64 bits, and lone surrogates.
+        pass
+    else:
+        return Told(value, text.decode(), len(text))
+    try:
+        text = msgspec.json.encode(value)
+    except (ValueError, TypeError):  # Integers beyond what is read anywhere.
+        value = _readable(value)
+        text = json_text(value).encode()
+    return Told(value, text.decode(), len(text))
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, dict):
+        held = cast("dict[str, Any]", value).items()
+        return {_whole(key): _readable(item) for key, item in held}
+    if isinstance(value, list | tuple):
+        return [_readable(item) for item in cast("list[Any]", value)]
+    if isinstance(value, int) and value.bit_length() > _DIGITS * 10 // 3:
+        return f"an integer of {value.bit_length()} bits"
+    return _whole(value) if isinstance(value, str) else value
+
+
+def _whole(text: str) -> str:
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+# --- blocks ---------------------------------------------------------------------------------
+
+
+def text_block(text: str) -> Block:
+    """Text for the model."""
+    return {"type": "text", "text": text if text.isascii() else _whole(text)}
+
+
+def media_block(data: bytes, kind: str, tool: Tool) -> Block:
+    """Bytes as what they are: an image, a sound, or an embedded resource."""
+    text = base64.b64encode(data).decode()
+    if kind.startswith(("image/", "audio/")):
+        return {"type": kind.partition("/")[0], "data": text, "mimeType": kind}
+    resource = {"uri": f"callpact://result/{tool.id}", "mimeType": kind or _OCTETS, "blob": text}
+    return {"type": "resource", "resource": resource}
+
+
+def media_kind(data: bytes, declared: str | None, envelope: ResponseEnvelope[Any]) -> str:
+    """What bytes are: as declared, else as the upstream said, else as they begin."""
+    begins = sniffed(data)
+    said = declared or ""
+    if not said and isinstance(envelope.meta, HTTPResponseMeta):
+        said = str(envelope.meta.content_type or "").partition(";")[0].strip().lower()
+    if said in {"", _OCTETS}:
+        return begins or _OCTETS
+    # A client that draws images refuses one that is of another kind than it says.
+    return begins if begins and said.startswith("image/") else said
+
+
+def sniffed(data: bytes) -> str:
+    """The media type that bytes begin like; empty if they tell none."""
+    return next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "")
+
+
+def encoded_media(text: str, declared: str) -> Block | None:
+    """Base64 text as the image or the sound that it is declared to be; None if it is not."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    begins = sniffed(data)
+    if not data or (declared in _TOLD_BY_MAGIC and not begins):
+        return None
+    kind = begins if begins and declared.startswith("image/") else declared
+    if not kind.startswith(("image/", "audio/")):
+        return None
+    return {"type": kind.partition("/")[0], "data": text, "mimeType": kind}
+
+
+def link_block(kept: Kept) -> Block:
+    """Where all of a result can be read."""
+    return {
+        "type": "resource_link",
+        "uri": kept.uri,
+        "name": kept.tool_id,
+        "title": f"The whole answer of {kept.tool_id}",
+        "mimeType": kept.mime_type,
+        "size": kept.size,
+    }
+
+
+def invention_blocks(envelope: ResponseEnvelope[Any]) -> list[Block]:
+    """A line of text for what is not from the tool, if there is any such value."""
+    invented = [change.path or "the whole answer" for change in envelope.changes if change.invented]
+    if not invented:
+        return []
+    where = ", ".join(invented[:_NAMED])
+    if len(invented) > _NAMED:
+        where += f" and {len(invented) - _NAMED} more"
+    return [text_block(f"Not from the tool, but filled in to keep its contract: {where}")]
+
+
+# --- _meta ----------------------------------------------------------------------------------
+
+
+def notes(envelope: ResponseEnvelope[Any], duration: float | None = None) -> dict[str, Any]:
+    """How an answer came, what was wrong with it and what was done to it.
+
+    `duration` is in seconds.
+    """
+    meta = envelope.meta
+    told: dict[str, Any] = {}
+    if isinstance(meta, MCPResponseMeta):
+        told |= _relayed_notes(meta)
+    told["callpact/source"] = meta.source
+    if isinstance(meta, HTTPResponseMeta) and type(meta.status_code) is int:
+        told["callpact/status"] = meta.status_code
+    if duration is not None:
+        told["callpact/durationMs"] = round(duration * 1000, 1)
+    if envelope.warnings:
+        found = msgspec.to_builtins(list(envelope.warnings[:MAX_NOTES]))
+        told["callpact/warnings"] = sendable(found)
+    if envelope.changes:
+        # What was invented always shows.
+        ordered = sorted(envelope.changes, key=lambda change: not change.invented)
+        told["callpact/changes"] = [_change(change) for change in ordered[:MAX_NOTES]]
+    for name in ("warnings", "changes"):
+        left = len(getattr(envelope, name)) - MAX_NOTES
+        if left > 0:
+            told[f"callpact/more{name.capitalize()}"] = left
+    return told
+
+
+def _relayed_notes(meta: MCPResponseMeta) -> dict[str, Any]:
+    """What another server noted; what it said of itself and its connection is not said of us."""
+    if not isinstance(meta.meta_ext, dict):
+        return {}
+    told = {key: value for key, value in meta.meta_ext.items() if not key.startswith(_RESERVED)}
+    server = meta.meta_ext.get(_SERVER)
+    if isinstance(server, dict):
+        info = cast("dict[str, Any]", server)
+        told["callpact/server"] = {key: info[key] for key in ("name", "version") if key in info}
+    return cast("dict[str, Any]", sendable(told))
+
+
+def _change(change: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = {"path": change.path, "action": change.action}
+    before = tell(sendable(change.before))
+    if before.size <= MAX_BEFORE:
+        shown["before"] = before.value
+    else:
+        shown["beforeBytes"] = before.size
+    return sendable(shown | {"invented": True} if change.invented else shown)
+
+
+def page_note(page: Page, kept: Kept | None, paging: Paging) -> dict[str, Any]:
+    """Which items a page shows, of how many, and how to go on."""
+    note: dict[str, Any] = {
+        "path": page.path,
+        "start": page.start,
+        "shown": page.shown,
+        "total": page.total,
+    }
+    if kept is not None:
+        note["uri"] = kept.uri
+        if page.next is not None:
+            note["nextCursor"] = paging.kept.cursor(kept, page.next)
+    return note
+
+
+def page_text(page: Page, note: dict[str, Any], paging: Paging) -> str:
+    """The same in words."""
+    first, last = page.start + 1, page.start + page.shown
+    held = f"{page.path} holds" if page.path else "This is"
+    words = f"{held} items {first:,} to {last:,} of {page.total:,}."
+    if "nextCursor" in note:
+        call = f"call {paging.reader} with the cursor" if paging.reader else "cursor"
+        kept = f"kept for {paging.kept.age:g} seconds"
+        return f"{words} Next page: {call} {note['nextCursor']} ({kept})."
+    if page.next is None:
+        return f"{words} This is the last page."
+    return f"{words} The rest is too large to be kept: ask for less."
