@@ -70,6 +70,16 @@ libs = typer.Typer(help="Libraries for the hooks of FlowMCP files.", no_args_is_
 app.add_typer(libs, name="libs")
 
 
+class AdvertiseName(StrEnum):
+    """How much of an output schema clients are shown."""
+
+    full = "full"
+    declared = "declared"
+    relaxed = "relaxed"
+    top = "top"
+    none = "none"
+
+
 class Client(StrEnum):
     """Programs that start MCP servers."""
 
@@ -332,6 +342,19 @@ def serve(
         int, typer.Option("--port", help="The port for HTTP; 0 for any that is free.")
     ] = 8420,
     path: Annotated[str, typer.Option("--path", help="The path for HTTP.")] = "/mcp",
+    list_up_to: Annotated[
+        int,
+        typer.Option(
+            "--list-up-to",
+            min=0,
+            help="Of more tools than this, list three that search, describe and call them.",
+            metavar="N",
+        ),
+    ] = 200,
+    advertise: Annotated[
+        AdvertiseName,
+        typer.Option("--advertise", help="How much of output schemas the list of tools shows."),
+    ] = AdvertiseName.full,
     print_config: Annotated[
         Client | None,
         typer.Option("--print-config", help="Print the configuration for a client, and exit."),
@@ -378,9 +401,23 @@ def serve(
 
             if stdio:
                 tell("stdio")
-                await serve_stdio(runtime, name=name, version=version, identity=identity)
+                await serve_stdio(
+                    runtime,
+                    name=name,
+                    version=version,
+                    identity=identity,
+                    list_up_to=list_up_to,
+                    advertise=advertise.value,
+                )
             else:
-                door = build_server(runtime, name=name, version=version, identity=identity)
+                door = build_server(
+                    runtime,
+                    name=name,
+                    version=version,
+                    identity=identity,
+                    list_up_to=list_up_to,
+                    advertise=advertise.value,
+                )
                 end_at(signal.SIGTERM)
                 await serve_http(door, host=host, port=port, path=path, on_ready=tell)
             return 0

@@ -66,6 +66,10 @@ class Runtime:
         self._lock = threading.Lock()
         self.observer_failures = 0
 
+    def over(self, tools: Iterable[Tool]) -> Runtime:
+        """A runtime of other tools that tells the same observers."""
+        return Runtime(tools, self._observers)
+
     def execute(
         self,
         tool_id: str,

@@ -71,13 +71,13 @@ TOOLS = [
 ]
 
 
-def ask(mode, question, tools=TOOLS, identity=None):
+def ask(mode, question, tools=TOOLS, identity=None, **given):
     """Put a question to a server; gives its answer and what the observer heard."""
     events = []
 
     async def go():
         runtime = Runtime(tools, observers=[events.append])
-        server = build_server(runtime, name="t", version="1", identity=identity)
+        server = build_server(runtime, name="t", version="1", identity=identity, **given)
         async with Client(server, mode=mode) as client:
             # An answer that raises must not raise inside the client's task group.
             try:
@@ -421,7 +421,7 @@ def test_a_long_list_comes_in_pages_each_tool_once_and_in_order(mode):
             pages.append(await client.list_tools(cursor=pages[-1].next_cursor))
         return pages
 
-    pages, _ = ask(mode, every, tools=tools)
+    pages, _ = ask(mode, every, tools=tools, list_up_to=len(tools))
     assert [len(page.tools) for page in pages] == [PAGE_TOOLS, PAGE_TOOLS, 1]
     assert [tool.name for page in pages for tool in page.tools] == [t.wire_name for t in tools]
 
@@ -439,3 +439,68 @@ def test_a_client_may_keep_the_list_for_two_seconds_at_most():
     assert (listed.ttl_ms, listed.cache_scope) == (2_000, "public")
     mine, _ = ask("2026-07-28", lambda client: client.list_tools(), identity=Identity("me", ("a",)))
     assert mine.cache_scope == "private"
+
+
+# --- big catalogs ---------------------------------------------------------------------------
+
+MANY = [*TOOLS, *(make(f"other{number}", nothing) for number in range(20))]
+
+
+@ERAS
+def test_many_tools_are_behind_three_that_say_how_many(mode):
+    listed, _ = ask(mode, lambda client: client.list_tools(), tools=MANY, list_up_to=10)
+    names = [tool.name for tool in listed.tools]
+    assert sorted(names) == ["call_tool", "describe_tool", "search_tools"]
+    assert str(len(MANY)) in listed.tools[names.index("search_tools")].description
+    few, _ = ask(mode, lambda client: client.list_tools(), tools=MANY, list_up_to=len(MANY))
+    assert len(few.tools) == len(MANY)
+
+
+@ERAS
+def test_a_tool_behind_others_is_found_described_and_called(mode):
+    async def story(client):
+        hits = await client.call_tool("search_tools", {"query": "add"})
+        described = await client.call_tool("describe_tool", {"name": "t_add"})
+        arguments = {"name": "t_add", "arguments": {"a": 1, "b": 2}}
+        return hits, described, await client.call_tool("call_tool", arguments)
+
+    (hits, described, called), events = ask(mode, story, tools=MANY, list_up_to=10)
+    assert [hit["name"] for hit in hits.structured_content["tools"]] == ["t.add"]
+    assert ADD["required"] == described.structured_content["inputSchema"]["required"]
+    assert called.structured_content == {"sum": 3}
+    # Each call is on record: the three, and the one behind.
+    assert [event.tool_id for event in events].count("t.add") == 1
+    assert len(events) == 4
+
+
+@ERAS
+def test_a_wrong_call_behind_others_tells_every_issue(mode):
+    arguments = {"name": "t_add", "arguments": {"a": "x", "c": 1}}
+    result, _ = ask(
+        mode,
+        lambda client: client.call_tool("call_tool", arguments),
+        tools=MANY,
+        list_up_to=10,
+    )
+    assert result.is_error
+    assert error_of(result)["code"] == "schema_validation_failed"
+
+
+@ERAS
+def test_a_tool_that_is_not_listed_can_be_called_by_its_name(mode):
+    result, _ = ask(
+        mode, lambda client: client.call_tool("t_add", {"a": 1, "b": 2}), tools=MANY, list_up_to=10
+    )
+    assert result.structured_content == {"sum": 3}
+
+
+@ERAS
+@pytest.mark.parametrize(("advertise", "is_shown"), [("full", True), ("none", False)])
+def test_output_schemas_are_shown_as_far_as_they_are_wanted(mode, advertise, is_shown):
+    async def story(client):
+        listed = await client.list_tools()
+        return listed.tools[0], await client.call_tool("t_add", {"a": 1, "b": 2})
+
+    (first, called), _ = ask(mode, story, advertise=advertise)
+    assert (first.output_schema is not None) == is_shown
+    assert called.structured_content == {"sum": 3}

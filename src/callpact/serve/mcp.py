@@ -21,6 +21,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from callpact.discovery import discovery_tools, target_of
 from callpact.envelope import now_ms
 from callpact.errors import AccessDenied, CallError, HandlerCrashed, UnknownTool
 from callpact.gate import grant
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
 
     from callpact.runtime import Runtime
     from callpact.tool import Identity, Tool
+    from callpact.wire.mcp_schema import Advertise
 
 PAGE_TOOLS = 500
 """Tools in one page of `tools/list`."""
+LIST_UP_TO = 200
+"""Tools that are still listed one by one; more are behind `search_tools`."""
 LIST_TTL_MS = 2_000
 """Milliseconds for which a client may take the list of tools for current."""
 _CURSOR = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -49,12 +53,19 @@ def build_server(
     version: str = "",
     timeout: float = DEFAULT_TIMEOUT,
     identity: Identity | None = None,
+    list_up_to: int = LIST_UP_TO,
+    advertise: Advertise = "full",
 ) -> Server[Any]:
     """An MCP server over the tools of a runtime, for both eras of the protocol.
 
-    `identity` is whoever is at the other end: what it may not use is neither listed nor run.
+    `identity` is whoever is at the other end: what it may not use is neither listed nor run. Of
+    more than `list_up_to` tools none is listed: three tools that search, describe and call them
+    stand in for them. `advertise` is how much of an output schema the list shows.
     """
-    catalog = runtime.catalog
+    tools = runtime.catalog
+    number = sum(is_served(tool, identity) for tool in tools)
+    front = runtime if number <= list_up_to else _front(runtime, identity)
+    catalog = front.catalog
     listed: dict[str, list[types.Tool]] = {}
 
     async def list_tools(
@@ -63,17 +74,21 @@ def build_server(
         era = context.protocol_version
         if era not in listed:
             served = [tool for tool in catalog if is_served(tool, identity)]
-            listed[era] = [made for tool in served if (made := _definition(tool, era)) is not None]
+            defined = (_definition(tool, era, advertise) for tool in served)
+            listed[era] = [made for made in defined if made is not None]
         return _page(listed[era], None if params is None else params.cursor)
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = catalog.get(params.name)
-        limit = timeout if tool is None or tool.timeout is None else tool.timeout
+        found = catalog.get(params.name)
+        called = front if found is not None else runtime  # A tool may be called unlisted.
+        tool = found or tools.get(params.name)
+        meant = tool and (target_of(tools, tool.id, params.arguments) or tool)
+        limit = timeout if meant is None or meant.timeout is None else meant.timeout
         deadline = now_ms() + limit * 1000
         try:
-            envelope = await runtime.call(
+            envelope = await called.call(
                 Call(params.name, params.arguments, deadline=deadline), identity
             )
         except CallError as error:
@@ -81,8 +96,9 @@ def build_server(
             if tool is None and isinstance(error, UnknownTool):
                 raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
             return types.CallToolResult.model_validate(wire.encode_error(error))
-        tool = catalog.find(params.name)
-        result = wire.encode_result(envelope, tool, modern=_is_modern(context.protocol_version))
+        tool = called.catalog.find(params.name)
+        modern = _is_modern(context.protocol_version)
+        result = wire.encode_result(envelope, tool, modern=modern, advertise=advertise)
         try:
             return types.CallToolResult.model_validate(result)
         except ValidationError as error:
@@ -90,7 +106,7 @@ def build_server(
             return types.CallToolResult.model_validate(wire.encode_error(HandlerCrashed(tool.id)))
 
     def input_schema(tool_name: str) -> dict[str, Any] | None:
-        tool = catalog.get(tool_name)
+        tool = catalog.get(tool_name) or tools.get(tool_name)
         return wire.input_schema(tool) if tool is not None and is_served(tool, identity) else None
 
     return Server(
@@ -137,12 +153,21 @@ async def serve_stdio(
     name: str = "callpact",
     version: str = "",
     identity: Identity | None = None,
+    list_up_to: int = LIST_UP_TO,
+    advertise: Advertise = "full",
 ) -> None:
     """Serve a runtime over standard input and output until the client hangs up.
 
     What a tool prints goes to standard error; the protocol has standard output to itself.
     """
-    server = build_server(runtime, name=name, version=version, identity=identity)
+    server = build_server(
+        runtime,
+        name=name,
+        version=version,
+        identity=identity,
+        list_up_to=list_up_to,
+        advertise=advertise,
+    )
     try:
         async with stdio_server() as (incoming, outgoing):
             # What is printed would otherwise wait in a buffer and end up on the wire at the exit.
@@ -152,10 +177,15 @@ async def serve_stdio(
         _log.info("the client hung up before it had read every answer")
 
 
-def _definition(tool: Tool, era: str) -> types.Tool | None:
+def _front(runtime: Runtime, identity: Identity | None) -> Runtime:
+    """A runtime of the tools that stand in for those of another; observed as it is."""
+    return runtime.over(discovery_tools(runtime, identity=identity))
+
+
+def _definition(tool: Tool, era: str, advertise: Advertise) -> types.Tool | None:
     """One entry of the list, or None where the SDK would refuse the whole list because of it."""
     try:
-        wired = wire.encode_tool(tool, modern=_is_modern(era))
+        wired = wire.encode_tool(tool, modern=_is_modern(era), advertise=advertise)
         made = types.Tool.model_validate(wired)
         entry = types.ListToolsResult(tools=[made]).model_dump(by_alias=True, exclude_none=True)
         to_json(methods.serialize_server_result("tools/list", era, entry))
