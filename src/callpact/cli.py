@@ -35,7 +35,7 @@ from callpact.terminal import (
     As,
     Row,
     counted,
-    end_at,
+    ended_at,
     err,
     fail,
     out,
@@ -418,8 +418,8 @@ def serve(
                     list_up_to=list_up_to,
                     advertise=advertise.value,
                 )
-                end_at(signal.SIGTERM)
-                await serve_http(door, host=host, port=port, path=path, on_ready=tell)
+                with ended_at(signal.SIGTERM):
+                    await serve_http(door, host=host, port=port, path=path, on_ready=tell)
             return 0
 
     run(go())

@@ -149,12 +149,29 @@ def _wake_at_signals() -> None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
 
 
-def end_at(number: int) -> None:
-    """End the work under way at a signal as at a Ctrl-C: in order."""
-    task = asyncio.current_task()
-    if os.name == "posix" and task is not None:
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+@contextlib.contextmanager
+def ended_at(number: int) -> Generator[None, None, None]:
+    """End what is inside at a signal, in order, as at a Ctrl-C; what comes after it goes on."""
+    task, is_told = asyncio.current_task(), False
+    if os.name != "posix" or task is None:
+        yield
+        return
+
+    def tell() -> None:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(number, tell)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_told or task.uncancel():
+            raise
+    finally:
+        loop.remove_signal_handler(number)
 
 
 def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence

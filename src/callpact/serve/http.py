@@ -1,22 +1,26 @@
-"""The MCP door over Streamable HTTP: the SDK's application on uvicorn, within limits.
+"""The MCP door over Streamable HTTP: the SDK's application on uvicorn, behind a guard.
 
 Without authentication it is bound to this machine alone, and no web page can drive it: requests
-with a foreign `Host` or `Origin` are refused.
+with a foreign `Host` or `Origin` are refused (`guard.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
+import errno
 import logging
+import os
+import re
 import socket
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
 
 from callpact.errors import InvalidConfig
+from callpact.serve.guard import Guard, Limits, SlowClients, is_loopback
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -24,26 +28,16 @@ if TYPE_CHECKING:
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8420
 DEFAULT_PATH = "/mcp"
-MAX_BODY_BYTES = 4 << 20
-"""Size of a request over HTTP."""
-MAX_CONNECTIONS = 1_000
-"""Connections at the same time; more are answered with 503."""
-MAX_HEADER_BYTES = 64 << 10
-"""Size of the line and the headers of a request, if h11 reads it."""
-KEEP_ALIVE_SECONDS = 65
-"""Seconds that a connection may idle between requests."""
-SHUTDOWN_SECONDS = 5
-"""Seconds that calls under way have when the server is told to stop."""
+MAX_IDLE_SECONDS = 65
+"""Seconds that a connection over HTTP may idle between requests."""
+MAX_ENDING_SECONDS = 5
+"""Seconds that calls under way over HTTP have when the server is told to stop."""
 
-
-def is_loopback(host: str) -> bool:
-    """True for an address of this machine that no other can reach."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+_PATH = re.compile(r"/|(/[A-Za-z0-9._~-]+)+/?")
+_WORDS = {
+    errno.EADDRINUSE: "another program is there already; use another --port",
+    errno.EACCES: "this user may not; use a --port above 1023",
+}
 
 
 def check_place(host: str, port: int, path: str) -> None:
@@ -52,15 +46,18 @@ def check_place(host: str, port: int, path: str) -> None:
     Raises:
         InvalidConfig: with what to do instead.
     """
-    if not is_loopback(host):
+    if not is_loopback(_bare(host)):
         raise InvalidConfig(
             f"--host {host}: without authentication the tools are served on this machine alone, or "
             f"whoever reaches it could call them; use {DEFAULT_HOST}"
         )
     if not 0 <= port <= 65_535:
         raise InvalidConfig(f"--port {port}: a port is a number from 0 to 65535")
-    if not path.startswith("/") or any(sign in path for sign in "?#{} "):
-        raise InvalidConfig(f"--path {path}: a path begins with '/', as in {DEFAULT_PATH}")
+    if not _PATH.fullmatch(path):
+        raise InvalidConfig(
+            f"--path {path}: a path is '/' and letters, digits or '.', '_', '~', '-', as in "
+            f"{DEFAULT_PATH}"
+        )
 
 
 async def serve_http(
@@ -69,70 +66,109 @@ async def serve_http(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
     path: str = DEFAULT_PATH,
+    limits: Limits | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until the process is told to stop; `on_ready` gets the address.
+    """Serve until the task is cancelled; `on_ready` gets the address.
+
+    Calls under way are given `MAX_ENDING_SECONDS` then.
 
     Raises:
         InvalidConfig: the place cannot be served.
     """
     check_place(host, port, path)
-    listening = _bound(host, port)
-    app = server.streamable_http_app(
-        streamable_http_path=path, json_response=True, host=DEFAULT_HOST,
-        max_request_body_size=MAX_BODY_BYTES,
-    )  # fmt: skip
-    config = uvicorn.Config(
-        app,
+    limits = limits or Limits()
+    with contextlib.closing(_bound(_bare(host), port)) as listening:
+        app = server.streamable_http_app(
+            streamable_http_path=path,
+            max_request_body_size=limits.body_bytes,
+            max_sessions=limits.sessions,
+            # The guard has looked already, at every path, and names the machine's other addresses.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        guard = Guard(app, limits)
+        running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
+        if on_ready is not None:
+            shown = f"[{_bare(host)}]" if ":" in host else host
+            address = f"http://{shown}:{listening.getsockname()[1]}{path}"
+            running.on_ready = lambda: on_ready(address)
+        async with server.session_manager.run():
+            serving = asyncio.ensure_future(running.serve(sockets=[listening]))
+            try:
+                await asyncio.shield(serving)
+            except asyncio.CancelledError:
+                guard.stop()
+                running.should_exit = True
+                await serving
+                raise
+
+
+def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return uvicorn.Config(
+        guard,
+        http="h11",  # The only one of uvicorn's readers that bounds headers.
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        lifespan="on",
+        proxy_headers=False,
+        limit_concurrency=limits.connections,
+        h11_max_incomplete_event_size=limits.header_bytes,
+        timeout_keep_alive=MAX_IDLE_SECONDS,
+        timeout_graceful_shutdown=MAX_ENDING_SECONDS,
+        lifespan="off",
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    running = _Uvicorn(config)
-    if on_ready is not None:
-        real_port = listening.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        running.on_ready = lambda: on_ready(f"http://{shown}:{real_port}{path}")
-    with contextlib.closing(listening):
-        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
-        try:
-            await asyncio.shield(serving)
-        except asyncio.CancelledError:
-            running.should_exit = True  # Calls under way are given their time.
-            await serving
-            raise
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it can be reached, and leaves signals to whoever runs it."""
+    """Says when it can be reached, cuts off slow clients, and leaves signals to whoever runs it."""
 
     on_ready: Callable[[], None] | None = None
+
+    def __init__(self, config: uvicorn.Config, slow: SlowClients) -> None:
+        super().__init__(config)
+        self._slow = slow
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.on_ready is not None and self.started:
             self.on_ready()
 
+    async def on_tick(self, counter: int) -> bool:
+        self._slow.cut(tuple(self.server_state.connections), asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.server_state.tasks:  # They had their time and were cancelled; that takes a moment.
+            await asyncio.wait(self.server_state.tasks, timeout=1)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
 
 
+def _bare(host: str) -> str:
+    """An address of IPv6 without its brackets."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens, so that a port that is taken shows before anything is served."""
+    listening = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_STREAM
+            host, port, type=socket.SOCK_STREAM
         )[0]
         listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # Elsewhere it would let two programs share a port.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen()
     except OSError as error:
-        words = error.strerror or error
-        raise InvalidConfig(f"cannot serve on {host}:{port}: {words}; try another --port") from None
+        if listening is not None:
+            listening.close()
+        words = _WORDS.get(error.errno or 0, error.strerror or error)
+        raise InvalidConfig(f"cannot serve on {host}, port {port}: {words}") from None
     return listening

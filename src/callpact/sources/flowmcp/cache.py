@@ -80,6 +80,8 @@ class Entry(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     handlers: int | None = None
     """Where the code of its hooks begins, if it has some."""
+    hooked: tuple[str, ...] | None = None
+    """The tools that may have hooks; only of files that need libraries, which may be missing."""
     aliases: dict[str, dict[str, str]] = {}
     """Other names of arguments, by tool."""
 

@@ -58,12 +58,23 @@ class CatalogueHooks:
         self._is_closed = False
 
     def of_file(
-        self, file: str, text: str, handlers: int, names: Collection[str], libraries: Sequence[str]
+        self,
+        file: str,
+        text: str,
+        handlers: int,
+        names: Collection[str],
+        libraries: Sequence[str],
+        *,
+        hooked: Collection[str] | None = None,
     ) -> FileHooks | Unhooked:
-        """The hooks of a file that exports `handlers`, or why they cannot run."""
+        """The hooks of a file that exports `handlers`, or why they cannot run.
+
+        `hooked` are those of the names that may have hooks, where that is known already.
+        """
         reason = self._hindrance(libraries)
         if reason is not None:
-            return Unhooked(hooked_tools(text, handlers, names), reason)
+            concerned = hooked_tools(text, handlers, names) if hooked is None else hooked
+            return Unhooked(frozenset(concerned), reason)
         packs = [self._installed[name] for name in libraries]
         return FileHooks(self, file, text, packs=packs, handlers=handlers, names=names)
 

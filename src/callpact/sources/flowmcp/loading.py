@@ -34,6 +34,7 @@ from callpact.sources.flowmcp.kinds import other_kind
 from callpact.sources.flowmcp.making import Workshop
 from callpact.sources.flowmcp.naming import Loaded, tell_apart
 from callpact.sources.flowmcp.parameters import argument_aliases
+from callpact.sources.flowmcp.scan import hooked_tools
 from callpact.sources.loaded import Finding, Opening, Tools
 from callpact.tool import Tool
 
@@ -203,7 +204,9 @@ def _load(candidate: Candidate, loading: _Loading, report: list[Finding]) -> lis
     hooks = None
     if entry.handlers is not None:
         text, libraries = as_text(data), head.required_libraries or ()
-        hooks = loading.hooks.of_file(str(file), text, entry.handlers, head.tools, libraries)
+        hooks = loading.hooks.of_file(
+            str(file), text, entry.handlers, head.tools, libraries, hooked=entry.hooked
+        )
     workshop = Workshop(
         entry,
         manifest,
@@ -250,7 +253,19 @@ def _checked(text: str, candidate: Candidate, loading: _Loading) -> Entry:
     tools = checked.manifest["tools"].items()
     aliases = {name: own for name, declared in tools if (own := _aliases(declared, secrets))}
     # The lines of mere warnings cost more than all the rest.
-    return Entry(packed(checked.manifest), checked.unplaced, checked.handlers, aliases)
+    return Entry(
+        packed(checked.manifest),
+        checked.unplaced,
+        checked.handlers,
+        _hooked(text, checked.handlers, checked.manifest),
+        aliases,
+    )
+
+
+def _hooked(text: str, handlers: int | None, manifest: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if handlers is None or not manifest.get("requiredLibraries"):
+        return None
+    return tuple(sorted(hooked_tools(text, handlers, manifest["tools"])))
 
 
 def _aliases(declared: Mapping[str, Any], secrets: Iterable[str]) -> dict[str, str]:

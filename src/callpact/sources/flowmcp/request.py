@@ -115,7 +115,7 @@ class RequestPlan:
             else:
                 value = values.get(argument, _ABSENT)
             if value is not _ABSENT:
-                pairs.append(pair.begin + _form(as_text(value)))
+                pairs.append(pair.begin + _form(value if type(value) is str else as_text(value)))
         return pairs
 
     def _address(self, values: Mapping[str, Any]) -> str:
@@ -125,6 +125,10 @@ class RequestPlan:
         for piece in self.path:
             if isinstance(piece, str):
                 made.append(piece)
+                continue
+            value = values.get(piece.argument) if piece.argument is not None else None
+            if type(value) is str and value.isascii() and value.isalnum():  # As most are.
+                made.append(value)
                 continue
             text = _insert(piece, values)
             if text is None and piece.is_segment and made and made[-1].endswith("/"):

@@ -86,7 +86,10 @@ def parameter_hits(
             yield from unknown_hits("VAL077", place, block, _FIELDS)
         if not (is_named and _is_usual(position)):
             yield from _position_hits(position, f"{place}/position", method)
-        z = yield from _z_hits(members(block["z"]), f"{place}/z", lists)
+        declared_z = members(block["z"])
+        z = read_z(declared_z.get("primitive", UNSET), declared_z.get("options", UNSET))
+        if z.hits or z.references or z.values or not declared_z.keys() <= _Z_FIELDS:
+            z = yield from _z_hits(z, declared_z, f"{place}/z", lists)
         if is_named and position["value"] == "{{USER_PARAM}}":  # As most are.
             given.append(Given(position["key"], "", z))
         else:
@@ -136,11 +139,9 @@ def _position_hits(position: dict[str, Any], path: str, method: Any) -> Hits:
         yield Hit("VAL087", f"{path}/location", f"a {method} request has no body")
 
 
-def _z_hits(block: dict[str, Any], path: str, lists: KnownLists) -> Generator[Hit, None, Z]:
-    if not block.keys() <= _Z_FIELDS:
-        yield from unknown_hits("VAL077", path, block, _Z_FIELDS)
-    primitive, options = block.get("primitive", UNSET), block.get("options", UNSET)
-    z = read_z(primitive, options)
+def _z_hits(z: Z, block: dict[str, Any], path: str, lists: KnownLists) -> Generator[Hit, None, Z]:
+    """What is wrong with a `z`; and what it says together with the lists that it refers to."""
+    yield from unknown_hits("VAL077", path, block, _Z_FIELDS)
     for hit in z.hits:
         yield Hit(hit.key, path + hit.path, hit.message)
     if z.references:
@@ -148,7 +149,8 @@ def _z_hits(block: dict[str, Any], path: str, lists: KnownLists) -> Generator[Hi
         yield from wrong
         if wrong or z.hits or any(not lists.has(name) for name, _ in z.references):
             return Z(is_required=z.is_required)
-        z = with_lists(z, str(primitive), [str(option) for option in items(options)], lists.entries)
+        options = [str(option) for option in items(block.get("options"))]
+        z = with_lists(z, str(block.get("primitive")), options, lists.entries)
         if not z.values:
             yield Hit("VAL046", f"{path}/primitive", "the lists have no value for this enum()")
             return Z(is_required=z.is_required)

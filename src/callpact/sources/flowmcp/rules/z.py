@@ -61,7 +61,12 @@ class Z(Struct, frozen=True):
 
 
 def read_z(primitive: Any, options: Any) -> Z:
-    """A `z` by its two fields, whatever they are."""
+    """A `z` by its two fields, whatever they are; most files share a few hundred."""
+    if type(options) is list:
+        try:
+            return _remembered[primitive, *options]
+        except (KeyError, TypeError):
+            pass
     if not isinstance(primitive, str):
         words = f"`primitive` must be {_KNOWN}, {got(primitive)}"
         return Z(hits=(Hit("VAL044", "/primitive", words), *_list_hits(options)))
@@ -69,9 +74,12 @@ def read_z(primitive: Any, options: Any) -> Z:
     if wrong:
         return Z(hits=(*_primitive_hits(primitive), *wrong))
     given = tuple(cast("list[str]", options))
-    if len(primitive) + sum(map(len, given)) + len(given) > _REMEMBERED:
-        return _read(primitive, given)
-    return _remembered(primitive, given)
+    z = _read(primitive, given)
+    if len(primitive) + sum(map(len, given)) + len(given) <= _REMEMBERED:
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.clear()
+        _remembered[primitive, *given] = z
+    return z
 
 
 def with_lists(z: Z, primitive: str, options: list[str], lists: Mapping[str, Any]) -> Z:
@@ -114,7 +122,8 @@ def _read(primitive: str, options: tuple[str, ...]) -> Z:
 
 
 _UNREADABLE = frozenset({"VAL044", "VAL045", "VAL046", "VAL047"})
-_remembered = lru_cache(maxsize=2_048)(_read)
+_MOST_REMEMBERED = 2_048
+_remembered: dict[tuple[str, ...], Z] = {}
 
 
 def default_hits(z: Z) -> Iterator[Hit]:

@@ -1,0 +1,210 @@
+"""The limits of the HTTP door with small values: slow clients, full houses; on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import select
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from callpact.runtime import Runtime
+from callpact.serve.guard import Limits
+from callpact.serve.http import serve_http
+from callpact.serve.mcp import build_server
+from callpact.tool import Contract, Tool
+
+HERE = Path(__file__).parent
+BIG = 24 << 20
+PATIENCE = 20
+
+
+def _loaded():
+    spec = importlib.util.spec_from_file_location("raw", HERE / "raw.py")
+    module = sys.modules["raw"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+raw = _loaded()
+
+
+async def big(arguments, context):
+    return "x" * BIG
+
+
+def serving(question, **limits):
+    """Ask a server in this process: `question` gets its port, and runs in a thread."""
+    tool = Tool(id="t.big", description="Much", contract=Contract(), handler=big)
+
+    async def go():
+        ready = asyncio.get_running_loop().create_future()
+        server = build_server(Runtime([tool]))
+        running = asyncio.create_task(
+            serve_http(server, port=0, limits=Limits(**limits), on_ready=ready.set_result)
+        )
+        try:
+            port = int((await ready).split(":")[-1].split("/")[0])
+            return await asyncio.to_thread(question, port)
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    return asyncio.run(asyncio.wait_for(go(), 2 * PATIENCE))
+
+
+def works(port):
+    with raw.Line(port) as line:
+        return bool(line.ask(raw.message(), **raw.routed()).result["tools"])
+
+
+def drip(line, data):
+    """Send byte after byte until the other side has had enough."""
+    with contextlib.suppress(ConnectionError):
+        for number in range(len(data)):
+            line.send(data[number : number + 1])
+            readable, _, _ = select.select([line.socket], [], [], 0.05)
+            if readable:
+                return
+    pytest.fail("it read to the end")
+
+
+@pytest.mark.parametrize("start", [b"", b"P", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nA: b"])
+def test_a_client_that_never_ends_its_headers_is_cut_off(start):
+    def question(port):
+        with raw.Line(port) as line:
+            line.send(start)
+            assert line.is_ended()
+        return works(port)
+
+    assert serving(question, client_seconds=0.3)
+
+
+def test_a_client_that_drips_its_headers_is_cut_off():
+    def question(port):
+        with raw.Line(port) as line:
+            line.send(b"POST /mcp HTTP/1.1\r\n")
+            drip(line, b"A: b\r\n" * 1_000)
+            assert line.is_ended()
+        return works(port)
+
+    assert serving(question, client_seconds=0.3)
+
+
+def test_a_client_that_drips_its_headers_on_a_connection_that_worked_is_cut_off():
+    def question(port):
+        with raw.Line(port) as line:
+            assert line.ask(raw.message(), **raw.routed()).status == 200
+            drip(line, b"POST /mcp HTTP/1.1\r\n" + b"A: b\r\n" * 1_000)
+            assert line.is_ended()
+        return works(port)
+
+    assert serving(question, client_seconds=0.3)
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+@pytest.mark.parametrize("era", [raw.routed(), {}], ids=["2026-07-28", "older"])
+def test_a_client_that_drips_its_body_is_told_so_and_cut_off(method, era):
+    def question(port):
+        with raw.Line(port) as line:
+            line.send(raw.request(method=method, Content_Length="100000", **era))
+            drip(line, b" " * 100_000)
+            answer = line.read()
+            assert (answer.status, answer.headers["connection"]) == (408, "close")
+            assert "0.3 seconds" in answer.error["message"]
+            assert line.is_ended()
+        return works(port)
+
+    assert serving(question, client_seconds=0.3)
+
+
+def test_a_client_that_was_refused_and_goes_on_sending_is_cut_off():
+    def question(port):
+        with raw.Line(port) as line:
+            line.send(raw.request(Content_Length=str(1 << 40), **raw.routed()))
+            assert line.read().status == 413
+            drip(line, b" " * 100_000)
+            assert line.is_ended()
+        return works(port)
+
+    assert serving(question, client_seconds=0.3)
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off():
+    def question(port):
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            unread.settimeout(PATIENCE)
+            unread.connect(("127.0.0.1", port))
+            unread.sendall(raw.called("t_big"))
+            waiting = select.poll()
+            waiting.register(unread, 0)  # Told of the end alone, not of what could be read.
+            assert waiting.poll(PATIENCE * 1_000)
+        return works(port)
+
+    assert serving(question, client_seconds=0.3)
+
+
+def test_a_client_that_reads_a_large_answer_gets_all_of_it():
+    def question(port):
+        with raw.Line(port) as line:
+            line.send(raw.called("t_big"))
+            return len(line.read().result["content"][0]["text"])
+
+    assert serving(question) == BIG
+
+
+def test_a_connection_that_idles_between_requests_is_not_slow():
+    def question(port):
+        with raw.Line(port) as line, raw.Line(port) as slow:
+            assert line.ask(raw.message(), **raw.routed()).status == 200
+            assert slow.is_ended()  # As long as it takes to be cut off.
+            return line.ask(raw.message(), **raw.routed()).status
+
+    assert serving(question, client_seconds=0.3) == 200
+
+
+def test_connections_beyond_the_limit_are_told_so_and_work_once_there_is_room():
+    def question(port):
+        with contextlib.ExitStack() as stack:
+            lines = []
+            for status in (200, 200, 200, 503):
+                lines.append(stack.enter_context(raw.Line(port)))
+                assert lines[-1].ask(raw.message(), **raw.routed()).status == status
+            assert lines[-1].is_ended()
+            return lines[0].ask(raw.message(), **raw.routed()).status
+
+    assert serving(question, connections=4) == 200
+
+
+def test_sessions_beyond_the_limit_are_told_so_and_begin_once_there_is_room():
+    def question(port):
+        with raw.Line(port) as line:
+            first = line.ask(raw.initialize()).headers["mcp-session-id"]
+            assert line.ask(raw.initialize()).status == 200
+            full = line.ask(raw.initialize())
+            assert (full.status, full.error["code"]) == (503, -32603)
+            ended = line.ask(method="DELETE", Mcp_Session_Id=first, Content_Type=None)
+            assert ended.status == 200
+            assert line.ask(raw.message(), **raw.routed()).status == 200
+            return line.ask(raw.initialize()).status
+
+    assert serving(question, sessions=2) == 200
+
+
+def test_a_message_deeper_than_the_limit_is_refused_and_one_as_deep_is_not():
+    def question(port):
+        with raw.Line(port) as line:
+            return [
+                line.ask(raw.message(x=value), **raw.routed()).status
+                for value in (0, [[]], [[[]]], ["[[[[[[[["])
+            ]
+
+    # The message, its parameters and two levels of their own are in every request.
+    assert serving(question, depth=4) == [200, 200, 400, 200]
+    assert serving(question, depth=5) == [200, 200, 200, 200]

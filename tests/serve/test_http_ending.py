@@ -1,0 +1,162 @@
+"""How the HTTP door ends: at a signal, in order, with the calls that are under way."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TOOLS = '''
+import asyncio
+import sys
+import threading
+from pathlib import Path
+
+from callpact import tool
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+@tool
+async def held(pipe: str) -> str:
+    """Give what comes through a pipe."""
+    say(f"held {pipe}")
+    return await asyncio.to_thread(Path(pipe).read_text)
+
+@tool
+async def forever(name: str) -> None:
+    """Wait for good."""
+    say(f"begun {name}")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        say(f"ended {name}")
+
+@tool
+def block(name: str) -> None:
+    """Wait for good, in a thread."""
+    say(f"begun {name}")
+    threading.Event().wait()
+'''
+
+
+def _loaded():
+    spec = importlib.util.spec_from_file_location("raw", HERE / "raw.py")
+    module = sys.modules["raw"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+raw = _loaded()
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["SIGINT", "SIGTERM"]
+)
+
+
+@pytest.fixture
+def served(tmp_path):
+    (tmp_path / "t.py").write_text(TOOLS, "utf-8")
+    with raw.Served("t.py", cwd=tmp_path) as process:
+        yield process
+
+
+def begin_session(line):
+    """What every later request of an older client carries."""
+    session = line.ask(raw.initialize()).headers["mcp-session-id"]
+    return {"Mcp_Session_Id": session, "MCP_Protocol_Version": "2025-11-25"}
+
+
+def called_in(session, name, /, **arguments):
+    """A call of an older client in bytes."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    return raw.request({**asked, "params": {"name": name, "arguments": arguments}}, **session)
+
+
+def assert_quiet(served):
+    """Nothing went wrong on the way out."""
+    told = "\n".join(served.lines)
+    assert "Traceback" not in told
+    assert "Exception" not in told
+
+
+@SIGNALS
+def test_an_idle_server_ends_at_once(served, number, code):
+    with served.connect() as line:
+        assert line.ask(raw.message(), **raw.routed()).result["tools"]
+        assert served.end(number) == code
+        assert line.is_ended()
+    assert served.lines[1:] == []
+
+
+@SIGNALS
+def test_calls_under_way_get_their_time_and_nobody_else_is_let_in(served, tmp_path, number, code):
+    pipes = [str(tmp_path / name) for name in ("new", "old")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    with served.connect() as new, served.connect() as old:
+        session = begin_session(old)
+        new.send(raw.called("t_held", pipe=pipes[0]))
+        old.send(called_in(session, "t_held", pipe=pipes[1]))
+        for pipe in pipes:
+            served.until(f"held {pipe}")
+        served.process.send_signal(number)
+        served.until_closed()
+        for pipe in pipes:
+            Path(pipe).write_text("tea", "utf-8")
+        assert new.read().result["structuredContent"] == "tea"
+        told = old.read().body.decode().split("data: ")[1]
+        assert json.loads(told)["result"]["structuredContent"] == {"result": "tea"}
+    assert served.wait() == code
+    assert_quiet(served)
+
+
+@SIGNALS
+def test_streams_of_notices_do_not_keep_it_from_ending(served, number, code):
+    with served.connect() as old, served.connect() as new:
+        session = begin_session(old)
+        old.send(raw.request(method="GET", **session))
+        assert b"200" in old.file.readline()
+        wanted = {"toolsListChanged": True}
+        asked = raw.message("subscriptions/listen", notifications=wanted)
+        new.send(raw.request(asked, **raw.routed("subscriptions/listen")))
+        status = new.file.readline()
+        assert served.end(number) == code
+        assert old.is_ended()
+        assert new.is_ended()
+    assert b"200" in status or b"404" in status  # Whether there is such a stream is not ours.
+    assert served.lines[1:] == []
+
+
+@pytest.mark.parametrize("tool", ["forever", "block"])
+def test_calls_that_do_not_end_are_told_so_and_ended(served, tool):
+    with served.connect() as new, served.connect() as old:
+        session = begin_session(old)
+        new.send(raw.called(f"t_{tool}", name="new"))
+        old.send(called_in(session, f"t_{tool}", name="old"))
+        served.until("begun new")
+        served.until("begun old")
+        served.process.send_signal(signal.SIGTERM)
+        answer = new.read()
+        assert answer.status == 503
+        assert "stopped" in answer.error["message"]
+        assert old.is_ended()
+    assert served.wait() == 0
+    assert_quiet(served)
+    if tool == "forever":
+        assert {"ended new", "ended old"} <= set(served.lines)
+
+
+def test_whoever_asks_twice_does_not_wait(served):
+    with served.connect() as line:
+        line.send(raw.called("t_forever", name="a"))
+        served.until("begun a")
+        served.process.send_signal(signal.SIGINT)
+        served.until_closed()
+        assert served.end(signal.SIGINT) == 130
+    assert_quiet(served)
