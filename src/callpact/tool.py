@@ -306,9 +306,12 @@ class Tool:
             )
         self._check_fields()
         fill = object.__setattr__
-        for name in ("tags", "aliases", "examples"):
-            if getattr(self, name) != ():
-                fill(self, name, self._items(name) if name == "examples" else self._texts(name))
+        if self.tags != ():
+            fill(self, "tags", self._texts("tags"))
+        if self.aliases != ():
+            fill(self, "aliases", self._texts("aliases"))
+        if self.examples != ():
+            fill(self, "examples", self._items("examples"))
         fill(self, "annotations", dict(self.annotations))
         if self.argument_aliases:
             fill(self, "argument_aliases", dict(self.argument_aliases))
@@ -339,9 +342,10 @@ class Tool:
         if self.kind not in _KINDS:
             raise self._wrong("kind", f"one of {', '.join(_KINDS)}", self.kind)
         self._check_kind()
-        for name in ("annotations", "argument_aliases"):
-            if not isinstance(getattr(self, name), dict | Mapping):
-                raise self._wrong(name, "a mapping", getattr(self, name))
+        if not isinstance(cast("Any", self.annotations), dict):  # A Mapping would cost more to ask.
+            self._check_mapping("annotations")
+        if not isinstance(cast("Any", self.argument_aliases), dict):
+            self._check_mapping("argument_aliases")
         if self.disabled is not None and not isinstance(cast("Any", self.disabled), Disabled):
             raise self._wrong("disabled", "a Disabled or None", self.disabled)
         if self.timeout is not None:
@@ -349,6 +353,10 @@ class Tool:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def _check_mapping(self, name: str) -> None:
+        if not isinstance(getattr(self, name), Mapping):
+            raise self._wrong(name, "a mapping", getattr(self, name))
 
     def _check_timeout(self) -> None:
         seconds = cast("Any", self.timeout)
@@ -373,6 +381,8 @@ class Tool:
 
     def _items(self, name: str) -> tuple[Any, ...]:
         given = getattr(self, name)
+        if type(given) is tuple:
+            return cast("tuple[Any, ...]", given)
         if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
             raise self._wrong(name, "a list or tuple", cast("object", given))
         return tuple(cast("Iterable[Any]", given))
