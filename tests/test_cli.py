@@ -978,10 +978,6 @@ def test_a_server_logs_the_warnings_of_its_tools(desk):
     assert told.count(b"WARNING callpact.contract: tool desk.offer ") == 1
 
 
-def test_serve_asks_how(desk, run):
-    assert "--stdio" in failure(run("serve"))
-
-
 @pytest.mark.parametrize("client", ["claude", "vscode", "cursor"])
 def test_the_printed_configuration_holds_absolute_paths_only(desk, run, client):
     config = json.loads(run("serve", "--print-config", client, "-s", "python:desk.py:add").out)
