@@ -97,7 +97,7 @@ async def scene(limits=PATIENT, **options):
         server.release()
         await server.until_open(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert descriptors() == before
+    assert descriptors() <= before  # Fewer, if what an earlier test left behind was freed.
 
 
 def get(server, path, method="GET", body=None, **headers):
