@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from callpact.hooks.engine import Engine
+from callpact.hooks.limits import HookLimits
 from callpact.hooks.loading import HooksRefused
 from callpact.hooks.steps import Done, Failed
 
@@ -28,7 +30,7 @@ ATTACKS = {
     "endless microtasks": ("for( ;; ) { await null }", TIME),
     "endless chain of promises": (
         "const again = () => Promise.resolve().then( again ); return again()",
-        TIME,
+        TIME | {"MemoryLimit"},  # Each promise keeps the one before.
     ),
     "getter of a proxy that never returns": (
         "return new Proxy( { a: 1 }, { get() { for( ;; ) {} } } )",
@@ -145,6 +147,15 @@ def test_a_hostile_hook_is_stopped_and_the_next_call_works(engine, name):
     assert outcome.name in expected, outcome
     assert resident_bytes() - before < 80 << 20
     assert_next_call_works(engine)
+
+
+def test_memory_that_ends_before_the_time_is_told_as_such(hooks_cache):
+    body, _ = ATTACKS["endless chain of promises"]
+    engine = Engine(hooks_cache, HookLimits(seconds=60, memory_bytes=20 << 20))
+    realm = engine.open(FILE.format(body=body), main="{}", lists="{}")
+    outcome = realm.begin("tool", "attack", "{}")
+    assert (outcome.name, "20 MiB" in outcome.message) == ("MemoryLimit", True)
+    engine.close()
 
 
 LOADING = {

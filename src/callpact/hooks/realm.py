@@ -174,7 +174,10 @@ class _Call:
             case b"D":
                 return Done(check_json(body), self._logs)
             case b"F":
-                return replace(read_thrown(body, self._limits), logs=self._logs)
+                thrown = read_thrown(body, self._limits)
+                if (thrown.message, thrown.line) == ("null", 0) and self._machine.is_full:
+                    return self._fail("MemoryLimit")  # The engine had no room for an error.
+                return replace(thrown, logs=self._logs)
             case b"J":
                 thrown = read_thrown(body, self._limits)
                 name = thrown.name if thrown.name == "MemoryLimit" else "NotJSON"
@@ -186,7 +189,8 @@ class _Call:
             case b"X":
                 return self._fail("TooManyEffects")
             case b"N":
-                return self._fail("NeverSettled")
+                # A job for which there was no room is lost, and what waits for it waits for ever.
+                return self._fail("MemoryLimit" if self._machine.is_full else "NeverSettled")
             case _:
                 return self._fail("Crashed", "the driver was not understood")
 
