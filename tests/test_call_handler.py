@@ -9,17 +9,16 @@ import asyncio
 import dataclasses
 import datetime as dt
 import enum
-import importlib.util
 import json
 import logging
 import math
 import re
 import uuid
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
+import stories
 from callpact import call_handler, pending
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
@@ -57,15 +56,6 @@ from callpact.runtime import Runtime
 from callpact.schema import is_json
 from callpact.tool import Identity
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-stories = _loaded()
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _tool, _timers, _JsonBus, _LateBus = stories.tool, stories.timers, stories.JsonBus, stories.LateBus
 HOUR, SECRET, OUT = stories.HOUR, stories.SECRET, stories.OUT

@@ -917,7 +917,10 @@ def test_a_starter_works_in_one_loop_after_another():
     assert did == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on asyncio starts tasks eagerly")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12),
+    reason="from 3.12 on the task is asyncio's own, started eagerly (eager.py)",
+)
 def test_work_that_ends_at_once_costs_no_task_of_its_own():
     async def story():
         starter, loop, made = await _warm(), asyncio.get_running_loop(), []

@@ -307,7 +307,6 @@ export const handlers = ( { libraries } ) => ( { t: { postRequest: async ( { res
 """
 
 
-@pytest.mark.skipif(find_npm() is None, reason=NEEDS_NPM)
 def test_a_library_from_npm_runs_in_the_sandbox_and_a_native_one_is_refused(tmp_path, capsys):
     assert not add_libraries(["xml2js@0.6.2", "better-sqlite3@12.4.1"], tmp_path / "libs")
     told = capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import importlib.util
 import json
 import logging
 import os
@@ -24,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+import faults
 from callpact.errors import (
     CallError,
     Failed,
@@ -41,19 +41,7 @@ from callpact.net.redirect import next_request, redirected
 from callpact.net.session import Pool
 from callpact.net.upstreams import Upstreams
 
-HERE = Path(__file__).parent
-
-
-def loaded_faults():
-    spec = importlib.util.spec_from_file_location("faults", HERE / "faults.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["faults"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-faults = loaded_faults()
-
+HERE = Path(faults.__file__).parent
 LONG = 10.0
 
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib.util
 import subprocess
 import sys
 import uuid
 from contextlib import aclosing
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+import stories
 from callpact import pending
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
@@ -58,15 +57,6 @@ from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Identity, Tool
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-stories = _loaded()
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _timers, _outcome, _LateBus, HOUR = stories.timers, stories.outcome, stories.LateBus, stories.HOUR
 SOON = 20.0

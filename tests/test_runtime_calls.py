@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import importlib.util
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
+import stories
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
@@ -44,15 +43,6 @@ from callpact.pending import PendingRequestMap
 from callpact.runtime import MAX_NESTED, Runtime, build_env
 from callpact.tool import OPEN, Access, Call, Context, Contract, Identity, Tool
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-stories = _loaded()
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _tool, _outcome, _JsonBus = stories.tool, stories.outcome, stories.JsonBus
 HOUR, SECRET, OUT = stories.HOUR, stories.SECRET, stories.OUT

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import logging
 from pathlib import Path
 
 import pytest
 
+import schema_file as kit
 from callpact.wire import mcp
 
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("schema_file", HERE / "schema_file.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _loaded()
 rule, codes, loads, Caller = kit.rule, kit.codes, kit.loads, kit.Caller
 OUTPUT = f"{kit.TOOL}/output"
 SCHEMA = f"{OUTPUT}/schema"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 from pathlib import Path
 
 import pytest
 
+import schema_file as kit
 from callpact import CallError
 from callpact.hooks.packs import keep
 from callpact.libs import add_libraries
@@ -18,14 +18,6 @@ from callpact.testing import StubTransport
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("schema_file", HERE / "schema_file.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _loaded()
 changed, Caller, codes = kit.changed, kit.Caller, kit.codes
 GOOD, TOOL, PROFILES, HANDLERS, KEY = kit.GOOD, kit.TOOL, kit.PROFILES, kit.HANDLERS, kit.KEY
 URL = "https://api.example.com/v1/price/btc"

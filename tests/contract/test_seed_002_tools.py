@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
+import schema_file as kit
 from callpact import CallError
 from callpact.serve.mcp import is_served
 
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("schema_file", HERE / "schema_file.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _loaded()
 rule, codes, loads, breaks = kit.rule, kit.codes, kit.loads, kit.breaks
 changed, _at, Caller = kit.changed, kit.at, kit.Caller
 GONE, GOOD, TOOL, PROFILES, KEY = kit.GONE, kit.GOOD, kit.TOOL, kit.PROFILES, kit.KEY

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
 
+import faults
 from callpact.errors import UpstreamError
 from callpact.net import HttpTransport
 from callpact.runtime import Runtime
@@ -47,19 +45,9 @@ export const main = {
 """
 
 
-def _faults():
-    path = Path(__file__).parent.parent / "faults.py"
-    spec = importlib.util.spec_from_file_location("faults", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["faults"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _story(folder, tool_id):
     """Call a tool whose upstream redirects to another origin; what each of the two heard."""
     (folder / "Tea.mjs").write_text(FILE, "utf-8")
-    faults = _faults()
 
     async def go():
         async with asyncio.timeout(20), faults.Faults() as first, faults.Faults() as second:

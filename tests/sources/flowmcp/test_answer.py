@@ -5,28 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import codecs
-import importlib.util
 import json
 import time
 from email.utils import formatdate
-from pathlib import Path
 
 import pytest
 
+import calls
 from callpact.errors import Failed, ToolError, UpstreamError
 from callpact.net import Response
 from callpact.sources.flowmcp.answer import MAX_SHOWN, read_answer
 from callpact.wire import flowmcp
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", Path(__file__).parent / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 Shop, answered, main, parameter, tool = (
     calls.Shop,
     calls.answered,

@@ -194,7 +194,7 @@ def test_what_is_no_file_cannot_be_read(tmp_path):
 def too_deep(tmp_path):
     """A catalogue with a folder that cannot be listed: its path is longer than any may be."""
     if os.mkdir not in os.supports_dir_fd:
-        pytest.skip("such a folder cannot be made here")
+        pytest.skip("Windows makes no folder beside another by its descriptor")
     lay_out(tmp_path, {"cat/W.mjs": PLAIN, "cat/Z.mjs": PLAIN.replace("weather", "other")})
     at = os.open(tmp_path / "cat", os.O_RDONLY)
     for _ in range(25):

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kit
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.checking import MAX_FINDINGS, check_text, read_list
 from callpact.sources.flowmcp.codes import RULES
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
 from callpact.sources.flowmcp.rules.hooks import hook_hits
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("kit", Path(__file__).parent / "kit.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _loaded()
 changed, checked, told, MAIN, TOOL = kit.changed, kit.checked, kit.told, kit.MAIN, kit.TOOL
 HOOKS = "export const handlers = ( { sharedLists } ) => ({ getForecast: { preRequest: f } })"
 

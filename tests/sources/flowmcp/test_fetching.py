@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import importlib.util
 import json
 import logging
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import calls
 from callpact.errors import Failed, InvalidConfig, Timeout, UpstreamError
 from callpact.hooks.limits import HookLimits
 from callpact.sources.flowmcp.request import token
@@ -20,15 +20,8 @@ from callpact.sources.flowmcp.request import token
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", HERE / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 parameter, tool, answered, KEY = calls.parameter, calls.tool, calls.answered, calls.KEY
+pre, instead, post = calls.pre, calls.instead, calls.post
 ID = "shop.getIt"
 ROOT = "https://api.example.com"
 MARK = token("").removesuffix("-end")
@@ -59,18 +52,6 @@ def hooked(tmp_path):
     yield make
     for shop in made:
         asyncio.run(shop.tools.aclose())
-
-
-def pre(body):
-    return f"preRequest: async ( {{ struct, payload }} ) => {{ {body} }}"
-
-
-def instead(body):
-    return f"executeRequest: async ( {{ struct, payload }} ) => {{ {body} }}"
-
-
-def post(body):
-    return f"postRequest: async ( {{ response, struct, payload }} ) => {{ {body} }}"
 
 
 CAUGHT = "return { response: { name: error.name, message: error.message, is: error instanceof TypeError } }"

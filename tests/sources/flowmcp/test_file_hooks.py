@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import calls
 from callpact.errors import CallError
 from callpact.hooks.loading import HooksRefused
 from callpact.hooks.packs import INDEX, keep
@@ -20,14 +21,6 @@ from callpact.sources.flowmcp.file_hooks import CatalogueHooks, FileHooks, Unhoo
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", HERE / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 answered, parameter, tool = calls.answered, calls.parameter, calls.tool
 TELLING = "executeRequest: async ( { struct, payload } ) => ({ response: %s })"
 PLAIN = {"getIt": tool(), "other": tool()}

@@ -393,7 +393,7 @@ def test_a_file_that_needs_nothing_is_not_written(tmp_path):
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == (1, before.st_ino)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_behind_a_link_the_file_is_mended_and_the_link_stays(tmp_path):
     file, link = tmp_path / "real" / "Demo.mjs", tmp_path / "Link.mjs"
     file.parent.mkdir()
@@ -426,7 +426,7 @@ except NotWritten as error:
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there is no limit for files there")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit for the size of files")
 def test_if_there_is_no_room_the_file_is_as_it_was_and_nothing_is_left_behind(tmp_path):
     file = tmp_path / "Demo.mjs"
     file.write_text(PLAIN, "utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 import time
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import calls
 from callpact.errors import CallError, Timeout
 from callpact.hooks.limits import HookLimits
 from callpact.schema import schema_hash
@@ -22,15 +22,8 @@ from callpact.wire import flowmcp
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", HERE / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 parameter, tool, answered, KEY = calls.parameter, calls.tool, calls.answered, calls.KEY
+pre, instead, post = calls.pre, calls.instead, calls.post
 META = {
     "isReadOnly": True,
     "isConcurrencySafe": True,
@@ -76,18 +69,6 @@ def hooked(tmp_path):
     yield make
     for shop in made:
         asyncio.run(shop.tools.aclose())
-
-
-def pre(body):
-    return f"preRequest: async ( {{ struct, payload }} ) => {{ {body} }}"
-
-
-def instead(body):
-    return f"executeRequest: async ( {{ struct, payload }} ) => {{ {body} }}"
-
-
-def post(body):
-    return f"postRequest: async ( {{ response, struct, payload }} ) => {{ {body} }}"
 
 
 def failed(shop, hook, *, arguments=None, sends=0):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+import calls
 from callpact.catalog import Catalog
 from callpact.errors import CallError, SourceRefused
 from callpact.runtime import Runtime
@@ -22,14 +22,6 @@ from callpact.testing import StubTransport
 HERE = Path(__file__).parent
 
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", HERE / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 Shop, a_list, exported, main, parameter, tool = (
     calls.Shop,
     calls.a_list,
@@ -65,6 +57,9 @@ def put(tmp_path):
         return tmp_path
 
     return write
+
+
+SEEDS = Path(__file__).parents[2] / "contract" / "seeds"
 
 
 def load(path, **given):
@@ -171,7 +166,7 @@ def test_a_file_that_cannot_be_read_leaves_the_others(put):
     assert told(tools, "error") == {("Broken.mjs", "VAL155")}
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes among its files")
 def test_a_pipe_is_not_waited_for(put):
     folder = put(A=main())
     os.mkfifo(folder / "Pipe.mjs")
@@ -484,21 +479,7 @@ def test_lists_cannot_be_changed():
 
 # --- the complete example of seed 002 -------------------------------------------------------
 
-EXAMPLE = """\
-export const main = { namespace: 'etherscan', name: 'SmartContractExplorer', description: 'Explore verified smart contracts on EVM-compatible chains via Etherscan APIs', version: '4.0.0', root: 'https://api.etherscan.io', docs: [ 'https://docs.etherscan.io/api-endpoints/contracts' ], tags: [ 'smart-contracts', 'evm', 'abi' ], requiredServerParams: [ 'ETHERSCAN_API_KEY' ], requiredLibraries: [], headers: { 'Accept': 'application/json' }, sharedLists: [ { ref: 'evmChains', version: '1.0.0', filter: { key: 'etherscanAlias', exists: true } } ], tools: { getContractAbi: { method: 'GET', path: '/api', description: 'Returns the Contract ABI of a verified smart contract', parameters: [ { position: { key: 'module', value: 'contract', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'action', value: 'getabi', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'address', value: '{{USER_PARAM}}', location: 'query' }, z: { primitive: 'string()', options: [ 'min(42)', 'max(42)' ] } }, { position: { key: 'apikey', value: '{{SERVER_PARAM:ETHERSCAN_API_KEY}}', location: 'query' }, z: { primitive: 'string()', options: [] } } ], output: { mimeType: 'application/json', schema: { type: 'object', properties: { status: { type: 'string', description: 'API response status' }, message: { type: 'string', description: 'Status message' }, result: { type: 'string', description: 'Contract ABI as JSON string' } } } } }, getSourceCode: { method: 'GET', path: '/api', description: 'Returns the Solidity source code of a verified smart contract', parameters: [ { position: { key: 'module', value: 'contract', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'action', value: 'getsourcecode', location: 'query' }, z: { primitive: 'string()', options: [] } }, { position: { key: 'address', value: '{{USER_PARAM}}', location: 'query' }, z: { primitive: 'string()', options: [ 'min(42)', 'max(42)' ] } }, { position: { key: 'apikey', value: '{{SERVER_PARAM:ETHERSCAN_API_KEY}}', location: 'query' }, z: { primitive: 'string()', options: [] } } ] } }}
-export const handlers = ( { sharedLists } ) => ({
-    getSourceCode: {
-        postRequest: async ( { response, struct, payload } ) => {
-            const { result } = response
-            const [ first ] = result
-            const { SourceCode, ABI, ContractName, CompilerVersion, OptimizationUsed } = first
-            const simplified = { contractName: ContractName, compilerVersion: CompilerVersion, optimizationUsed: OptimizationUsed === '1', sourceCode: SourceCode, abi: ABI }
-
-            return { response: simplified }
-        }
-    }
-})
-"""
+EXAMPLE = SEEDS.joinpath("SmartContractExplorer.mjs").read_text("utf-8")
 CHAINS = a_list(
     "evmChains",
     entries=[

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
-from pathlib import Path
 
 import pytest
 
+import calls
 from callpact.schema import compile_schema
 from callpact.sources.flowmcp.output import mime_type, output_schema
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", Path(__file__).parent / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 Shop, answered, main, tool = calls.Shop, calls.answered, calls.main, calls.tool
 
 

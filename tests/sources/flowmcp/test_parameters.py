@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+import calls
 from callpact.sources.flowmcp.parameters import (
     Part,
     argument_aliases,
@@ -18,15 +16,6 @@ from callpact.sources.flowmcp.parameters import (
     split_options,
 )
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", Path(__file__).parent / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 Shop, a_list, main, parameter, tool, KEY = (
     calls.Shop,
     calls.a_list,

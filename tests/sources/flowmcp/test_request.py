@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
-from pathlib import Path
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import pytest
 
+import calls
 from callpact.errors import Failed, Timeout, UpstreamError
 from callpact.sources.flowmcp.request import as_text
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("calls", Path(__file__).parent / "calls.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-calls = _loaded()
 Shop, answered, main, parameter, shown, tool, KEY = (
     calls.Shop,
     calls.answered,

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+import kit
 from callpact.sources.flowmcp.checking import gather_lists, read_list
 from callpact.sources.flowmcp.rules.lists import resolve_lists
 
-
-def _loaded():
-    spec = importlib.util.spec_from_file_location("kit", Path(__file__).parent / "kit.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _loaded()
 changed, told, GONE, STATIONS = kit.changed, kit.told, kit.GONE, kit.STATIONS
 CODE = "export const handlers = ( { sharedLists } ) => ({ a: sharedLists.stations })"
 

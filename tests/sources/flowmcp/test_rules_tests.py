@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+import kit
 
-def _loaded():
-    spec = importlib.util.spec_from_file_location("kit", Path(__file__).parent / "kit.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _loaded()
 told, with_tool, parameter, cases = kit.told, kit.with_tool, kit.parameter, kit.cases
 TESTS = f"{kit.TOOL}/tests"
 CITY = parameter()

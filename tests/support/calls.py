@@ -158,3 +158,18 @@ def shown(shop):
             texts += [repr(event.envelope), repr(event.envelope.to_wire())]
             texts.append(json.dumps(flowmcp.encode_result(event.envelope)))
     return "\n".join(texts)
+
+
+def pre(body):
+    """A `preRequest` with this body."""
+    return f"preRequest: async ( {{ struct, payload }} ) => {{ {body} }}"
+
+
+def instead(body):
+    """An `executeRequest` with this body."""
+    return f"executeRequest: async ( {{ struct, payload }} ) => {{ {body} }}"
+
+
+def post(body):
+    """A `postRequest` with this body."""
+    return f"postRequest: async ( {{ response, struct, payload }} ) => {{ {body} }}"
