@@ -399,25 +399,18 @@ def serve(
                 for line in text.encode_left_out(left_out):
                     err.print(plain(line), style="dim")
 
+            door = build_server(
+                runtime,
+                name=name,
+                version=version,
+                identity=identity,
+                list_up_to=list_up_to,
+                advertise=advertise.value,
+            )
             if stdio:
                 tell("stdio")
-                await serve_stdio(
-                    runtime,
-                    name=name,
-                    version=version,
-                    identity=identity,
-                    list_up_to=list_up_to,
-                    advertise=advertise.value,
-                )
+                await serve_stdio(door)
             else:
-                door = build_server(
-                    runtime,
-                    name=name,
-                    version=version,
-                    identity=identity,
-                    list_up_to=list_up_to,
-                    advertise=advertise.value,
-                )
                 with ended_at(signal.SIGTERM):
                     await serve_http(door, host=host, port=port, path=path, on_ready=tell)
             return 0

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import json
 import random
-import re
 import subprocess
 import tempfile
 from functools import cache
@@ -24,6 +23,7 @@ from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_ex
 from callpact.sources.flowmcp.loading import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
+from kit import every_place
 from nodejs import node
 
 # --- data, written as JavaScript ------------------------------------------------------------
@@ -186,22 +186,13 @@ def damaged(draw):
     return text
 
 
-LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
-
-
-def is_place(text, line, column):
-    """True for the places of a text: its characters, and behind the last one of each line."""
-    lines = LINE_END.split(text.removeprefix("\ufeff"))
-    return 1 <= line <= len(lines) and 1 <= column <= len(lines[line - 1]) + 1
-
-
 @settings(max_examples=300)
 @given(scraps() | damaged() | st.text())
 def test_any_text_is_read_or_refused_with_a_place_inside_of_it(text):
     try:
         found = read_exports(text)
     except InvalidManifest as error:
-        assert is_place(text, error.line, error.column)  # noqa: PT017 - both ends are right
+        assert (error.line, error.column) in every_place(text)  # noqa: PT017 - both ends are right
         assert error.message  # noqa: PT017 - as above
     else:
         assert found.values

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.checking import check_text, read_list
@@ -145,6 +146,43 @@ def with_tool(*parameters, **fields):
 
 def exported(value, name="main", code=""):
     return f"export const {name} = {json.dumps(value, indent=2)}\n{code}"
+
+
+def places_in(value, name="main"):
+    """Line and column of each member's key and each item in `exported(value)`, by JSON Pointer."""
+    places = {}
+    line, column = 1, len(f"export const {name} = ") + 1
+
+    def write(text):
+        nonlocal line, column
+        line += text.count("\n")
+        column = len(text) - text.rfind("\n") if "\n" in text else column + len(text)
+
+    def walk(pointer, held, depth):
+        places.setdefault(pointer, (line, column))
+        is_object = isinstance(held, dict)
+        if not held or not isinstance(held, dict | list):
+            write(json.dumps(held))
+            return
+        write("{" if is_object else "[")
+        for index, part in enumerate(held):
+            write(("," if index else "") + "\n" + "  " * (depth + 1))
+            key = part.replace("~", "~0").replace("/", "~1") if is_object else str(index)
+            inner = f"{pointer}/{key}".encode("utf-8", "backslashreplace").decode()
+            places[inner] = (line, column)
+            if is_object:
+                write(f"{json.dumps(part)}: ")
+            walk(inner, held[part] if is_object else part, depth + 1)
+        write("\n" + "  " * depth + ("}" if is_object else "]"))
+
+    walk("", value, 0)
+    return places
+
+
+def every_place(text):
+    """Each line and column that a text has, as editors count."""
+    lines = re.split("\r\n|[\n\r\u2028\u2029]", text.removeprefix("\ufeff"))
+    return {(n, c) for n, line in enumerate(lines, 1) for c in range(1, len(line) + 2)}
 
 
 def read_lists(*lists):

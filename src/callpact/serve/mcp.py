@@ -147,27 +147,11 @@ def is_served(tool: Tool, identity: Identity | None) -> bool:
     return tool.kind != "subscription" and tool.disabled is None
 
 
-async def serve_stdio(
-    runtime: Runtime,
-    *,
-    name: str = "callpact",
-    version: str = "",
-    identity: Identity | None = None,
-    list_up_to: int = LIST_UP_TO,
-    advertise: Advertise = "full",
-) -> None:
-    """Serve a runtime over standard input and output until the client hangs up.
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve over standard input and output until the client hangs up.
 
     What a tool prints goes to standard error; the protocol has standard output to itself.
     """
-    server = build_server(
-        runtime,
-        name=name,
-        version=version,
-        identity=identity,
-        list_up_to=list_up_to,
-        advertise=advertise,
-    )
     try:
         async with stdio_server() as (incoming, outgoing):
             # What is printed would otherwise wait in a buffer and end up on the wire at the exit.

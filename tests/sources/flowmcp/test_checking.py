@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -388,26 +386,34 @@ def mutated(draw):
     return main
 
 
-LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
-
-
 def holds(found, text):
     """What is true of whatever checking gives."""
-    lines = LINE_END.split(text.removeprefix("\ufeff"))
+    places = kit.every_place(text)
     for finding in found.findings:
         assert finding.code in {rule.code for rule in RULES.values()}
-        assert 1 <= finding.line <= len(lines)
-        assert 1 <= finding.column <= len(lines[finding.line - 1]) + 1
+        assert (finding.line, finding.column) in places
         assert "\n" not in finding.message
     assert len(found.findings) <= MAX_FINDINGS
     is_error = any(finding.severity == "error" for finding in found.findings)
     assert (found.manifest is None) == is_error
 
 
+def stand_where_they_say(found, main):
+    """Each finding is told where its path stands; of what is missing, where it should stand."""
+    places = kit.places_in(main)
+    for finding in found.findings:
+        path = finding.path
+        while path not in places:
+            path = path.rpartition("/")[0]
+        assert (finding.line, finding.column) == places[path], finding
+
+
 @given(mutated(), st.sampled_from(["strict", "compat"]))
 def test_any_change_of_a_file_is_checked_to_the_end(main, profile):
     text = kit.exported(main, code=HOOKS)
-    holds(kit.checked(text, profile, lists=[kit.STATIONS]), text)
+    found = kit.checked(text, profile, lists=[kit.STATIONS])
+    holds(found, text)
+    stand_where_they_say(found, main)
 
 
 @given(mutated())
@@ -419,10 +425,12 @@ def test_what_strict_takes_compat_takes(main):
 
 @given(JSON, JSON)
 def test_any_data_is_checked_to_the_end(main, tool):
-    text = kit.exported(main)
-    holds(check_text(text, file="", profile="strict", lists={}, libraries=()), text)
-    text = kit.exported({**MAIN, "tools": {"getA": tool, "getB": kit.tool(tool)}})
-    holds(check_text(text, file="", profile="compat", lists={}, libraries=()), text)
+    wide = {**MAIN, "tools": {"getA": tool, "getB": kit.tool(tool)}}
+    for data, profile in ((main, "strict"), (wide, "compat")):
+        text = kit.exported(data)
+        found = check_text(text, file="", profile=profile, lists={}, libraries=())
+        holds(found, text)
+        stand_where_they_say(found, data)
 
 
 TEXTS = st.text(max_size=40) | st.text(
