@@ -12,12 +12,12 @@ from typing import Annotated
 
 import jsonschema_rs
 import orjson
-from cases import ARGUMENTS, IN, OUT, THREE_WRONG
-from measure import cpu, cpu_async, drive, table
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from callpact import CallError, Catalog, Contract, Runtime, Tool, from_functions, tool
+from cases import ARGUMENTS, IN, OUT, THREE_WRONG
+from measure import cpu, cpu_async, drive, table
 
 
 class Echo(TypedDict):

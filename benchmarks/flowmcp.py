@@ -14,13 +14,12 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from calls import floor
-from measure import cpu, drive, table
-from processes import fresh, median, node
-
 from callpact import Runtime, from_flowmcp
 from callpact.net import Response
 from callpact.testing import StubTransport
+from calls import floor
+from measure import cpu, drive, table
+from processes import fresh, median, node
 
 ROUNDS = 5
 

@@ -20,12 +20,12 @@ import time
 from pathlib import Path
 
 import orjson
-from measure import ROUNDS, cpu_async, table
-from processes import fresh, median, node
 
 from callpact import Runtime, from_flowmcp
 from callpact.net import Response
 from callpact.testing import StubTransport
+from measure import ROUNDS, cpu_async, table
+from processes import fresh, median, node
 
 HANDLER = """async ( { response } ) => {
     const rows = response.rows

@@ -11,11 +11,10 @@ import sys
 import time
 import tracemalloc
 
+from callpact import Contract, PendingRequestMap, Runtime, Tool, build_call_handler
 from calls import runtime
 from cases import ARGUMENTS
 from measure import cpu_async, table
-
-from callpact import Contract, PendingRequestMap, Runtime, Tool, build_call_handler
 
 PENDING = 10_000
 

@@ -9,12 +9,11 @@ from importlib.metadata import version
 
 import calls
 import flowmcp
+import hooks
 import imports
 import protocol
 import schemas
 import search
-
-import hooks
 
 PARTS = {
     "calls": calls.main,

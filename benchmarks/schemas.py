@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import jsonschema_rs
-from cases import IN, OUT, PAGE, page, page_with
-from measure import cpu, table
 
 from callpact import Catalog, Contract, Tool
 from callpact.schema import cast, check, compile_schema, fit
+from cases import IN, OUT, PAGE, page, page_with
+from measure import cpu, table
 
 COUNT = 10_000
 

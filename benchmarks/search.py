@@ -10,10 +10,9 @@ import random
 import sqlite3
 from collections.abc import Iterator
 
-from measure import cpu, table
-
 from callpact import Catalog, Contract, Tool
 from callpact.search import ToolIndex
+from measure import cpu, table
 
 COUNT = 10_000
 _BEGINNINGS = "al ber cor dan el fi gor hu in jo ka lum mor ne or pa qui ros sa ti".split()  # noqa: SIM905 - syllables

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from callpact import checks
+from callpact import hooks
 from callpact.cli import main
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.literal import read_exports
@@ -733,7 +733,7 @@ def test_hooks_are_opened_if_that_is_asked_for(tmp_path, check):
 
 
 def test_opening_hooks_without_the_extra_says_what_to_install(tmp_path, check, monkeypatch):
-    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    monkeypatch.setattr(hooks, "find_spec", lambda _: None)
     write(tmp_path, Weather=HOOKED)
     assert check(tmp_path).returncode == 0
     done = check(tmp_path, "--hooks")

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 from rich.markup import escape
 from rich.progress import track
 
+from callpact import hooks
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
 from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
@@ -91,7 +91,7 @@ def check_paths(
         SourceRefused: a path does not exist, or holds no file.
         UsageError: hooks are to be opened, and what runs them is not installed.
     """
-    if opens_hooks and not (find_spec("wasmtime") and find_spec("quickjs_rs")):
+    if opens_hooks and not hooks.is_installed():
         raise UsageError("--hooks needs the extra 'hooks': pip install 'callpact[hooks]'")
     candidates = find_files(paths)
     was_written = _fix(candidates) if fixes else True

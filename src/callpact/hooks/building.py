@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from callpact.errors import CallpactError, UsageError
+from callpact.hooks import is_installed
 from callpact.hooks.packs import GLOBAL, NODE_MODULES, Pack, is_name, keep
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Workshop:
         Raises:
             LibraryRefused: it does not load.
         """
-        if find_spec("wasmtime") is None or find_spec("quickjs_rs") is None:
+        if not is_installed():
             return
         from callpact.hooks.engine import Engine
         from callpact.hooks.loading import HooksRefused

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from callpact.errors import DeclarationError
+from callpact.folders import data_folder
 
 GLOBAL = "__callpact_pack"
 """The global in which a pack's script leaves its library; whoever evaluates it takes it away."""
@@ -87,8 +88,7 @@ class _Index(Struct, frozen=True, forbid_unknown_fields=True):
 
 def user_packs() -> Path:
     """The directory for the packs of this user."""
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "callpact" / "libs"
+    return data_folder("libs")
 
 
 def is_name(text: str) -> bool:

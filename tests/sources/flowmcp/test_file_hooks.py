@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 import calls
+from callpact import hooks
 from callpact.errors import CallError
 from callpact.hooks.loading import HooksRefused
 from callpact.hooks.packs import INDEX, keep
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp import file_hooks
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks, FileHooks, Unhooked
 
 HERE = Path(__file__).parent
@@ -235,10 +234,8 @@ def test_a_file_without_hooks_needs_no_packs_of_its_libraries(shop, tmp_path):
 def test_without_the_extra_tools_with_hooks_are_disabled_and_the_others_run(
     shop, monkeypatch, missing
 ):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        file_hooks.importlib.util, "find_spec", lambda name: None if name == missing else find(name)
-    )
+    find = hooks.find_spec
+    monkeypatch.setattr(hooks, "find_spec", lambda name: None if name == missing else find(name))
     made = shop(handlers(TELLING % "1"))
     told = disabled(made)
     assert "pip install 'callpact[hooks]'" in told["getIt"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import tempfile
 from collections.abc import Iterable
 from functools import cached_property
@@ -143,12 +142,6 @@ def packed(main: dict[str, Any]) -> Raw:
 def hash_of(value: object) -> str:
     """A hash of anything whose repr says all of it."""
     return hashlib.sha256(repr(value).encode("utf-8", "backslashreplace")).hexdigest()
-
-
-def user_cache() -> Path:
-    """The folder for caches of this user."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "callpact" / "flowmcp"
 
 
 def _read(path: Path | None) -> dict[str, Entry]:

@@ -20,8 +20,8 @@ from msgspec import Struct
 from callpact.errors import CallError, Failed, InvalidConfig
 from callpact.net import Request, Response, Transport, check_request
 from callpact.net.address import Place, Refused, normal_host, place_of
-from callpact.secrets import MASK, Secrets
-from callpact.sources.flowmcp.request import Draft, holds_secret, seal, shown, token
+from callpact.secrets import Secrets
+from callpact.sources.flowmcp.request import Draft, holds_secret, seal, shown
 from callpact.tool import Context
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ANY_HOST = "*"
 MAX_SLEEP = 10
 """Seconds that a timer of a library in a hook may wait at one time."""
-_MARK = token("").removesuffix("-end")
 
 
 class Fetching:
@@ -50,7 +49,7 @@ class Fetching:
 
     def masked(self, text: str) -> str:
         """The text without any secret, and without the tokens that stand for them."""
-        return self._secrets.mask(without_tokens(text))
+        return self._secrets.mask(shown(text))
 
     def masked_data(self, data: Any) -> Any:
         """JSON data without any secret."""
@@ -145,11 +144,6 @@ class Fetching:
             return masked
         clean = self._secrets.mask_data(data)
         return masked if clean == data else orjson.dumps(clean).decode()
-
-
-def without_tokens(text: str) -> str:
-    """A text with the names of secrets for their tokens; half a token becomes a mask."""
-    return shown(text).replace(_MARK, MASK) if _MARK in text else text
 
 
 async def _sleep(data: Any) -> None:

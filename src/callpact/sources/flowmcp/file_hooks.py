@@ -6,14 +6,14 @@ a file whose hooks cannot run which tools that concerns and why.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from callpact import hooks
 from callpact.errors import DeclarationError, UsageError
+from callpact.folders import cache_folder
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.literal import read_exports
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from callpact.hooks.pool import Perform, Pool
     from callpact.hooks.realm import Realm
     from callpact.hooks.steps import Done, Failed
-
-_NEEDED = ("wasmtime", "quickjs_rs")
 
 
 class Unhooked(NamedTuple):
@@ -100,7 +98,7 @@ class CatalogueHooks:
 
         if self._is_closed:
             raise UsageError("the hooks are closed: the tools of this loading were")
-        self._engine = Engine(_user_cache(), self._limits)
+        self._engine = Engine(cache_folder("hooks"), self._limits)
         return Pool(self._engine)
 
     async def aclose(self) -> None:
@@ -112,7 +110,7 @@ class CatalogueHooks:
 
     @cached_property
     def _is_installed(self) -> bool:
-        return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+        return hooks.is_installed()
 
     @cached_property
     def _installed(self) -> Mapping[str, Pack]:
@@ -188,12 +186,6 @@ def _lacking(names: Sequence[str]) -> str:
         return f"Its hooks cannot run: {'; '.join(never)}"
     told = " ".join(names)
     return f"Its hooks need {', '.join(names)}, which `callpact libs add {told}` builds"
-
-
-def _user_cache() -> Path:
-    """The folder for the compiled engine of this user."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "callpact" / "hooks"
 
 
 def _thawed(value: Any) -> Any:

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed, InvalidInput
-from callpact.sources.flowmcp.fetching import Fetching, without_tokens
+from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks
-from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, token
+from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, shown, token
 from callpact.tool import Context
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class HookedCall:
         if not isinstance(step, Done):
             raise self._failed(kind, f"{step.name}: {step.message}", _place(step))
         # What leaves for the caller names secrets; the request that is sent needs their tokens.
-        data = step.data if kind == "preRequest" else without_tokens(step.data)
+        data = step.data if kind == "preRequest" else shown(step.data)
         try:
             answer = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):

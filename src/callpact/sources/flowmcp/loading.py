@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import DeclarationError, InvalidManifest, SourceRefused
+from callpact.folders import cache_folder
 from callpact.net import HttpTransport, Transport
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.cache import Cache, Entry, Manifest, hash_of, packed, user_cache
+from callpact.sources.flowmcp.cache import Cache, Entry, Manifest, hash_of, packed
 from callpact.sources.flowmcp.checking import ListFile, check_text, read_list
 from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.fetching import checked_hosts
@@ -303,7 +304,7 @@ class FlowMCPSource:
             libraries=given.libraries,
             secrets=given.secrets,
             transport=HttpTransport(allow=given.hosts, upstreams=given.upstreams),
-            cache=user_cache(),
+            cache=cache_folder("flowmcp"),
             hook_hosts=given.hook_hosts,
         )
         return self._tools

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from callpact.errors import Failed, InvalidInput, InvalidSchema, Issue
 from callpact.net import Request
+from callpact.secrets import MASK
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
 
@@ -243,8 +244,10 @@ def token(name: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A text with the names of secrets where it has their tokens."""
-    return _TOKEN.sub(r"{{SERVER_PARAM:\1}}", text) if _MARK in text else text
+    """A text with the names of secrets where it has their tokens; half a token becomes a mask."""
+    if _MARK not in text:
+        return text
+    return _TOKEN.sub(r"{{SERVER_PARAM:\1}}", text).replace(_MARK, MASK)
 
 
 def _sealed_text(parts: Iterable[Part]) -> str:
