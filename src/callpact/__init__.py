@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from callpact.bus import Bus, Listener, LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
+from callpact.client import Client, Elicited, Root, Sampled
 from callpact.codes import CODES
 from callpact.env import Env
 from callpact.envelope import (
@@ -46,6 +47,7 @@ from callpact.errors import (
     CallError,
     CallpactError,
     CastError,
+    ClientUnable,
     DeclarationError,
     DuplicateTool,
     Failed,
@@ -58,6 +60,7 @@ from callpact.errors import (
     Issue,
     NotAllowed,
     NotAnEnvelope,
+    NotConfirmed,
     NotJson,
     OutputRejected,
     Rejected,
@@ -84,10 +87,11 @@ from callpact.events import (
     read_event,
     write_event,
 )
+from callpact.offers import Prompt, Resource
 from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime, build_env
 from callpact.schema import Change
-from callpact.sources.marker import tool
+from callpact.sources.marker import prompt, resource, tool
 from callpact.tool import Access, Call, Context, Contract, Handler, Identity, Policy, Tool
 
 if TYPE_CHECKING:
@@ -169,10 +173,13 @@ __all__ = [
     "CastError",
     "Catalog",
     "Change",
+    "Client",
+    "ClientUnable",
     "Context",
     "Contract",
     "DeclarationError",
     "DuplicateTool",
+    "Elicited",
     "Env",
     "Failed",
     "HTTPResponseMeta",
@@ -195,11 +202,13 @@ __all__ = [
     "MCPResponseMeta",
     "NotAllowed",
     "NotAnEnvelope",
+    "NotConfirmed",
     "NotJson",
     "Observer",
     "OutputRejected",
     "PendingRequestMap",
     "Policy",
+    "Prompt",
     "PropertyArray",
     "PropertyAsset",
     "PropertyBoolean",
@@ -212,11 +221,14 @@ __all__ = [
     "PropertyNumber",
     "PropertyString",
     "Rejected",
+    "Resource",
     "ResourceBlock",
     "ResourceLinkBlock",
     "ResponseEnvelope",
     "ResponseMeta",
+    "Root",
     "Runtime",
+    "Sampled",
     "Silent",
     "SourceRefused",
     "TextBlock",
@@ -238,8 +250,10 @@ __all__ = [
     "is_response_envelope",
     "local_envelope",
     "mcp_envelope",
+    "prompt",
     "raise_for_error",
     "read_event",
+    "resource",
     "tool",
     "unwrap",
     "write_event",

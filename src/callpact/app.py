@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
 
-from callpact.catalog import Catalog
+from callpact.catalog import Catalog, joined
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
 from callpact.secrets import Secrets
-from callpact.sources.loaded import Finding, Opening, Source
+from callpact.sources.loaded import Finding, Opening, Source, Tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
-
-    from callpact.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ async def load_app(
     Raises:
         DeclarationError: no source could be loaded, or two tools share a name.
     """
-    tools: list[Tool] = []
+    parts: list[Catalog] = []
     sources: list[Source] = []
     report: list[Finding] = []
     refused: list[DeclarationError] = []
@@ -74,7 +72,7 @@ async def load_app(
             opening = _opening(name, settings, config, folder, given)
             source = open_source(opening)
             loaded = await source.load()
-            tools.extend(_selected(loaded, settings, report))
+            parts.append(_selected(loaded, settings, report))
         except DeclarationError as error:
             refused.append(error)
             report.append(Finding(settings.ref, "error", str(error)))
@@ -89,7 +87,7 @@ async def load_app(
         raise SourceRefused("no source could be loaded: " + "; ".join(map(str, refused)))
     loaded_app = App(Catalog(()), tuple(sources), tuple(report))
     try:
-        return replace(loaded_app, catalog=Catalog(tools))
+        return replace(loaded_app, catalog=joined(parts))
     except DeclarationError:
         await loaded_app.aclose()
         raise
@@ -168,10 +166,10 @@ def _wanted(refs: tuple[str, ...], file: Path | None) -> Config:
     return config
 
 
-def _selected(
-    tools: Iterable[Tool], settings: SourceConfig, report: list[Finding]
-) -> Iterable[Tool]:
-    catalog = Catalog(tools, policy=settings.policy)
+def _selected(loaded: Tools, settings: SourceConfig, report: list[Finding]) -> Catalog:
+    catalog = Catalog(
+        loaded, resources=loaded.resources, prompts=loaded.prompts, policy=settings.policy
+    )
     selected = catalog.select(settings.allow, settings.deny)
     ids = ", ".join(tool.id for tool in catalog)
     if len(catalog) and not len(selected):
@@ -184,4 +182,8 @@ def _selected(
                 report.append(Finding(settings.ref, "warning", text))
     if settings.timeout is None:
         return selected
-    return [replace(tool, timeout=settings.timeout) for tool in selected]
+    return Catalog(
+        (replace(tool, timeout=settings.timeout) for tool in selected),
+        resources=selected.resources,
+        prompts=selected.prompts,
+    )

@@ -1,4 +1,7 @@
-"""An immutable collection of tools: found by id, wire name or alias; never two under one name."""
+"""An immutable collection of tools: found by id, wire name or alias; never two under one name.
+
+Beside the tools it holds what else is offered: resources by address, prompts by name.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,40 @@ import fnmatch
 import heapq
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from callpact.errors import DuplicateTool, InvalidTool, UnknownTool
+from callpact.offers import Prompt, Resource
 from callpact.tool import Policy, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+OfferT = TypeVar("OfferT", Resource, Prompt)
 _COMPARED = 200
 """Ids that an unknown name is compared with in full."""
 
 
 class Catalog:
-    """The tools that can be called.
+    """The tools that can be called, the resources that can be read, the prompts to begin with.
 
     Raises:
-        DuplicateTool: two tools share an id, a wire name or an alias; both sources are named.
-        InvalidTool: something in the iterable is not a Tool.
+        DuplicateTool: two tools share an id, a wire name or an alias, two resources an address, or
+            two prompts a name; both sources are named.
+        InvalidTool: something in an iterable is not a Tool, a Resource, a Prompt.
     """
 
-    __slots__ = ("_names", "_tools")
+    __slots__ = ("_names", "_tools", "prompts", "resources")
 
-    def __init__(self, tools: Iterable[Tool] = (), *, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        resources: Iterable[Resource] = (),
+        prompts: Iterable[Prompt] = (),
+        policy: Policy | None = None,
+    ) -> None:
         if not isinstance(cast("Any", tools), Iterable):
             raise InvalidTool(f"a catalog takes a list of Tools, got {type(tools).__name__}")
         by_id: dict[str, Tool] = {}
@@ -50,6 +64,8 @@ class Catalog:
             names = {name: by_id[tool.id] for name, tool in names.items()}
         self._tools = by_id
         self._names = names
+        self.resources = _distinct(resources, Resource, "resource", lambda offer: offer.uri)
+        self.prompts = _distinct(prompts, Prompt, "prompt", lambda offer: offer.tool.wire_name)
 
     def find(self, name: str, *, suggested: Callable[[Tool], bool] | None = None) -> Tool:
         """The tool of this id, wire name or alias.
@@ -79,10 +95,14 @@ class Catalog:
     def select(self, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> Catalog:
         """The tools whose id fits one of the `allow` patterns (all, if none) and no `deny`."""
         allowed, denied = _patterns(allow), _patterns(deny)
+
+        def is_selected(tool: Tool) -> bool:
+            return (not allowed or _fits(tool.id, allowed)) and not _fits(tool.id, denied)
+
         return Catalog(
-            tool
-            for tool in self
-            if (not allowed or _fits(tool.id, allowed)) and not _fits(tool.id, denied)
+            filter(is_selected, self),
+            resources=(offer for offer in self.resources if is_selected(offer.tool)),
+            prompts=(offer for offer in self.prompts if is_selected(offer.tool)),
         )
 
     @property
@@ -100,10 +120,39 @@ class Catalog:
         return isinstance(name, str) and name in self._names
 
     def __or__(self, other: Catalog) -> Catalog:
-        return Catalog((*self, *other))
+        return joined((self, other))
 
     def __repr__(self) -> str:
         return f"Catalog({len(self)} tools: {', '.join(list(self._tools)[:5])}{', …' if len(self) > 5 else ''})"
+
+
+def joined(catalogs: Iterable[Catalog]) -> Catalog:
+    """One catalog of what several hold.
+
+    Raises:
+        DuplicateTool: two hold something under one name.
+    """
+    parts = tuple(catalogs)
+    return Catalog(
+        chain.from_iterable(parts),
+        resources=chain.from_iterable(part.resources for part in parts),
+        prompts=chain.from_iterable(part.prompts for part in parts),
+    )
+
+
+def _distinct(
+    offers: Iterable[OfferT], kind: type[OfferT], what: str, name_of: Callable[[OfferT], str]
+) -> tuple[OfferT, ...]:
+    named: dict[str, OfferT] = {}
+    for offer in offers:
+        if not isinstance(cast("Any", offer), kind):
+            raise InvalidTool(
+                f"a catalog's {what}s are {kind.__name__}s, got {type(offer).__name__}"
+            )
+        other = named.setdefault(name_of(offer), offer)
+        if other is not offer:
+            raise DuplicateTool(name_of(offer), _told(other.tool), _told(offer.tool))
+    return tuple(named.values())
 
 
 def _with_policy(tool: Tool, policy: Policy) -> Tool:

@@ -382,7 +382,9 @@ def serve(
         print_json(client_config(print_config.value, name, refs, file, options), sys.stdout)
         return
     from callpact.serve.http import check_place, serve_http
-    from callpact.serve.mcp import build_server, is_served, serve_stdio
+    from callpact.serve.mcp import Door
+    from callpact.serve.stdio import serve_stdio
+    from callpact.serve.views import is_served
 
     if not stdio:
         check_place(host, port, path)
@@ -399,7 +401,7 @@ def serve(
                 for line in text.encode_left_out(left_out):
                     err.print(plain(line), style="dim")
 
-            door = build_server(
+            door = Door(
                 runtime,
                 name=name,
                 version=version,

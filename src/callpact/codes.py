@@ -59,6 +59,15 @@ _ROWS = (
         "The caller may not use this tool.",
     ),
     Code(
+        "not_confirmed",
+        "access",
+        "ACCESS_DENIED",
+        "E007",
+        403,
+        4,
+        "The user was asked whether the tool may run, and did not agree; nothing was run.",
+    ),
+    Code(
         "tool_not_found",
         "unknown tool",
         "OPERATION_NOT_FOUND",
@@ -120,6 +129,15 @@ _ROWS = (
         504,
         9,
         "The call did not end before its deadline.",
+    ),
+    Code(
+        "client_unable",
+        "client",
+        "EXECUTION_ERROR",
+        "E005",
+        422,
+        6,
+        "The tool had to ask its client, which cannot be asked or gave no usable answer.",
     ),
     Code("aborted", "aborted", "ABORTED", "E002", 503, 9, "The call was cancelled before its end."),
     Code(

@@ -292,7 +292,9 @@ class _Discovery:
             metadata=context.metadata,
         )
         call_map = context._call_map  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - handed on, as by the runtime
-        return await self._runtime.call(call, context.identity, call_map=call_map)
+        return await self._runtime.call(
+            call, context.identity, call_map=call_map, client=context.client
+        )
 
     async def _find(self, name: str, identity: Identity | None) -> Tool:
         """The tool of this name, if there is one that gives one answer.

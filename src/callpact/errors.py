@@ -10,10 +10,10 @@ CallpactError
 │  └─ InvalidConfig      a configuration file that cannot be used
 ├─ CallError             at call; the only kind a caller sees
 │  ├─ UnknownTool
-│  ├─ Rejected           stopped at a gate: AccessDenied · InvalidInput · NotAllowed
+│  ├─ Rejected           stopped at a gate: AccessDenied · NotConfirmed · InvalidInput · NotAllowed
 │  ├─ ToolError          raised by handlers, with a code of their own
 │  ├─ Failed             broke while running: UpstreamError · Timeout (Silent: a subscription that
-│  │                     sent nothing) · Aborted · HandlerCrashed
+│  │                     sent nothing) · Aborted · ClientUnable · HandlerCrashed
 │  └─ OutputRejected     the answer broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
 ├─ InvalidEvent          a message on the bus that is no event of the call protocol
@@ -202,6 +202,13 @@ class AccessDenied(Rejected):
         super().__init__("access_denied", message, details=details)
 
 
+class NotConfirmed(Rejected):
+    """The user was asked before a tool that can destroy something, and did not agree."""
+
+    def __init__(self, tool: str, message: str) -> None:
+        super().__init__("not_confirmed", f"'{tool}' was not run: {message}")
+
+
 class NotAllowed(Rejected):
     """A component that the palette or the slot does not take."""
 
@@ -302,6 +309,15 @@ class Aborted(Failed):
 
     def __init__(self, tool: str) -> None:
         super().__init__("aborted", f"The call of '{tool}' was cancelled")
+
+
+class ClientUnable(Failed):
+    """The tool had to ask its client, which cannot be asked or did not answer."""
+
+    def __init__(self, message: str, missing: str | None = None) -> None:
+        super().__init__("client_unable", message)
+        self.missing = missing
+        """What the client would have to be able to do: `elicitation`, `sampling` or `roots`."""
 
 
 class HandlerCrashed(Failed):

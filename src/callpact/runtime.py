@@ -47,6 +47,8 @@ from callpact.tool import OPEN, Admitted, Call, Context, Disabled, Identity, Pol
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from callpact.client import Client
+
 MAX_NESTED = 16
 """Calls that may be nested in one another through `env`."""
 
@@ -67,8 +69,10 @@ class Runtime:
         self.observer_failures = 0
 
     def over(self, tools: Iterable[Tool]) -> Runtime:
-        """A runtime of other tools that tells the same observers."""
-        return Runtime(tools, self._observers)
+        """A runtime of other tools that tells the same observers; `env` there has these tools."""
+        other = Runtime(tools, self._observers)
+        other._open_env = self._open_env
+        return other
 
     def execute(
         self,
@@ -100,17 +104,18 @@ class Runtime:
         *,
         trusted: bool = False,
         call_map: PendingRequestMap | None = None,
+        client: Client | None = None,
     ) -> ResponseEnvelope[Any]:
         """The line of one call, for strangers: access comes first, before any schema work.
 
         `trusted` callers are code of this process and are not asked. With `call_map`, the tools
-        that the handler calls in turn are called over its bus.
+        that the handler calls in turn are called over its bus. `client` is whom it may ask.
 
         Raises:
             CallError: `AccessDenied`, and what `execute` raises.
             UsageError: as `execute`; or the identity is none.
         """
-        found, context = self._begin(call, identity, call_map)
+        found, context = self._begin(call, identity, call_map, client)
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
@@ -225,7 +230,11 @@ class Runtime:
                 del failure
 
     def _begin(
-        self, call: Call, identity: Identity | None, call_map: PendingRequestMap | None
+        self,
+        call: Call,
+        identity: Identity | None,
+        call_map: PendingRequestMap | None,
+        client: Client | None = None,
     ) -> tuple[Tool | None, Context]:
         """What a call starts with: its tool, if there is one, and its context.
 
@@ -245,6 +254,7 @@ class Runtime:
             call.parent_id,
             call.chain,
             call.metadata,
+            client,
             self._open_env,
             call_map,
         )
@@ -418,6 +428,6 @@ def build_env(
                 chain=chain,
             )
         call = Call(tool_id, arguments, "", parent_id, above.deadline, None, chain, above.metadata)
-        return await runtime.call(call, above.identity, trusted=True)
+        return await runtime.call(call, above.identity, trusted=True, client=above.client)
 
     return Env(send)

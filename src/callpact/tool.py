@@ -22,6 +22,7 @@ from callpact.errors import InvalidTool, Issue, UsageError
 from callpact.schema import CompiledSchema, compile_schema
 
 if TYPE_CHECKING:
+    from callpact.client import Client
     from callpact.env import Env
 
 Policy = Literal["pass", "warn", "cast", "reject"]
@@ -194,8 +195,17 @@ class Context(Struct, frozen=True):
     """The tools that called one another to get here, this one not among them."""
     metadata: Mapping[str, Any] | None = None
     """What the caller sent along; handed on to every call that is made through `env`."""
+    client: Client | None = None
+    """Who is at the other end, to be told and asked; None when nobody is."""
     _open_env: Callable[..., Env] | None = None
     _call_map: Any = None
+
+    async def progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell whoever waits how far the call is; `done` grows from call to call."""
+        if self.client is not None:
+            await self.client.progress(done, total, message)
 
     @property
     def logger(self) -> logging.Logger:

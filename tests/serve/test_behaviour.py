@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.app import load_app
 from callpact.runtime import Runtime
-from callpact.serve.mcp import build_server
+from callpact.serve.mcp import Door
 
 TOOLS = Path(__file__).parent / "behaviour.py"
 SERVE = ["-m", "callpact", "serve", "-s", str(TOOLS)]
@@ -30,7 +30,7 @@ PATIENCE = 60
 @contextlib.asynccontextmanager
 async def in_memory():
     async with await load_app([str(TOOLS)]) as app, Runtime(app.catalog) as runtime:
-        yield build_server(runtime)
+        yield Door(runtime).server
 
 
 @contextlib.asynccontextmanager

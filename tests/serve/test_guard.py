@@ -14,7 +14,7 @@ import raw
 from callpact.runtime import Runtime
 from callpact.serve.guard import Limits
 from callpact.serve.http import serve_http
-from callpact.serve.mcp import build_server
+from callpact.serve.mcp import Door
 from callpact.tool import Contract, Tool
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def serving(question, **limits):
 
     async def go():
         ready = asyncio.get_running_loop().create_future()
-        server = build_server(Runtime([tool]))
+        server = Door(Runtime([tool]), result_limit=1 << 30)
         running = asyncio.create_task(
             serve_http(server, port=0, limits=Limits(**limits), on_ready=ready.set_result)
         )

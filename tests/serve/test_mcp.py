@@ -12,7 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.errors import CallError, ToolError, UnknownTool
 from callpact.runtime import Runtime
-from callpact.serve.mcp import PAGE_TOOLS, build_server
+from callpact.serve.mcp import Door
+from callpact.serve.views import PAGE_ENTRIES
 from callpact.tool import Access, Contract, Disabled, Identity, Tool
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -77,7 +78,7 @@ def ask(mode, question, tools=TOOLS, identity=None, **given):
 
     async def go():
         runtime = Runtime(tools, observers=[events.append])
-        server = build_server(runtime, name="t", version="1", identity=identity, **given)
+        server = Door(runtime, name="t", version="1", identity=identity, **given).server
         async with Client(server, mode=mode) as client:
             # An answer that raises must not raise inside the client's task group.
             try:
@@ -245,7 +246,7 @@ def test_a_cancelled_request_is_an_aborted_call():
             await asyncio.Event().wait()
 
         runtime = Runtime([make("wait", wait)], observers=[events.append])
-        async with Client(build_server(runtime)) as client:
+        async with Client(Door(runtime).server) as client:
             request = asyncio.create_task(client.call_tool("t_wait", {}))
             await began.wait()
             request.cancel()
@@ -353,11 +354,11 @@ def test_a_subscription_that_the_caller_may_not_use_is_denied_like_any_tool(mode
 
 
 def test_the_sdk_is_not_given_the_schema_of_a_tool_that_is_not_listed():
-    schema_of = build_server(Runtime(CLOSED)).get_tool_input_schema
+    schema_of = Door(Runtime(CLOSED)).server.get_tool_input_schema
     assert schema_of("t_open") == {"type": "object"}
     assert [schema_of(name) for name in ("t_admin_only", "t_ticks", "t_nosuch")] == [None] * 3
     ada = Identity("ada", ("admin",))
-    schema_of = build_server(Runtime(CLOSED), identity=ada).get_tool_input_schema
+    schema_of = Door(Runtime(CLOSED), identity=ada).server.get_tool_input_schema
     assert schema_of("t_admin_only") == ADD
 
 
@@ -403,7 +404,7 @@ def test_whoever_has_no_access_does_not_learn_that_a_tool_is_disabled(mode):
 
 
 def test_the_sdk_is_not_given_the_schema_of_a_disabled_tool():
-    schema_of = build_server(Runtime(SOME)).get_tool_input_schema
+    schema_of = Door(Runtime(SOME)).server.get_tool_input_schema
     assert schema_of("t_keyless") is None
     assert schema_of("t_open") == {"type": "object"}
 
@@ -413,7 +414,7 @@ def test_the_sdk_is_not_given_the_schema_of_a_disabled_tool():
 
 @ERAS
 def test_a_long_list_comes_in_pages_each_tool_once_and_in_order(mode):
-    tools = [make(f"tool{number:04}", add) for number in range(PAGE_TOOLS * 2 + 1)]
+    tools = [make(f"tool{number:04}", add) for number in range(PAGE_ENTRIES * 2 + 1)]
 
     async def every(client):
         pages = [await client.list_tools()]
@@ -422,7 +423,7 @@ def test_a_long_list_comes_in_pages_each_tool_once_and_in_order(mode):
         return pages
 
     pages, _ = ask(mode, every, tools=tools, list_up_to=len(tools))
-    assert [len(page.tools) for page in pages] == [PAGE_TOOLS, PAGE_TOOLS, 1]
+    assert [len(page.tools) for page in pages] == [PAGE_ENTRIES, PAGE_ENTRIES, 1]
     assert [tool.name for page in pages for tool in page.tools] == [t.wire_name for t in tools]
 
 

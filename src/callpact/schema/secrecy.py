@@ -31,6 +31,20 @@ class Secrets:
             for node in self._at(tuple(path[:length]))
         )
 
+    def masked(self, value: Any, mask: str, path: tuple[str | int, ...] = ()) -> Any:
+        """A JSON value with a mask wherever a secret stands."""
+        if not self._has_any:
+            return value
+        if self.hide(list(path)):
+            return mask
+        if isinstance(value, dict):
+            held = cast("dict[str, Any]", value)
+            return {key: self.masked(item, mask, (*path, key)) for key, item in held.items()}
+        if isinstance(value, list):
+            items = enumerate(cast("list[Any]", value))
+            return [self.masked(item, mask, (*path, index)) for index, item in items]
+        return value
+
     def _at(self, path: tuple[str | int, ...]) -> list[dict[str, Any]]:
         known = self._schemas.get(path)
         if known is None:

@@ -1,183 +1,361 @@
-"""The MCP door, in its plainest form: `tools/list` and `tools/call` over stdio, on the official SDK.
+"""The MCP door: tools, resources, prompts and completions of a runtime, on the official SDK.
 
 Everything the protocol asks for is the SDK's; everything a call means is the runtime's. This module
-only joins the two.
+only joins the two: what is listed stands in `views.py`, how clients are asked in `asking.py` and
+`rounds.py`, how they hear of changes in `changes.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import re
-import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
 from mcp.server import Server
 from mcp.server.caching import CacheHint
-from mcp.server.stdio import stdio_server
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp_types import methods
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic import BaseModel, ValidationError
 
-from callpact.discovery import discovery_tools, target_of
-from callpact.envelope import now_ms
-from callpact.errors import AccessDenied, CallError, HandlerCrashed, UnknownTool
-from callpact.gate import grant
+from callpact.discovery import target_of
+from callpact.envelope import ResponseEnvelope, now_ms
+from callpact.errors import (
+    CallError,
+    ClientUnable,
+    HandlerCrashed,
+    UnknownTool,
+)
 from callpact.serve import DEFAULT_TIMEOUT
-from callpact.tool import Call
+from callpact.serve.asking import AskedPeer, Peer
+from callpact.serve.changes import Changes
+from callpact.serve.completing import complete
+from callpact.serve.kept import KeptReader
+from callpact.serve.rounds import Rounds
+from callpact.serve.views import LIST_UP_TO, LISTS, View, Views, is_modern, is_served
+from callpact.tool import Call, Identity
 from callpact.wire import mcp as wire
+from callpact.wire.gate import encode_error as encode_gate_error
+from callpact.wire.mcp_offers import encode_completion, encode_contents, encode_messages
+from callpact.wire.paging import LIMIT
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
+    from mcp.server.caching import CacheableMethod
+    from mcp.server.context import CallNext, HandlerResult
+    from mcp.server.models import InitializationOptions
 
+    from callpact.client import Client
     from callpact.runtime import Runtime
-    from callpact.tool import Identity, Tool
+    from callpact.tool import Tool
     from callpact.wire.mcp_schema import Advertise
 
-PAGE_TOOLS = 500
-"""Tools in one page of `tools/list`."""
-LIST_UP_TO = 200
-"""Tools that are still listed one by one; more are behind `search_tools`."""
 LIST_TTL_MS = 2_000
-"""Milliseconds for which a client may take the list of tools for current."""
-_CURSOR = re.compile(r"[0-9]{1,9}", re.ASCII)
+"""Milliseconds for which a client may take a list for current."""
+_MISSING = -32002
+"""What a resource that is not there was called before 2026-07-28."""
+_ABLE: dict[str, types.ClientCapabilities] = {
+    "elicitation": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
+    "sampling": types.ClientCapabilities(sampling=types.SamplingCapability()),
+    "roots": types.ClientCapabilities(roots=types.RootsCapability()),
+}
 _log = logging.getLogger("callpact.serve.mcp")
 
+Identify = Callable[["ServerRequestContext[Any]"], Identity | None]
+ResultT = TypeVar("ResultT", bound=BaseModel)
 
-def build_server(
-    runtime: Runtime,
-    *,
-    name: str = "callpact",
-    version: str = "",
-    timeout: float = DEFAULT_TIMEOUT,
-    identity: Identity | None = None,
-    list_up_to: int = LIST_UP_TO,
-    advertise: Advertise = "full",
-) -> Server[Any]:
-    """An MCP server over the tools of a runtime, for both eras of the protocol.
 
-    `identity` is whoever is at the other end: what it may not use is neither listed nor run. Of
-    more than `list_up_to` tools none is listed: three tools that search, describe and call them
-    stand in for them. `advertise` is how much of an output schema the list shows.
+class _Server(Server[Any]):
+    """The SDK's server, which tells clients of both eras that it announces changes."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        changing = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(
+            changing, experimental_capabilities, extensions
+        )
+
+
+class Door:
+    """An MCP server over what a runtime holds, for both eras of the protocol.
+
+    `identity` is whoever is at the other end, or a function that tells it of each request: what it
+    may not use is neither listed nor run. Of more than `list_up_to` tools none is listed: three
+    tools that search, describe and call them stand in for them. `advertise` is how much of an
+    output schema the list shows. Results over `result_limit` bytes come in pages of whole items.
     """
-    tools = runtime.catalog
-    number = sum(is_served(tool, identity) for tool in tools)
-    front = runtime if number <= list_up_to else _front(runtime, identity)
-    catalog = front.catalog
-    listed: dict[str, list[types.Tool]] = {}
 
-    async def list_tools(
-        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        era = context.protocol_version
-        if era not in listed:
-            served = [tool for tool in catalog if is_served(tool, identity)]
-            defined = (_definition(tool, era, advertise) for tool in served)
-            listed[era] = [made for made in defined if made is not None]
-        return _page(listed[era], None if params is None else params.cursor)
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        name: str = "callpact",
+        version: str = "",
+        instructions: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        identity: Identity | Identify | None = None,
+        list_up_to: int = LIST_UP_TO,
+        advertise: Advertise = "full",
+        result_limit: int = LIMIT,
+    ) -> None:
+        self._runtime = runtime
+        self._timeout = timeout
+        self._identity = identity
+        self._advertise: Advertise = advertise
+        self._views = Views(runtime, list_up_to=list_up_to, advertise=advertise)
+        self._rounds = Rounds()
+        self._kept = KeptReader(result_limit)
+        self._reader = runtime.over((self._kept.tool,))
+        bus = InMemorySubscriptionBus()
+        self.changes = Changes(bus)
+        listed = CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
+        hints: dict[CacheableMethod, CacheHint] = dict.fromkeys(LISTS, listed)
+        hints["resources/read"] = CacheHint(0, "private")
+        self.server: Server[Any] = _Server(
+            name,
+            version=version,
+            instructions=instructions,
+            on_list_tools=self._list,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list,
+            on_list_resource_templates=self._list,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self.changes.subscribe,
+            on_unsubscribe_resource=self.changes.unsubscribe,
+            on_list_prompts=self._list,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+            on_subscriptions_listen=ListenHandler(bus),
+            get_tool_input_schema=self._input_schema,
+            cache_hints=hints,
+        )
+        # Not by the constructor, which warns: clients of the handshake era still set their level.
+        self.server.add_request_handler(
+            "logging/setLevel", types.SetLevelRequestParams, self.changes.set_level
+        )
+        state = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
+        self.server.middleware.insert(0, _masked)
+        self.server.middleware.extend((self.changes.notice, state))
 
-    async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        found = catalog.get(params.name)
-        called = front if found is not None else runtime  # A tool may be called unlisted.
-        tool = found or tools.get(params.name)
-        meant = tool and (target_of(tools, tool.id, params.arguments) or tool)
-        limit = timeout if meant is None or meant.timeout is None else meant.timeout
-        deadline = now_ms() + limit * 1000
+    async def aclose(self) -> None:
+        """End the calls that wait for their clients, and the streams of changes."""
+        self._rounds.close()
+
+    # --- lists --------------------------------------------------------------------------------
+
+    async def _list(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> Any:
+        view = self._view(context)
+        more = self._kept.tools if context.method == "tools/list" else ()
+        cursor = None if params is None else params.cursor
+        page = view.page(context.method, context.protocol_version, cursor, more)
+        return {**page, "resultType": "complete"} if is_modern(context.protocol_version) else page
+
+    def _view(self, context: ServerRequestContext[Any]) -> View:
+        return self._views.of(self._caller(context))
+
+    def _caller(self, context: ServerRequestContext[Any]) -> Identity | None:
+        given = self._identity
+        return given if given is None or isinstance(given, Identity) else given(context)
+
+    def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
+        # Asked before a caller is known, and only for arguments that headers repeat.
+        tool = self._runtime.catalog.get(tool_name)
+        given = self._identity
+        if tool is None or not (callable(given) or is_served(tool, given)):
+            return None
+        return wire.input_schema(tool)
+
+    # --- calls --------------------------------------------------------------------------------
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        identity = self._caller(context)
+        view = self._views.of(identity)
+        called, tool = self._called(view, params.name)
+        meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
+
+        async def begin(client: Client | None) -> ResponseEnvelope[Any]:
+            call = Call(params.name, params.arguments, deadline=self._deadline(meant))
+            return await called.call(call, identity, client=client)
+
         try:
-            envelope = await called.call(
-                Call(params.name, params.arguments, deadline=deadline), identity
-            )
+            envelope = await self._run(context, params, begin)
         except CallError as error:
             # A handler that misses a tool of its own is a failed call, not a wrong request.
             if tool is None and isinstance(error, UnknownTool):
                 raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
-            return types.CallToolResult.model_validate(wire.encode_error(error))
-        tool = called.catalog.find(params.name)
-        modern = _is_modern(context.protocol_version)
-        result = wire.encode_result(envelope, tool, modern=modern, advertise=advertise)
+            return _result(wire.encode_error(error))
+        if isinstance(envelope, types.InputRequiredResult):
+            return envelope
+        assert tool is not None  # noqa: S101 - an unknown tool has no envelope
+        result = wire.encode_result(
+            envelope,
+            tool,
+            modern=is_modern(context.protocol_version),
+            advertise=self._advertise,
+            paging=None if called is self._reader else self._kept.paging(_owner(identity)),
+        )
+        if "callpact/page" in result["_meta"] and self._kept.show():
+            await self.changes.announce(tools=True)
         try:
-            return types.CallToolResult.model_validate(result)
+            return _result(result)
         except ValidationError as error:
             _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
-            return types.CallToolResult.model_validate(wire.encode_error(HandlerCrashed(tool.id)))
+            return _result(wire.encode_error(HandlerCrashed(tool.id)))
 
-    def input_schema(tool_name: str) -> dict[str, Any] | None:
-        tool = catalog.get(tool_name) or tools.get(tool_name)
-        return wire.input_schema(tool) if tool is not None and is_served(tool, identity) else None
+    def _called(self, view: View, name: str) -> tuple[Runtime, Tool | None]:
+        """What runs a tool of this name, and the tool; one that is not listed may be called, too."""
+        for runtime in (view.front, self._runtime, self._reader):
+            tool = runtime.catalog.get(name)
+            if tool is not None:
+                return runtime, tool
+        return view.front, None
 
-    return Server(
-        name,
-        version=version,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        get_tool_input_schema=input_schema,
-        cache_hints={
-            "tools/list": CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
-        },
-    )
+    def _deadline(self, tool: Tool | None) -> float:
+        limit = self._timeout if tool is None or tool.timeout is None else tool.timeout
+        return now_ms() + limit * 1000
+
+    async def _run(
+        self,
+        context: ServerRequestContext[Any],
+        params: types.InputResponseRequestParams,
+        begin: Callable[[Peer | None], Any],
+    ) -> ResponseEnvelope[Any] | types.InputRequiredResult:
+        """Run a call whose client can be asked, in the way of its era.
+
+        Raises:
+            CallError: as the call.
+            MCPError: the client lacks what the call has to ask of it.
+        """
+        if not is_modern(context.protocol_version):
+            return await begin(AskedPeer(context, self.changes.level_of(context)))
+        try:
+            return await self._rounds.run(context, params, begin)
+        except ClientUnable as error:
+            if error.missing is None:
+                raise
+            needed = types.MissingRequiredClientCapabilityErrorData(
+                required_capabilities=_ABLE[error.missing]
+            )
+            raise MCPError(
+                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message=error.message,
+                data=needed.model_dump(by_alias=True, exclude_none=True),
+            ) from None
+
+    # --- resources, prompts, completions --------------------------------------------------------
+
+    async def _read_resource(
+        self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        identity = self._caller(context)
+        kept = wire.encode_kept(params.uri, self._kept.paging(_owner(identity)))
+        if kept is not None:
+            return types.ReadResourceResult.model_validate(kept)
+        found = self._views.of(identity).resource(params.uri)
+        if found is None:
+            raise MCPError(
+                code=types.INVALID_PARAMS if is_modern(context.protocol_version) else _MISSING,
+                message=f"There is no resource at {params.uri[:200]}",
+                data={"uri": params.uri[:200]},
+            )
+        resource, values = found
+        envelope = await self._offered(context, params, resource.tool, values)
+        if isinstance(envelope, types.InputRequiredResult):
+            return envelope
+        wired = encode_contents(envelope, resource, params.uri)
+        return _valid(types.ReadResourceResult, wired, resource.tool)
+
+    async def _get_prompt(
+        self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        prompt = self._view(context).prompt(params.name)
+        if prompt is None:
+            known = ", ".join(held.tool.wire_name for held in self._view(context).prompts[:10])
+            message = f"There is no prompt '{params.name[:100]}'; there are: {known or 'none'}"
+            raise MCPError(code=types.INVALID_PARAMS, message=message)
+        envelope = await self._offered(context, params, prompt.tool, params.arguments or {})
+        if isinstance(envelope, types.InputRequiredResult):
+            return envelope
+        return _valid(types.GetPromptResult, encode_messages(envelope, prompt), prompt.tool)
+
+    async def _offered(
+        self,
+        context: ServerRequestContext[Any],
+        params: types.InputResponseRequestParams,
+        tool: Tool,
+        arguments: Mapping[str, str],
+    ) -> ResponseEnvelope[Any] | types.InputRequiredResult:
+        """What a resource or prompt gives, by the line of every call.
+
+        Raises:
+            MCPError: with the failure as it is told on every wire.
+        """
+        identity = self._caller(context)
+
+        async def begin(client: Client | None) -> ResponseEnvelope[Any]:
+            call = Call(tool.id, dict(arguments), deadline=self._deadline(tool))
+            return await self._runtime.over((tool,)).call(call, identity, client=client)
+
+        try:
+            return await self._run(context, params, begin)
+        except CallError as error:
+            is_theirs = error.code == "schema_validation_failed"
+            code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
+            raise MCPError(
+                code=code, message=error.message, data=encode_gate_error(error)
+            ) from None
+
+    async def _complete(
+        self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        view, ref = self._view(context), params.ref
+        if isinstance(ref, types.PromptReference):
+            offer = view.prompt(ref.name)
+        else:
+            offer = next((r for r in view.resources if r.uri == ref.uri), None)
+        if offer is None:
+            raise MCPError(code=types.INVALID_PARAMS, message="There is nothing so named here")
+        others = (params.context.arguments if params.context else None) or {}
+        values = await complete(offer, params.argument.name, params.argument.value, others)
+        return types.CompleteResult.model_validate(encode_completion(values))
 
 
-def _page(tools: list[types.Tool], cursor: str | None) -> types.ListToolsResult:
-    """A page of the list: as many tools as one page has, from where the last one ended.
-
-    Raises:
-        MCPError: the cursor is none that was given.
-    """
-    begin = 0 if cursor is None else int(cursor) if _CURSOR.fullmatch(cursor) else -1
-    if begin % PAGE_TOOLS or not 0 <= begin <= len(tools):
-        raise MCPError(code=types.INVALID_PARAMS, message="This cursor is not one of this list")
-    end = begin + PAGE_TOOLS
-    following = str(end) if end < len(tools) else None
-    return types.ListToolsResult(tools=tools[begin:end], next_cursor=following)
-
-
-def is_served(tool: Tool, identity: Identity | None) -> bool:
-    """True if this door lists a tool for this caller.
-
-    MCP has no call that answers many times, and a tool that is disabled is not exposed (seed 002).
-    """
+async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """What the SDK would tell clients of the handshake era word for word is logged, and no more."""
     try:
-        grant(tool, identity)
-    except AccessDenied:
-        return False
-    return tool.kind != "subscription" and tool.disabled is None
+        return await call_next(ctx)
+    except (MCPError, ValidationError):  # The SDK's own words for a wrong request.
+        raise
+    except Exception:  # Boundary: an error of ours, not of the caller.
+        _log.exception("%s failed", ctx.method)
+        raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
 
 
-async def serve_stdio(server: Server[Any]) -> None:
-    """Serve over standard input and output until the client hangs up.
+def _owner(identity: Identity | None) -> str | None:
+    """Whose the rest of a result is: the caller's if it is known, else everybody's here."""
+    return None if identity is None else identity.id
 
-    What a tool prints goes to standard error; the protocol has standard output to itself.
-    """
+
+def _result(wired: dict[str, Any]) -> types.CallToolResult:
+    return types.CallToolResult.model_validate(wired)
+
+
+def _valid(kind: type[ResultT], wired: dict[str, Any], tool: Tool) -> ResultT:
     try:
-        async with stdio_server() as (incoming, outgoing):
-            # What is printed would otherwise wait in a buffer and end up on the wire at the exit.
-            with contextlib.redirect_stdout(sys.stderr):
-                await server.run(incoming, outgoing, server.create_initialization_options())
-    except* BrokenPipeError:
-        _log.info("the client hung up before it had read every answer")
-
-
-def _front(runtime: Runtime, identity: Identity | None) -> Runtime:
-    """A runtime of the tools that stand in for those of another; observed as it is."""
-    return runtime.over(discovery_tools(runtime, identity=identity))
-
-
-def _definition(tool: Tool, era: str, advertise: Advertise) -> types.Tool | None:
-    """One entry of the list, or None where the SDK would refuse the whole list because of it."""
-    try:
-        wired = wire.encode_tool(tool, modern=_is_modern(era), advertise=advertise)
-        made = types.Tool.model_validate(wired)
-        entry = types.ListToolsResult(tools=[made]).model_dump(by_alias=True, exclude_none=True)
-        to_json(methods.serialize_server_result("tools/list", era, entry))
-    except (ValidationError, PydanticSerializationError) as error:
-        _log.error("tool %s is not listed: MCP does not take its definition: %s", tool.id, error)
-        return None
-    return made
-
-
-def _is_modern(era: str) -> bool:
-    return era >= wire.MODERN
+        return kind.model_validate(wired)
+    except ValidationError as error:
+        _log.error("%s: its answer is no %s: %s", tool.id, kind.__name__, error)
+        message = HandlerCrashed(tool.id).message
+        raise MCPError(code=types.INTERNAL_ERROR, message=message) from None

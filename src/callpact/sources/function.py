@@ -19,10 +19,11 @@ from pydantic.fields import FieldInfo
 
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import DeclarationError, InvalidInput, InvalidSchema, InvalidTool, Issue
+from callpact.offers import Prompt, Resource
 from callpact.schema import CompiledSchema, compile_schema
 from callpact.sources.annotation import LOAD_ERRORS, explain_refusal
 from callpact.sources.loaded import Finding, Tools
-from callpact.sources.marker import ToolOptions, options_of
+from callpact.sources.marker import PromptOptions, ResourceOptions, ToolOptions, options_of
 from callpact.sources.result import call_code
 from callpact.sources.signature import (
     Signature,
@@ -41,8 +42,9 @@ def from_functions(
 ) -> Tools:
     """Make Tools of functions, decorated with `tool` or plain; of one iterable as well.
 
-    An async generator function becomes a subscription: each yield is held to the output schema.
-    The namespace is the decorator's, else `namespace`, else the last part of the module's name.
+    What is decorated with `resource` or `prompt` stands in `.resources` and `.prompts`. An async
+    generator function becomes a subscription: each yield is held to the output schema. The
+    namespace is the decorator's, else `namespace`, else the last part of the module's name.
 
     Raises:
         InvalidTool: a function cannot be a tool as it is written; nothing is loaded.
@@ -50,14 +52,28 @@ def from_functions(
     given = functions
     if len(functions) == 1 and _is_collection(functions[0]):
         given = tuple(functions[0])
-    tools: list[Tool] = []
     findings: list[Finding] = []
-    for function in given:
-        if isinstance(function, Tool):
-            tools.append(function)
-        else:
-            tools.append(_tool(function, namespace, policy, findings))
-    return Tools(tools, findings)
+    made = [_made(function, namespace, policy, findings) for function in given]
+    return Tools(
+        (item for item in made if isinstance(item, Tool)),
+        findings,
+        (item for item in made if isinstance(item, Resource)),
+        (item for item in made if isinstance(item, Prompt)),
+    )
+
+
+def _made(
+    function: Any, namespace: str | None, policy: Policy | None, findings: list[Finding]
+) -> Tool | Resource | Prompt:
+    if isinstance(function, Tool | Resource | Prompt):
+        return function
+    tool, options = _tool(function, namespace, policy, findings), options_of(function)
+    if isinstance(options, ResourceOptions):
+        uri, mime_type = options.uri, options.mime_type
+        return Resource(uri=uri, tool=tool, mime_type=mime_type, completions=options.complete)
+    if isinstance(options, PromptOptions):
+        return Prompt(tool=tool, completions=options.complete)
+    return tool
 
 
 def _is_collection(given: Any) -> bool:
@@ -97,6 +113,7 @@ def _tool(
             access=options.access,
             annotations=options.annotations,
             source=label,
+            timeout=options.timeout,
         )
     except DeclarationError as error:
         raise InvalidTool(f"{label}: {error}") from None

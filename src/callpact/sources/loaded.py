@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
+from callpact.offers import Prompt, Resource
 from callpact.secrets import Secrets
 from callpact.tool import Tool
 
@@ -35,11 +36,19 @@ class Finding(Struct, frozen=True):
 
 
 class Tools(list[Tool]):
-    """A plain list of tools, with the report of how they were loaded."""
+    """A plain list of tools, with the report of how they were loaded and what came beside them."""
 
-    def __init__(self, tools: Iterable[Tool] = (), report: Iterable[Finding] = ()) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        report: Iterable[Finding] = (),
+        resources: Iterable[Resource] = (),
+        prompts: Iterable[Prompt] = (),
+    ) -> None:
         super().__init__(tools)
         self.report: tuple[Finding, ...] = tuple(report)
+        self.resources: tuple[Resource, ...] = tuple(resources)
+        self.prompts: tuple[Prompt, ...] = tuple(prompts)
 
 
 class Opening(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`@tool` marks a function as a tool and changes nothing about it.
+"""`@tool`, `@resource` and `@prompt` mark functions and change nothing about them.
 
 Apart from `function.py`, so that `from callpact import tool` brings no pydantic.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
 from callpact.errors import InvalidTool
+from callpact.offers import Completion
 from callpact.tool import OPEN, Access, InputPolicy, Kind, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +35,23 @@ class ToolOptions:
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     policy: Policy | None = None
     input_policy: InputPolicy = "exact"
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceOptions(ToolOptions):
+    """What `@resource(...)` says of a function."""
+
+    uri: str
+    mime_type: str | None = None
+    complete: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOptions(ToolOptions):
+    """What `@prompt(...)` says of a function."""
+
+    complete: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
 
 
 @overload
@@ -53,6 +71,7 @@ def tool(
     annotations: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     input_policy: InputPolicy = "exact",
+    timeout: float | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
     function: Any = None,
@@ -70,6 +89,7 @@ def tool(
     annotations: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     input_policy: InputPolicy = "exact",
+    timeout: float | None = None,
 ) -> Any:
     """Mark a function as a tool; it stays callable as before.
 
@@ -85,13 +105,107 @@ def tool(
         aliases=_texts(aliases, "aliases"),
         version=version,
         kind=kind,
-        access=access if isinstance(access, Access) else Access(cast("Any", access)),
+        access=_access(access),
         annotations=dict(annotations or {}),
         policy=policy,
         input_policy=input_policy,
+        timeout=timeout,
     )
     mark = functools.partial(_marked, options)
     return mark if function is None else mark(function)
+
+
+def resource(
+    uri: str,
+    /,
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    access: Access | Iterable[str] = OPEN,
+    annotations: Mapping[str, Any] | None = None,
+    complete: Mapping[str, Completion] | None = None,
+    timeout: float | None = None,
+) -> Callable[[F], F]:
+    """Mark a function as what reads a resource; its parameters are the variables of `uri`.
+
+    It gives text, bytes or JSON. `complete` has values for variables, or a function of the text so
+    far and the other variables.
+
+    Raises:
+        InvalidTool: there is no address, or `access` is one text instead of a list of texts.
+    """
+    if not isinstance(cast("Any", uri), str):
+        raise InvalidTool(
+            f'@resource takes an address, as in @resource("docs://{{page}}"), got {uri!r:.100}'
+        )
+    options = ResourceOptions(
+        uri=uri,
+        namespace=namespace,
+        name=name,
+        title=title,
+        description=description,
+        mime_type=mime_type,
+        kind="query",
+        access=_access(access),
+        annotations=dict(annotations or {}),
+        # Variables are texts, whatever the parameters are.
+        input_policy="tolerant",
+        complete=dict(complete or {}),
+        timeout=timeout,
+    )
+    return functools.partial(_marked, options)
+
+
+@overload
+def prompt(function: F, /) -> F: ...
+@overload
+def prompt(
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    access: Access | Iterable[str] = OPEN,
+    complete: Mapping[str, Completion] | None = None,
+    timeout: float | None = None,
+) -> Callable[[F], F]: ...
+def prompt(
+    function: Any = None,
+    /,
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    access: Access | Iterable[str] = OPEN,
+    complete: Mapping[str, Completion] | None = None,
+    timeout: float | None = None,
+) -> Any:
+    """Mark a function as a prompt; it gives a text, or a list of messages.
+
+    Raises:
+        InvalidTool: `access` is one text instead of a list of texts.
+    """
+    options = PromptOptions(
+        namespace=namespace,
+        name=name,
+        title=title,
+        description=description,
+        kind="query",
+        access=_access(access),
+        input_policy="tolerant",  # Arguments of prompts are texts on every wire.
+        complete=dict(complete or {}),
+        timeout=timeout,
+    )
+    mark = functools.partial(_marked, options)
+    return mark if function is None else mark(function)
+
+
+def _access(given: Access | Iterable[str]) -> Access:
+    return given if isinstance(given, Access) else Access(cast("Any", given))
 
 
 def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:

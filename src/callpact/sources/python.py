@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import DeclarationError, SourceRefused
+from callpact.offers import Prompt, Resource
 from callpact.sources.function import from_functions
 from callpact.sources.loaded import Finding, Opening, Tools
 from callpact.sources.marker import options_of
@@ -66,6 +67,8 @@ class PythonSource:
         """Every tool that can be made; a bad one is reported and leaves the others alone."""
         tools: list[Tool] = []
         report: list[Finding] = []
+        resources: list[Resource] = []
+        prompts: list[Prompt] = []
         for name, item in found.items():
             place = f"python:{self._module}:{name}"
             try:
@@ -74,8 +77,10 @@ class PythonSource:
                 report.append(Finding(place, "error", str(error)))
                 continue
             tools.extend(replace(tool, source=place) for tool in made)
+            resources.extend(replace(o, tool=replace(o.tool, source=place)) for o in made.resources)
+            prompts.extend(replace(o, tool=replace(o.tool, source=place)) for o in made.prompts)
             report.extend(made.report)
-        return Tools(tools, report)
+        return Tools(tools, report, resources, prompts)
 
 
 def open_python(opening: Opening) -> PythonSource:
@@ -156,7 +161,9 @@ def _import_file(path: Path) -> ModuleType:
 def _marked(module: ModuleType) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in vars(module).items():
-        is_tool = isinstance(value, Tool) or (options_of(value) and _is_own(value, module))
+        is_tool = isinstance(value, Tool | Resource | Prompt) or (
+            options_of(value) and _is_own(value, module)
+        )
         if is_tool and not any(value is other for other in found.values()):
             found[name] = value
     return found

@@ -1,0 +1,190 @@
+"""What a catalog offers beside tools: `Resource`, to be read, and `Prompt`, to be filled in.
+
+Both are a Tool at heart: its input are the variables of the address or the arguments of the prompt,
+its answer is the content. So the gates, access, deadlines and records of tools hold for them, too.
+Declarations only; nothing here runs one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+
+from callpact.errors import InvalidTool
+from callpact.tool import Tool
+
+MAX_URI_LENGTH = 2_000
+"""Characters of the address of a resource."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
+_VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+_ONE = "[^/?#&]+"
+_MANY = ".+"
+_UNDIVIDED = re.compile(r"\}[^/?#&]*\{")
+
+Completer = Callable[[str, Mapping[str, str]], Iterable[str] | Awaitable[Iterable[str]]]
+Completion = Iterable[str] | Completer
+"""Values to choose from, or a function of the text so far and the other arguments."""
+
+
+class PromptArgument(Struct, frozen=True):
+    """One argument of a prompt."""
+
+    name: str
+    description: str
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Content under an address. `uri` may be a template: `docs://{page}`, or `{+path}` for many parts.
+
+    The tool's input are the variables of the template; its answer is text, bytes or JSON.
+
+    Raises:
+        InvalidTool: the address cannot be used, or its variables are not the tool's input.
+    """
+
+    uri: str
+    tool: Tool
+    mime_type: str | None = None
+    size: int | None = None
+    completions: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
+    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("Any", self.uri), str) or not _SCHEME.fullmatch(self.uri):
+            raise InvalidTool(
+                f"resource '{self.tool.id}': an address is a URI with a scheme, as in "
+                f"docs://{{page}}, got {self.uri!r:.100}"
+            )
+        if len(self.uri) > MAX_URI_LENGTH:
+            raise self._wrong(f"its address has more than {MAX_URI_LENGTH:,} characters")
+        names = self.variables
+        if "{" in _VARIABLE.sub("", self.uri) or "}" in _VARIABLE.sub("", self.uri):
+            raise self._wrong(f"variables are written {{name}} or {{+name}}, got {self.uri!r}")
+        if len(set(names)) < len(names):
+            raise self._wrong(f"a variable stands twice in {self.uri!r}")
+        # Else an address could be read in many ways, and finding one would take for ever.
+        if _UNDIVIDED.search(self.uri) or self.uri.count("{+") > 1:
+            raise self._wrong(
+                f"'/', '?', '#' or '&' stands between two variables, and one {{+name}} at most is "
+                f"in an address, got {self.uri!r}"
+            )
+        taken, needed = _input(self.tool)
+        if not set(names) <= set(taken) or not needed <= set(names):
+            raise self._wrong(
+                f"its address has the variables {_told(names)}, but it takes {_told(taken)}"
+            )
+        _check_completions(self.tool, self.completions, names)
+        object.__setattr__(self, "_pattern", _pattern(self.uri))
+
+    def _wrong(self, text: str) -> InvalidTool:
+        return InvalidTool(f"resource '{self.tool.id}': {text}")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names in the address; none for one fixed address."""
+        return tuple(name for _, name in _VARIABLE.findall(self.uri))
+
+    @property
+    def is_template(self) -> bool:
+        """True if the address has variables."""
+        return bool(self.variables)
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values of the variables in an address; None if it is another resource's."""
+        if len(uri) > MAX_URI_LENGTH:
+            return None
+        found = self._pattern.fullmatch(uri)
+        return None if found is None else {k: unquote(v) for k, v in found.groupdict().items()}
+
+    def address(self, values: Mapping[str, str]) -> str:
+        """The address for these values of the variables."""
+
+        def filled(found: re.Match[str]) -> str:
+            return quote(str(values[found[2]]), safe="/" if found[1] else "")
+
+        return _VARIABLE.sub(filled, self.uri)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """Messages to begin with. The tool's answer is a text, or a list of `{"role", "content"}`.
+
+    Raises:
+        InvalidTool: a completion is for no argument.
+    """
+
+    tool: Tool
+    completions: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
+
+    def __post_init__(self) -> None:
+        _check_completions(self.tool, self.completions, _input(self.tool)[0])
+
+    @property
+    def arguments(self) -> tuple[PromptArgument, ...]:
+        """Its arguments, in the order of its input schema."""
+        taken, needed = _input(self.tool)
+        return tuple(
+            PromptArgument(name, str(schema.get("description", "")), name in needed)
+            for name, schema in taken.items()
+        )
+
+
+Offer = Resource | Prompt
+
+
+def completion_of(offer: Offer, name: str) -> Completion:
+    """What an argument or variable can be completed with: as declared, else by its schema's enum."""
+    declared = offer.completions.get(name)
+    if declared is not None:
+        return declared
+    schema = _input(offer.tool)[0].get(name, {})
+    return tuple(value for value in schema.get("enum", ()) if isinstance(value, str))
+
+
+def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    schema = tool.contract.input
+    properties = cast("dict[str, Any]", schema.get("properties", {}))
+    taken = {
+        name: cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        for name, part in properties.items()
+    }
+    return taken, set(schema.get("required", ()))
+
+
+def _check_completions(
+    tool: Tool, completions: Mapping[str, Completion], names: Iterable[str]
+) -> None:
+    known = tuple(names)
+    for name, given in completions.items():
+        if name not in known:
+            raise InvalidTool(f"'{tool.id}': completes '{name}', but takes {_told(known)}")
+        values = isinstance(cast("Any", given), Iterable) and not isinstance(given, str | bytes)
+        if not values and not callable(given):
+            raise InvalidTool(
+                f"'{tool.id}': the completion of '{name}' must be a list of texts or a function, "
+                f"got {given!r:.100}"
+            )
+
+
+def _pattern(uri: str) -> re.Pattern[str]:
+    parts: list[str] = []
+    end = 0
+    for found in _VARIABLE.finditer(uri):
+        parts += [
+            re.escape(uri[end : found.start()]),
+            f"(?P<{found[2]}>{_MANY if found[1] else _ONE})",
+        ]
+        end = found.end()
+    return re.compile("".join([*parts, re.escape(uri[end:])]), re.DOTALL)
+
+
+def _told(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

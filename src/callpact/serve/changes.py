@@ -1,0 +1,123 @@
+"""Telling clients that what is served has changed, in both eras of the protocol.
+
+Clients of the handshake era are told on their session, those of today on the stream that they
+listen to. Both hear only of what really changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import anyio
+import mcp_types as types
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+
+from callpact.serve.views import is_modern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcp.server import ServerRequestContext
+    from mcp.server.connection import Connection
+    from mcp.server.context import CallNext, HandlerResult
+    from mcp.server.subscriptions import SubscriptionBus
+
+    from callpact.client import LogLevel
+
+MAX_SUBSCRIBED = 1_000
+"""Resources that one session may subscribe to."""
+_SEND_SECONDS = 2
+_log = logging.getLogger("callpact.serve.mcp")
+
+
+class Changes:
+    """Who wants to hear of changes, and what each session asked for."""
+
+    def __init__(self, bus: SubscriptionBus) -> None:
+        self._bus = bus
+        self._sessions: WeakSet[Connection] = WeakSet()
+        self._levels: WeakKeyDictionary[Connection, LogLevel] = WeakKeyDictionary()
+        self._subscribed: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
+
+    async def notice(
+        self, ctx: ServerRequestContext[Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Remember whoever speaks, as a middleware of the server."""
+        if not is_modern(ctx.protocol_version):
+            self._sessions.add(_connection(ctx))
+        return await call_next(ctx)
+
+    async def announce(
+        self,
+        *,
+        tools: bool = False,
+        resources: bool = False,
+        prompts: bool = False,
+        updated: Iterable[str] = (),
+    ) -> None:
+        """Tell every client what changed: lists, and the content behind addresses."""
+        uris = tuple(updated)
+        if tools:
+            await self._bus.publish(ToolsListChanged())
+        if resources:
+            await self._bus.publish(ResourcesListChanged())
+        if prompts:
+            await self._bus.publish(PromptsListChanged())
+        for uri in uris:
+            await self._bus.publish(ResourceUpdated(uri=uri))
+        for session in tuple(self._sessions):
+            try:
+                with anyio.fail_after(_SEND_SECONDS):
+                    if tools:
+                        await session.send_tool_list_changed()
+                    if resources:
+                        await session.send_resource_list_changed()
+                    if prompts:
+                        await session.send_prompt_list_changed()
+                    for uri in self._subscribed.get(session, set()).intersection(uris):
+                        await session.send_resource_updated(uri)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError, TimeoutError):
+                _log.debug("a client had gone before it heard of a change")
+                self._sessions.discard(session)
+
+    async def subscribe(
+        self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        """A session wants to hear of one resource."""
+        held = self._subscribed.setdefault(_connection(context), set())
+        if len(held) >= MAX_SUBSCRIBED:
+            message = f"A session may subscribe to {MAX_SUBSCRIBED:,} resources"
+            raise MCPError(code=types.INVALID_PARAMS, message=message)
+        held.add(str(params.uri))
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        self, context: ServerRequestContext[Any], params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        """A session has heard enough of one resource."""
+        self._subscribed.get(_connection(context), set()).discard(str(params.uri))
+        return types.EmptyResult()
+
+    async def set_level(
+        self, context: ServerRequestContext[Any], params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
+        """A session says how much it wants to be told."""
+        self._levels[_connection(context)] = params.level
+        return types.EmptyResult()
+
+    def level_of(self, context: ServerRequestContext[Any]) -> LogLevel:
+        """How much the session of a request wants to be told."""
+        return self._levels.get(_connection(context), "debug")
+
+
+def _connection(context: ServerRequestContext[Any]) -> Connection:
+    # The session is made anew for each request; what it stands for is not public yet.
+    return context.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,51 @@
+"""Completions: what an argument of a prompt, or a variable of a resource, can be."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from callpact.offers import Offer, completion_of
+
+COMPLETION_SECONDS = 5
+"""Seconds that a completion may take; then there is none."""
+MAX_COMPLETED = 10_000
+"""Values that a completion is chosen from."""
+_log = logging.getLogger("callpact.serve.mcp")
+
+
+async def complete(offer: Offer, name: str, text: str, others: Mapping[str, str]) -> list[str]:
+    """Values that begin with a text, then those that hold it; of a function, what it gives.
+
+    A function that fails has nothing to offer, and is logged: a client types on.
+    """
+    declared = completion_of(offer, name)
+    if not callable(declared):
+        return _fitting(_texts(declared), text)
+    try:
+        async with asyncio.timeout(COMPLETION_SECONDS):
+            if inspect.iscoroutinefunction(declared):
+                given: Any = await declared(text, dict(others))
+            else:
+                given = await asyncio.to_thread(declared, text, dict(others))
+                given = await given if inspect.isawaitable(given) else given
+            return _texts(given)
+    except Exception:  # noqa: BLE001 - boundary: code of the author's
+        _log.exception("%s: the completion of '%s' failed", offer.tool.id, name)
+        return []
+
+
+def _texts(given: Any) -> list[str]:
+    values = cast("Iterable[Any]", () if given is None or isinstance(given, str) else given)
+    return [str(value) for value in islice(values, MAX_COMPLETED)]
+
+
+def _fitting(values: list[str], text: str) -> list[str]:
+    wanted = text.casefold()
+    begin = [value for value in values if value.casefold().startswith(wanted)]
+    hold = [value for value in values if wanted in value.casefold() and value not in begin]
+    return begin + hold

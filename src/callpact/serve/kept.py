@@ -1,0 +1,89 @@
+"""Results that are too large for one answer: what was not sent, and the tool that gives it.
+
+The tool is listed from the moment that it is needed: a catalog whose answers are small has nothing
+to explain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope
+from callpact.errors import ToolError
+from callpact.tool import Contract, Tool
+from callpact.wire import mcp as wire
+from callpact.wire.paging import KeptResults, Paging
+
+if TYPE_CHECKING:
+    from callpact.tool import Context
+
+READ_RESULT = "read_result"
+MAX_CURSOR_LENGTH = 200
+"""Characters of a cursor into a result."""
+
+_INPUT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "cursor": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_CURSOR_LENGTH,
+            "description": "The nextCursor of an answer that was too large.",
+        }
+    },
+    "required": ["cursor"],
+    "additionalProperties": False,
+}
+
+
+class KeptReader:
+    """What callers did not get yet, by cursor or address."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._results = KeptResults()
+        self._is_shown = False
+        self.tool = Tool(
+            id=f"callpact.{READ_RESULT}",
+            wire_name=READ_RESULT,
+            title="Read on in a large answer",
+            description=(
+                "The next items of an answer that was too large to be sent whole. Takes the "
+                "cursor that the answer named."
+            ),
+            contract=Contract(input=_INPUT),
+            handler=self._read,
+            kind="query",
+            annotations={"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+        )
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What the list of tools has more, by now."""
+        return (self.tool,) if self._is_shown else ()
+
+    def show(self) -> bool:
+        """List the tool from now on; True if that is new."""
+        is_new, self._is_shown = not self._is_shown, True
+        return is_new
+
+    def paging(self, owner: str | None) -> Paging:
+        """How one caller is given what is too large."""
+        return Paging(self._results, owner, self._limit, READ_RESULT)
+
+    async def _read(self, arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
+        owner = None if context.identity is None else context.identity.id
+        page = wire.encode_page(arguments["cursor"], self.paging(owner))
+        if page is None:
+            minutes = round(self._results.age / 60)
+            raise ToolError(
+                "result_gone",
+                f"There is no such page, or no longer: large answers are kept for {minutes} "
+                "minutes at most. Call the tool again, and ask it for less if it can be asked so",
+                path="/cursor",
+            )
+        structured = page.get("structuredContent", UNSET)
+        meta = MCPResponseMeta(False, page["content"], structured, page["_meta"])
+        return ResponseEnvelope(page["content"] if structured is UNSET else structured, meta)

@@ -1,0 +1,189 @@
+"""Calls that wait for answers of their client between its requests (MCP 2026-07-28).
+
+A call that asks is left waiting, its questions are the answer to the request, and the client sends
+the request again with what its user said: the call goes on where it was. It is never begun twice,
+and leaves one record. It waits in this process; after a restart the client has to call anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from callpact.errors import ClientUnable
+from callpact.serve.asking import Answer, Peer, Question
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+
+MAX_WAITING = 100
+"""Calls that may wait for their clients at one time; then the oldest is ended."""
+ANSWER_SECONDS = 300
+"""Seconds that a call waits for its client to come back."""
+MAX_QUESTIONS = 20
+"""Questions that one call may ask."""
+
+T = TypeVar("T")
+
+
+class WaitingPeer(Peer):
+    """A client that is asked by the answer to its request."""
+
+    def __init__(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
+        super().__init__(request)
+        self._answers = dict(answers)
+        self._asked = 0
+        self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when there is something to tell the client: a question, or the end."""
+
+    async def ask(self, question: Question, key: str) -> Answer:
+        """Wait until the client comes back with an answer."""
+        self._asked += 1
+        if self._asked > MAX_QUESTIONS:
+            raise ClientUnable(f"A call may ask {MAX_QUESTIONS} questions, and this one asks more")
+        name = key or f"question-{self._asked}"
+        if name in self._answers:
+            return self._answers.pop(name)
+        if name in self._open:
+            raise ClientUnable(f"Two questions have the key '{name}'")
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[name] = (question, waiting)
+        self.wake()
+        try:
+            return await waiting
+        finally:
+            self._open.pop(name, None)
+
+    def wake(self) -> None:
+        """Whoever waits for a turn has one."""
+        if not self.turn.done():
+            self.turn.set_result(None)
+
+    @property
+    def questions(self) -> dict[str, Question]:
+        """What is asked and not answered."""
+        return {key: question for key, (question, _) in self._open.items()}
+
+    def resume(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
+        """The client is back, with a new request."""
+        self.request = request
+        self.turn = asyncio.get_running_loop().create_future()
+        is_answered = False
+        for key, answer in answers.items():
+            if key in self._open and not self._open[key][1].done():
+                self._open[key][1].set_result(answer)
+                is_answered = True
+        if not is_answered:  # What it sent answers nothing: it is asked again.
+            self.wake()
+
+
+class _Waiting:
+    """A call under way, and its client."""
+
+    def __init__(self, peer: WaitingPeer, task: asyncio.Task[Any]) -> None:
+        self.peer = peer
+        self.task = task
+        self.expiry: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self.task.cancel()
+
+
+class Rounds:
+    """The calls that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def run(
+        self,
+        request: ServerRequestContext[Any],
+        params: types.InputResponseRequestParams,
+        begin: Callable[[WaitingPeer], Coroutine[Any, Any, T]],
+    ) -> T | types.InputRequiredResult:
+        """Begin a call, or go on with one that waits; its answer, or the questions it asks.
+
+        Raises:
+            MCPError: the call that should go on is no longer there.
+            BaseException: what the call raises.
+        """
+        answers = params.input_responses or {}
+        if params.request_state is None:
+            peer = WaitingPeer(request, answers)
+            waiting = _Waiting(peer, asyncio.ensure_future(begin(peer)))
+            waiting.task.add_done_callback(_seen)
+        else:
+            waiting = self._taken(params.request_state)
+            waiting.peer.resume(request, answers)
+        return await self._turn(waiting)
+
+    def close(self) -> None:
+        """End every call that waits."""
+        for waiting in self._waiting.values():
+            waiting.end()
+        self._waiting.clear()
+
+    async def _turn(self, waiting: _Waiting) -> Any:
+        peer, task = waiting.peer, waiting.task
+        wake: Callable[[asyncio.Task[Any]], None] = lambda _: peer.wake()  # noqa: E731 - to be removed again by identity
+        task.add_done_callback(wake)
+        try:
+            await peer.turn
+        except asyncio.CancelledError:  # The client hung up.
+            await _ended(task)
+            raise
+        finally:
+            task.remove_done_callback(wake)
+        questions = peer.questions
+        if not questions or task.done():
+            return await task
+        return types.InputRequiredResult(
+            input_requests=dict(questions), request_state=self._kept(waiting)
+        )
+
+    def _taken(self, state: str) -> _Waiting:
+        waiting = self._waiting.pop(state, None)
+        if waiting is None:
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message="The call that asked no longer waits for this answer; call the tool again",
+            )
+        if waiting.expiry is not None:
+            waiting.expiry.cancel()
+        return waiting
+
+    def _kept(self, waiting: _Waiting) -> str:
+        while len(self._waiting) >= MAX_WAITING:
+            self._waiting.pop(next(iter(self._waiting))).end()
+        state = secrets.token_urlsafe(16)
+        self._waiting[state] = waiting
+        loop = asyncio.get_running_loop()
+        waiting.expiry = loop.call_later(ANSWER_SECONDS, self._expire, state)
+        return state
+
+    def _expire(self, state: str) -> None:
+        waiting = self._waiting.pop(state, None)
+        if waiting is not None:
+            waiting.end()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait((task,), timeout=5)
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Nobody may be there to look at its exception: it is on record already."""
+    if not task.cancelled():
+        task.exception()
