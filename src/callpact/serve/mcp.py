@@ -338,7 +338,7 @@ async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> Handle
         return await call_next(ctx)
     except (MCPError, ValidationError):  # The SDK's own words for a wrong request.
         raise
-    except Exception:  # Boundary: an error of ours, not of the caller.
+    except Exception:  # noqa: BLE001 - boundary: an error of ours, not of the caller
         _log.exception("%s failed", ctx.method)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
 
