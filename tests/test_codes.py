@@ -10,6 +10,7 @@ DESIGN = {
     "component_not_on_palette": ("VALIDATION_ERROR", "E004", 400),
     "component_not_allowed": ("VALIDATION_ERROR", "E004", 400),
     "access_denied": ("ACCESS_DENIED", "E007", 403),
+    "not_confirmed": ("ACCESS_DENIED", "E007", 403),
     "tool_not_found": ("OPERATION_NOT_FOUND", "E008", 404),
     "tool_error": ("TOOL_ERROR", "E005", 502),
     "address_not_allowed": ("EXECUTION_ERROR", "E002", 502),
@@ -18,6 +19,7 @@ DESIGN = {
     "output_validation_failed": ("OUTPUT_VALIDATION_ERROR", "E009", 502),
     "timeout": ("TIMEOUT", "E002", 504),
     "aborted": ("ABORTED", "E002", 503),
+    "client_unable": ("EXECUTION_ERROR", "E005", 422),
     "handler_error": ("EXECUTION_ERROR", "E005", 500),
 }
 

@@ -19,6 +19,7 @@ from callpact.errors import (
     CallError,
     CallpactError,
     CastError,
+    ClientUnable,
     DeclarationError,
     DuplicateTool,
     Failed,
@@ -30,6 +31,7 @@ from callpact.errors import (
     Issue,
     NotAllowed,
     NotAnEnvelope,
+    NotConfirmed,
     NotJson,
     OutputRejected,
     Rejected,
@@ -57,6 +59,7 @@ EVERY_CALL_ERROR = [
     Rejected("access_denied", "no"),
     AccessDenied(),
     AccessDenied("no", details={"missing": ["a"]}),
+    NotConfirmed("a.b", "the user did not agree"),
     NotAllowed("component_not_allowed", "not here", path="/slot"),
     InvalidInput(lambda: ISSUES),
     ToolError("invalid_input", "startDate must be before endDate", path="/startDate"),
@@ -66,6 +69,7 @@ EVERY_CALL_ERROR = [
     Timeout("a.b", 12.5, begun=False),
     Silent("a.b", 250),
     Aborted("a.b"),
+    ClientUnable("yours cannot", "elicitation"),
     HandlerCrashed("a.b"),
     OutputRejected(lambda: ISSUES),
     NotJson(lambda: ISSUES),
@@ -238,6 +242,7 @@ CLASS_OF = {
     "component_not_on_palette": NotAllowed,
     "component_not_allowed": NotAllowed,
     "access_denied": AccessDenied,
+    "not_confirmed": NotConfirmed,
     "tool_not_found": UnknownTool,
     "tool_error": CallError,
     "address_not_allowed": Failed,
@@ -246,6 +251,7 @@ CLASS_OF = {
     "output_validation_failed": OutputRejected,
     "timeout": Timeout,
     "aborted": Aborted,
+    "client_unable": ClientUnable,
     "handler_error": HandlerCrashed,
 }
 
@@ -288,6 +294,12 @@ def test_a_caller_who_may_not_is_told_what_is_missing_in_the_details():
     error = AccessDenied("no", details={"missing": ["a", "b"]})
     assert (error.code, error.message) == ("access_denied", "no")
     assert error.details == {"missing": ["a", "b"]}
+
+
+def test_a_client_that_cannot_be_asked_is_told_what_it_lacks_in_this_process_only():
+    assert ClientUnable("yours cannot", "sampling").missing == "sampling"
+    assert ClientUnable("no answer").missing is None
+    assert restored("client_unable", "yours cannot").missing is None
 
 
 def test_silence_is_a_timeout_that_tells_how_long_it_lasted():
@@ -357,6 +369,7 @@ def test_every_reserved_code_crosses_under_its_upper_case_name_and_comes_back(co
         UnknownTool("shop.serch", ["shop.search"]),
         AccessDenied(),
         AccessDenied("no", details={"missing": ["a"]}),
+        NotConfirmed("a.b", "the user did not agree"),
         NotAllowed("component_not_allowed", "not here", path="/slot"),
         NotAllowed("component_not_on_palette", "none such"),
         InvalidInput(lambda: ISSUES),
@@ -371,6 +384,7 @@ def test_every_reserved_code_crosses_under_its_upper_case_name_and_comes_back(co
         Timeout("a.b", 1_700_000_000_000, begun=False),
         Silent("a.b", 250),
         Aborted("a.b"),
+        ClientUnable("yours cannot", "elicitation"),
         HandlerCrashed("a.b"),
         OutputRejected(lambda: ISSUES),
         NotJson(lambda: ISSUES),

@@ -51,12 +51,17 @@ class App:
 
 
 async def load_app(
-    refs: Iterable[str] = (), config_file: Path | None = None, given: Opening | None = None
+    refs: Iterable[str] = (),
+    config_file: Path | None = None,
+    given: Opening | None = None,
+    *,
+    hide: Callable[[Secrets], None] | None = None,
 ) -> App:
     """Load the named sources, else those of the configuration file (`./callpact.toml`).
 
     What `given` says comes before what the file says of a source. A source that is refused is an
-    error in the report and leaves the others alone.
+    error in the report and leaves the others alone. `hide` is told whose secrets must not show,
+    before anything of their source runs.
 
     Raises:
         DeclarationError: no source could be loaded, or two tools share a name.
@@ -70,6 +75,8 @@ async def load_app(
     for name, settings in config.sources.items():
         try:
             opening = _opening(name, settings, config, folder, given)
+            if hide is not None and opening.secrets is not None:
+                hide(opening.secrets)
             source = open_source(opening)
             loaded = await source.load()
             parts.append(_selected(loaded, settings, report))

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from callpact import banner
 from callpact.app import load_app
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
+from callpact.logs import Logs, call_observers
 from callpact.options import (
     Chosen,
     ConfigFile,
@@ -381,24 +383,40 @@ def serve(
         refs, options = tuple(chosen.source or ()), (*chosen.arguments(), *more)
         print_json(client_config(print_config.value, name, refs, file, options), sys.stdout)
         return
-    from callpact.serve.http import check_place, serve_http
+    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+
+    from callpact.serve.http import check_place, reserve, serve_http
     from callpact.serve.mcp import Door
     from callpact.serve.stdio import serve_stdio
     from callpact.serve.views import is_served
 
+    bound = None
     if not stdio:
         check_place(host, port, path)
+        bound = reserve(host, port)
+    logs = cast("Logs", chosen.logs)
+    logs.take_stderr(steady=True)
     identity = Identity("stdio" if stdio else "http", tuple(scope)) if scope else None
     version = package_version("callpact")
 
     async def go() -> int:
-        async with await chosen.load() as loaded, Runtime(loaded.catalog) as runtime:
-            left_out = [tool for tool in loaded.catalog if not is_served(tool, identity)]
-            number = len(loaded.catalog) - len(left_out)
+        observers = call_observers()
+        async with await chosen.load() as loaded, Runtime(loaded.catalog, observers) as runtime:
 
             def tell(place: str) -> None:
-                err.print(f"serving {counted(number)} over {plain(place)}", style="dim")
-                for line in text.encode_left_out(left_out):
+                serving = banner.serving_of(
+                    loaded.catalog,
+                    lambda tool: is_served(tool, identity),
+                    place,
+                    not_loaded=sum(finding.severity == "error" for finding in loaded.report),
+                    versions=KNOWN_PROTOCOL_VERSIONS,
+                    list_up_to=list_up_to,
+                )
+                lines = banner.encode_lines(serving)
+                if logs.form == "json":
+                    logs.tell("serving", lines[0], banner.encode_fields(serving))
+                    return
+                for line in lines:
                     err.print(plain(line), style="dim")
 
             door = Door(
@@ -414,10 +432,13 @@ def serve(
                 await serve_stdio(door)
             else:
                 with ended_at(signal.SIGTERM):
-                    await serve_http(door, host=host, port=port, path=path, on_ready=tell)
+                    await serve_http(
+                        door, host=host, port=port, path=path, bound=bound, on_ready=tell
+                    )
             return 0
 
-    run(go())
+    with contextlib.nullcontext() if bound is None else contextlib.closing(bound):
+        run(go())
 
 
 @libs.command("add")

@@ -314,10 +314,12 @@ class Aborted(Failed):
 class ClientUnable(Failed):
     """The tool had to ask its client, which cannot be asked or did not answer."""
 
+    missing: str | None = None
+    """What the client would have to be able to do: `elicitation`, `sampling` or `roots`."""
+
     def __init__(self, message: str, missing: str | None = None) -> None:
         super().__init__("client_unable", message)
         self.missing = missing
-        """What the client would have to be able to do: `elicitation`, `sampling` or `roots`."""
 
 
 class HandlerCrashed(Failed):
@@ -343,6 +345,7 @@ _CLASSES: dict[str, type[CallError]] = {
     "component_not_on_palette": NotAllowed,
     "component_not_allowed": NotAllowed,
     "access_denied": AccessDenied,
+    "not_confirmed": NotConfirmed,
     "tool_not_found": UnknownTool,
     "tool_error": CallError,
     "address_not_allowed": Failed,
@@ -350,6 +353,7 @@ _CLASSES: dict[str, type[CallError]] = {
     "server_param_missing": Failed,
     "output_validation_failed": OutputRejected,
     "timeout": Timeout,
+    "client_unable": ClientUnable,
     "aborted": Aborted,
     "handler_error": HandlerCrashed,
 }

@@ -23,9 +23,10 @@ import typer
 from callpact.app import App, load_app
 from callpact.config import DEFAULT_FILE
 from callpact.errors import UsageError
+from callpact.logs import Logs, configure
 from callpact.secrets import Secrets
 from callpact.sources.loaded import Finding, Opening
-from callpact.terminal import LogLevel, counted, err, fail, log_to_stderr, plain
+from callpact.terminal import LogFormat, LogLevel, counted, err, fail, plain
 
 _ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
 _MOST_TOLD = 10  # Warnings without a code; those with one are counted.
@@ -136,6 +137,16 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")],
         LogLevel.warning,
     ),
+    "log_format": (
+        Annotated[
+            LogFormat,
+            typer.Option(
+                "--log-format",
+                help="How it is logged: for people, or one JSON object for each line.",
+            ),
+        ],
+        LogFormat.text,
+    ),
 }
 
 
@@ -153,6 +164,9 @@ class Chosen:
     allow_host: list[str] | None = None
     hook_host: list[str] | None = None
     log_level: LogLevel = LogLevel.warning
+    log_format: LogFormat = LogFormat.text
+    logs: Logs | None = None
+    """Where this command's logs are set up; nowhere for completion."""
 
     def opening(self) -> Opening:
         """What is given to whatever opens the sources.
@@ -198,7 +212,8 @@ class Chosen:
             err.print(f"[yellow]warning:[/] {plain(warning)}")
         # What a module prints while it is imported must not get between the results.
         with contextlib.redirect_stdout(sys.stderr):
-            loaded = await load_app(self.source or (), self.config, opening)
+            hide = None if self.logs is None else self.logs.hide
+            loaded = await load_app(self.source or (), self.config, opening, hide=hide)
         _print_report(loaded.report, tells_all=self.log_level.tells_all)
         if not len(loaded.catalog):
             await loaded.aclose()
@@ -211,9 +226,9 @@ def takes_sources(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
-        chosen = Chosen(**{name: given.pop(name) for name in _SHARED})
-        log_to_stderr(chosen.log_level)
-        command(chosen=chosen, **given)
+        shared = {name: given.pop(name) for name in _SHARED}
+        logs = configure(shared["log_level"].value, shared["log_format"].value)
+        command(chosen=Chosen(**shared, logs=logs), **given)
 
     own = inspect.signature(command, eval_str=True).parameters
     kept = [parameter for name, parameter in own.items() if name != "chosen"]

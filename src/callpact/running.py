@@ -86,7 +86,7 @@ async def close_values(values: AsyncGenerator[Any, None], context: Context) -> N
             raise
         # Boundary: the results were delivered already.
         text = "tool %s failed while it was closed (call %s)"
-        _log.error(text, context.tool_id, context.call_id, exc_info=error)
+        _log.error(text, context.tool_id, context.call_id, exc_info=error, extra=_fields(context))
 
 
 def log_warnings(envelope: ResponseEnvelope[Any], context: Context) -> None:
@@ -95,7 +95,12 @@ def log_warnings(envelope: ResponseEnvelope[Any], context: Context) -> None:
     more = f"; and {len(others)} more" if others else ""
     where = f" (at {first.path})" if first.path else ""
     told = (context.tool_id, context.call_id, first.message, where, more)
-    _contract_log.warning("tool %s (call %s): %s%s%s", *told)
+    _contract_log.warning("tool %s (call %s): %s%s%s", *told, extra=_fields(context))
+
+
+def _fields(context: Context) -> dict[str, str]:
+    """For logs that programs read."""
+    return {"tool_id": context.tool_id, "call_id": context.call_id}
 
 
 def failure_of(error: BaseException, context: Context) -> CallError:
@@ -104,7 +109,7 @@ def failure_of(error: BaseException, context: Context) -> CallError:
         return error
     if isinstance(error, Exception | SystemExit | GeneratorExit):
         text = "tool %s failed (call %s)"
-        _log.error(text, context.tool_id, context.call_id, exc_info=error)
+        _log.error(text, context.tool_id, context.call_id, exc_info=error, extra=_fields(context))
         return HandlerCrashed(context.tool_id)
     return Aborted(context.tool_id)
 

@@ -74,20 +74,20 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """The text without any secret of 8 characters and more, however it is encoded."""
-        for form in self._all_forms():
+        for form in self.forms():
             if form in text:
                 text = text.replace(form, MASK)
         return text
 
     def mask_data(self, value: Any) -> Any:
         """JSON data without any secret: in strings, in keys, in bytes."""
-        return self._masked(value, MAX_MASKED_DEPTH) if self._all_forms() else value
+        return self._masked(value, MAX_MASKED_DEPTH) if self.forms() else value
 
     def _masked(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, bytes):
-            for form in self._all_forms():
+            for form in self.forms():
                 value = value.replace(form.encode("utf-8", "surrogatepass"), MASK.encode())
             return value
         if isinstance(value, Mapping | list | tuple):
@@ -102,9 +102,12 @@ class Secrets:
     def _masked_key(self, key: Any) -> Any:
         return self.mask(key) if isinstance(key, str) else key
 
-    def _all_forms(self) -> tuple[str, ...]:
+    def forms(self) -> tuple[str, ...]:
+        """Every text that must not show, the longest first."""
         if self._forms is None:
-            long = (value for value in self._known.values() if len(value) >= MIN_MASKED)
+            # A copy: another thread may learn of a secret meanwhile.
+            known = tuple(self._known.values())
+            long = (value for value in known if len(value) >= MIN_MASKED)
             forms = {form for value in long for form in _forms(value)}
             # The longest first: a secret may stand within another.
             self._forms = tuple(sorted(forms, key=len, reverse=True))
@@ -124,11 +127,13 @@ class Secrets:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A value as it may stand in a text: as it is, in JSON, in URLs and forms, in base64."""
+    """A value as it may stand in a text: as it is, in JSON, in Python, in URLs, in base64."""
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield repr(value)[1:-1]
+    yield repr(data)[2:-1]
     for safe in ("", "/", "!*'()", ":/?#[]@!$&'()*+,;="):
         for written in (quote(data, safe), quote_plus(data, safe)):
             yield written

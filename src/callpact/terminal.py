@@ -42,7 +42,7 @@ UNREAD = 141  # What shells show for a process that SIGPIPE ended.
 _WIDEST = 120  # Cells beyond it push the others of their row aside, not those of all rows.
 _MOST_RULES = 300  # Characters; an enum may have hundreds of values.
 _UNPRINTABLE = re.compile(
-    r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
@@ -80,6 +80,13 @@ class LogLevel(StrEnum):
     def tells_all(self) -> bool:
         """True if whatever there is to say is said."""
         return self in {LogLevel.debug, LogLevel.info}
+
+
+class LogFormat(StrEnum):
+    """How it is logged."""
+
+    text = "text"
+    json = "json"
 
 
 def plain(value: str) -> str:
@@ -179,13 +186,6 @@ def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def log_to_stderr(level: LogLevel) -> None:
-    """Let every logger speak from this level on."""
-    logging.basicConfig(
-        level=level.value.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
-    )
 
 
 @contextlib.contextmanager

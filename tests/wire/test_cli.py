@@ -21,7 +21,6 @@ from callpact.wire.cli import (
     encode_error,
     encode_failure,
     encode_json,
-    encode_left_out,
     encode_needs,
     encode_notes,
     encode_result,
@@ -230,43 +229,6 @@ def test_a_disabled_tool_is_told_with_its_reason_and_its_code():
     summary = encode_summary(tool)
     assert summary["disabled"] == {"code": "server_param_missing", "reason": "It needs A_KEY"}
     assert "disabled" not in encode_summary(make("b"))
-
-
-def test_disabled_tools_are_counted_by_reason_the_commonest_first():
-    tools = [make("a", disabled=Disabled("handler_error", "It has hooks"))]
-    tools += [make(f"b{number}", disabled=MISSING) for number in range(3)]
-    tools += [make("c", kind="subscription", disabled=MISSING)]
-    assert encode_left_out(tools) == [
-        "left out: 3 (disabled: It needs A_KEY)",
-        "left out: 1 (disabled: It has hooks)",
-        "left out: 1 (subscription)",
-    ]
-
-
-def test_rare_reasons_are_counted_together():
-    tools = [
-        make(f"t{number}x{again}", disabled=Disabled("server_param_missing", f"Key {number}"))
-        for number in range(12)
-        for again in range(2 if number < 11 else 1)
-    ]
-    *lines, last = encode_left_out(tools)
-    assert lines == [f"left out: 2 (disabled: Key {number})" for number in range(10)]
-    assert last == "left out: 3 (2 more reasons; `callpact list` tells them)"
-    assert len(encode_left_out(tools[:20])) == 10
-
-
-def test_tools_that_are_left_out_are_counted_by_reason():
-    tools = [
-        make("a", access=["admin"]),
-        make("b", kind="subscription"),
-        make("c", access=["admin"]),
-        make("d", kind="subscription", access=["admin"]),
-    ]
-    assert sorted(encode_left_out(tools)) == [
-        "left out: 2 (needs scope admin)",
-        "left out: 2 (subscription)",
-    ]
-    assert encode_left_out([]) == []
 
 
 @pytest.mark.parametrize(

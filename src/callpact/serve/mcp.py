@@ -8,8 +8,8 @@ only joins the two: what is listed stands in `views.py`, how clients are asked i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mcp_types as types
 from mcp.server import Server
@@ -18,6 +18,7 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from callpact.discovery import target_of
@@ -28,6 +29,7 @@ from callpact.errors import (
     HandlerCrashed,
     UnknownTool,
 )
+from callpact.offers import Offer, Prompt, Resource
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.asking import AskedPeer, Peer
 from callpact.serve.changes import Changes
@@ -35,7 +37,7 @@ from callpact.serve.completing import complete
 from callpact.serve.kept import KeptReader
 from callpact.serve.rounds import Rounds
 from callpact.serve.views import LIST_UP_TO, LISTS, View, Views, is_modern, is_served
-from callpact.tool import Call, Identity
+from callpact.tool import Call, Identity, Tool
 from callpact.wire import mcp as wire
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.mcp_offers import encode_completion, encode_contents, encode_messages
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 
     from callpact.client import Client
     from callpact.runtime import Runtime
-    from callpact.tool import Tool
     from callpact.wire.mcp_schema import Advertise
 
 LIST_TTL_MS = 2_000
@@ -82,6 +83,13 @@ class _Server(Server[Any]):
         return super().create_initialization_options(
             changing, experimental_capabilities, extensions
         )
+
+
+class _Ran(Struct, frozen=True):
+    """What came of a call, and of what."""
+
+    envelope: ResponseEnvelope[Any]
+    subject: Tool | Offer
 
 
 class Door:
@@ -128,7 +136,7 @@ class Door:
             on_list_resources=self._list,
             on_list_resource_templates=self._list,
             on_read_resource=self._read_resource,
-            on_subscribe_resource=self.changes.subscribe,
+            on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self.changes.unsubscribe,
             on_list_prompts=self._list,
             on_get_prompt=self._get_prompt,
@@ -181,30 +189,34 @@ class Door:
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         identity = self._caller(context)
-        view = self._views.of(identity)
-        called, tool = self._called(view, params.name)
-        meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
 
-        async def begin(client: Client | None) -> ResponseEnvelope[Any]:
+        async def begin(client: Client) -> _Ran:
+            view = self._views.of(identity)
+            called, tool = self._called(view, params.name)
+            meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
             call = Call(params.name, params.arguments, deadline=self._deadline(meant))
-            return await called.call(call, identity, client=client)
+            try:
+                envelope = await called.call(call, identity, client=client)
+            except UnknownTool as error:
+                # A handler that misses a tool of its own is a failed call, not a wrong request.
+                if tool is None:
+                    raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
+                raise
+            return _Ran(envelope, called.catalog.find(params.name))
 
         try:
-            envelope = await self._run(context, params, begin)
+            ran = await self._run(context, params, begin)
         except CallError as error:
-            # A handler that misses a tool of its own is a failed call, not a wrong request.
-            if tool is None and isinstance(error, UnknownTool):
-                raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
             return _result(wire.encode_error(error))
-        if isinstance(envelope, types.InputRequiredResult):
-            return envelope
-        assert tool is not None  # noqa: S101 - an unknown tool has no envelope
+        if isinstance(ran, types.InputRequiredResult):
+            return ran
+        tool = cast("Tool", ran.subject)
         result = wire.encode_result(
-            envelope,
+            ran.envelope,
             tool,
             modern=is_modern(context.protocol_version),
             advertise=self._advertise,
-            paging=None if called is self._reader else self._kept.paging(_owner(identity)),
+            paging=None if tool is self._kept.tool else self._kept.paging(_owner(identity)),
         )
         if "callpact/page" in result["_meta"] and self._kept.show():
             await self.changes.announce(tools=True)
@@ -230,9 +242,12 @@ class Door:
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        begin: Callable[[Peer | None], Any],
-    ) -> ResponseEnvelope[Any] | types.InputRequiredResult:
-        """Run a call whose client can be asked, in the way of its era.
+        begin: Callable[[Peer], Coroutine[Any, Any, _Ran]],
+    ) -> _Ran | types.InputRequiredResult:
+        """Begin a call whose client can be asked, in the way of its era, or go on with it.
+
+        What it is for is looked up when it begins: a call that waits for its client ends on the
+        version that it began with.
 
         Raises:
             CallError: as the call.
@@ -263,40 +278,55 @@ class Door:
         kept = wire.encode_kept(params.uri, self._kept.paging(_owner(identity)))
         if kept is not None:
             return types.ReadResourceResult.model_validate(kept)
-        found = self._views.of(identity).resource(params.uri)
+        ran = await self._offered(context, params, lambda: self._resource(context, params.uri))
+        if isinstance(ran, types.InputRequiredResult):
+            return ran
+        resource = cast("Resource", ran.subject)
+        wired = encode_contents(ran.envelope, resource, params.uri)
+        return _valid(types.ReadResourceResult, wired, resource.tool)
+
+    def _resource(
+        self, context: ServerRequestContext[Any], uri: str
+    ) -> tuple[Resource, dict[str, str]]:
+        found = self._view(context).resource(uri)
         if found is None:
             raise MCPError(
                 code=types.INVALID_PARAMS if is_modern(context.protocol_version) else _MISSING,
-                message=f"There is no resource at {params.uri[:200]}",
-                data={"uri": params.uri[:200]},
+                message=f"There is no resource at {uri[:200]}",
+                data={"uri": uri[:200]},
             )
-        resource, values = found
-        envelope = await self._offered(context, params, resource.tool, values)
-        if isinstance(envelope, types.InputRequiredResult):
-            return envelope
-        wired = encode_contents(envelope, resource, params.uri)
-        return _valid(types.ReadResourceResult, wired, resource.tool)
+        return found
+
+    async def _subscribe(
+        self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        self._resource(context, str(params.uri))
+        return await self.changes.subscribe(context, params)
 
     async def _get_prompt(
         self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
-        prompt = self._view(context).prompt(params.name)
-        if prompt is None:
-            known = ", ".join(held.tool.wire_name for held in self._view(context).prompts[:10])
-            message = f"There is no prompt '{params.name[:100]}'; there are: {known or 'none'}"
-            raise MCPError(code=types.INVALID_PARAMS, message=message)
-        envelope = await self._offered(context, params, prompt.tool, params.arguments or {})
-        if isinstance(envelope, types.InputRequiredResult):
-            return envelope
-        return _valid(types.GetPromptResult, encode_messages(envelope, prompt), prompt.tool)
+        def find() -> tuple[Prompt, dict[str, str]]:
+            view = self._view(context)
+            prompt = view.prompt(params.name)
+            if prompt is None:
+                known = ", ".join(held.tool.wire_name for held in view.prompts[:10]) or "none"
+                message = f"There is no prompt '{params.name[:100]}'; there are: {known}"
+                raise MCPError(code=types.INVALID_PARAMS, message=message)
+            return prompt, params.arguments or {}
+
+        ran = await self._offered(context, params, find)
+        if isinstance(ran, types.InputRequiredResult):
+            return ran
+        prompt = cast("Prompt", ran.subject)
+        return _valid(types.GetPromptResult, encode_messages(ran.envelope, prompt), prompt.tool)
 
     async def _offered(
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        tool: Tool,
-        arguments: Mapping[str, str],
-    ) -> ResponseEnvelope[Any] | types.InputRequiredResult:
+        find: Callable[[], tuple[Offer, dict[str, str]]],
+    ) -> _Ran | types.InputRequiredResult:
         """What a resource or prompt gives, by the line of every call.
 
         Raises:
@@ -304,18 +334,19 @@ class Door:
         """
         identity = self._caller(context)
 
-        async def begin(client: Client | None) -> ResponseEnvelope[Any]:
-            call = Call(tool.id, dict(arguments), deadline=self._deadline(tool))
-            return await self._runtime.over((tool,)).call(call, identity, client=client)
+        async def begin(client: Client) -> _Ran:
+            offer, arguments = find()
+            call = Call(offer.tool.id, arguments, deadline=self._deadline(offer.tool))
+            runtime = self._runtime.over((offer.tool,))
+            return _Ran(await runtime.call(call, identity, client=client), offer)
 
         try:
             return await self._run(context, params, begin)
         except CallError as error:
             is_theirs = error.code == "schema_validation_failed"
             code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
-            raise MCPError(
-                code=code, message=error.message, data=encode_gate_error(error)
-            ) from None
+            body = encode_gate_error(error)
+            raise MCPError(code=code, message=error.message, data=body) from None
 
     async def _complete(
         self, context: ServerRequestContext[Any], params: types.CompleteRequestParams

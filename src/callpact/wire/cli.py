@@ -5,7 +5,6 @@ Text only; colours are the CLI's.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -30,7 +29,6 @@ _RULES = (
     *("default", "minItems", "maxItems"),
 )
 _MAX_PARTS = 50
-_MAX_REASONS = 10
 
 
 def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None = None) -> Any:
@@ -182,24 +180,6 @@ def encode_traits(tool: Tool) -> str:
     traits = [f"disabled: {tool.disabled.reason}"] if tool.disabled is not None else []
     traits += ["subscription"] if tool.kind == "subscription" else []
     return "; ".join([*traits, *([f"needs {needs}"] if needs else [])])
-
-
-def encode_left_out(tools: Iterable[Tool]) -> list[str]:
-    """How many tools are not served over MCP, one line for each of the commonest reasons."""
-    reasons = Counter(map(_why_left_out, tools)).most_common()
-    lines = [f"left out: {number} ({reason})" for reason, number in reasons[:_MAX_REASONS]]
-    if rest := reasons[_MAX_REASONS:]:
-        number = sum(count for _, count in rest)
-        lines.append(f"left out: {number} ({len(rest)} more reasons; `callpact list` tells them)")
-    return lines
-
-
-def _why_left_out(tool: Tool) -> str:
-    if tool.kind == "subscription":
-        return "subscription"
-    if tool.disabled is not None:
-        return f"disabled: {tool.disabled.reason}"
-    return f"needs {encode_needs(tool.access)}"
 
 
 def encode_description(tool: Tool) -> dict[str, Any]:
