@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from enum import StrEnum
 from importlib.metadata import version as package_version
@@ -14,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from callpact import banner
 from callpact.app import load_app
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
-from callpact.logs import Logs, call_observers
+from callpact.logs import Logs
 from callpact.options import (
     Chosen,
     ConfigFile,
@@ -37,7 +35,6 @@ from callpact.terminal import (
     As,
     Row,
     counted,
-    ended_at,
     err,
     fail,
     out,
@@ -51,7 +48,6 @@ from callpact.terminal import (
     run,
     warned_once,
 )
-from callpact.tool import Identity
 from callpact.wire import cli as text
 
 if TYPE_CHECKING:
@@ -357,6 +353,24 @@ def serve(
         AdvertiseName,
         typer.Option("--advertise", help="How much of output schemas the list of tools shows."),
     ] = AdvertiseName.full,
+    result_limit: Annotated[
+        int,
+        typer.Option(
+            "--result-limit",
+            min=1_000,
+            help="Larger results come in pages of whole items.",
+            metavar="BYTES",
+        ),
+    ] = 100_000,
+    ask_first: Annotated[
+        bool,
+        typer.Option(
+            "--ask-first", help="Ask the user before a tool runs that can destroy something."
+        ),
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Read changed sources again while serving.")
+    ] = False,
     print_config: Annotated[
         Client | None,
         typer.Option("--print-config", help="Print the configuration for a client, and exit."),
@@ -376,69 +390,29 @@ def serve(
     """
     if find_spec("mcp") is None:
         fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
-    if print_config is not None:
-        asyncio.run(_loaded(chosen))
-        more = [part for held in scope or () for part in ("--scope", held)]
-        file = chosen.config or Path(DEFAULT_FILE)
-        refs, options = tuple(chosen.source or ()), (*chosen.arguments(), *more)
-        print_json(client_config(print_config.value, name, refs, file, options), sys.stdout)
+    from callpact.serving import ServeOptions
+    from callpact.serving import serve as serve_by
+
+    options = ServeOptions(
+        stdio=stdio,
+        host=host,
+        port=port,
+        path=path,
+        name=name,
+        list_up_to=list_up_to,
+        advertise=advertise.value,
+        result_limit=result_limit,
+        ask_first=ask_first,
+        watch=watch,
+        scopes=tuple(scope or ()),
+    )
+    if print_config is None:
+        serve_by(options, chosen, cast("Logs", chosen.logs))
         return
-    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
-
-    from callpact.serve.http import check_place, reserve, serve_http
-    from callpact.serve.mcp import Door
-    from callpact.serve.stdio import serve_stdio
-    from callpact.serve.views import is_served
-
-    bound = None
-    if not stdio:
-        check_place(host, port, path)
-        bound = reserve(host, port)
-    logs = cast("Logs", chosen.logs)
-    logs.take_stderr(steady=True)
-    identity = Identity("stdio" if stdio else "http", tuple(scope)) if scope else None
-    version = package_version("callpact")
-
-    async def go() -> int:
-        observers = call_observers()
-        async with await chosen.load() as loaded, Runtime(loaded.catalog, observers) as runtime:
-
-            def tell(place: str) -> None:
-                serving = banner.serving_of(
-                    loaded.catalog,
-                    lambda tool: is_served(tool, identity),
-                    place,
-                    not_loaded=sum(finding.severity == "error" for finding in loaded.report),
-                    versions=KNOWN_PROTOCOL_VERSIONS,
-                    list_up_to=list_up_to,
-                )
-                lines = banner.encode_lines(serving)
-                if logs.form == "json":
-                    logs.tell("serving", lines[0], banner.encode_fields(serving))
-                    return
-                for line in lines:
-                    err.print(plain(line), style="dim")
-
-            door = Door(
-                runtime,
-                name=name,
-                version=version,
-                identity=identity,
-                list_up_to=list_up_to,
-                advertise=advertise.value,
-            )
-            if stdio:
-                tell("stdio")
-                await serve_stdio(door)
-            else:
-                with ended_at(signal.SIGTERM):
-                    await serve_http(
-                        door, host=host, port=port, path=path, bound=bound, on_ready=tell
-                    )
-            return 0
-
-    with contextlib.nullcontext() if bound is None else contextlib.closing(bound):
-        run(go())
+    asyncio.run(_loaded(chosen))
+    file, refs = chosen.config or Path(DEFAULT_FILE), tuple(chosen.source or ())
+    arguments = (*chosen.arguments(), *options.arguments())
+    print_json(client_config(print_config.value, name, refs, file, arguments), sys.stdout)
 
 
 @libs.command("add")

@@ -55,6 +55,62 @@ class SourceConfig(BaseModel):
     )
 
 
+class TokenConfig(BaseModel):
+    """One `[serve.tokens.NAME]` table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    secret: str = Field(
+        description="Name of the variable of the environment, or of the secrets file, that holds "
+        "the token; never the token itself"
+    )
+    id: str | None = Field(None, description="Who the caller is; the name of the token by default")
+    scopes: list[str] = Field([], description="Scopes that the caller holds")
+    resources: dict[str, list[str]] = Field(
+        {}, description='What the caller may do to which resources, as `"project:42" = ["read"]`'
+    )
+
+
+class OAuthConfig(BaseModel):
+    """The `[serve.oauth]` table; the fields are those of `serve.oauth.OAuth`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    issuer: str = Field(description="Who issues the tokens (JWT): exactly their `iss`")
+    audience: str = Field(
+        description="Whom they are for: exactly their `aud`, usually the address of this server"
+    )
+    resource: str | None = Field(
+        None, description="The address of this server, where the audience is something else"
+    )
+    jwks_uri: str | None = Field(
+        None, description="Where the issuer's keys are; else its metadata says so"
+    )
+    algorithms: list[str] | None = Field(
+        None, description="Ways to sign that are accepted; all that need no shared secret"
+    )
+    required_scopes: list[str] = Field([], description="Scopes that every caller needs")
+    scopes: list[str] = Field([], description="Other scopes that clients may ask the issuer for")
+    hosts: list[str] = Field(
+        [], description="Private addresses that may be reached for the issuer's keys"
+    )
+
+
+class ServeConfig(BaseModel):
+    """The `[serve]` table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    hosts: list[str] = Field(
+        [], description="Names under which clients ask for the server, beside this machine's"
+    )
+    origins: list[str] = Field(
+        [], description="Web pages that may call it, as `https://app.example.com`"
+    )
+    tokens: dict[str, TokenConfig] = Field({}, description="Tokens of callers, by name")
+    oauth: OAuthConfig | None = Field(None, description="An issuer whose tokens are accepted")
+
+
 class Config(BaseModel):
     """The whole file."""
 
@@ -63,6 +119,7 @@ class Config(BaseModel):
     sources: dict[str, SourceConfig] = Field(
         {}, description="Sources by name; the name is the namespace where a source has none"
     )
+    serve: ServeConfig = Field(ServeConfig.model_validate({}), description="How the tools are served")
     secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
     upstreams: dict[str, str] = Field(
@@ -97,11 +154,28 @@ def read_config(path: Path) -> Config:
 def _line(item: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        model = SourceConfig if len(item["loc"]) > 2 else Config
-        return f"{key} is not known; known here: {', '.join(model.model_fields)}"
+        known = ", ".join(_model_at(item["loc"][:-1]).model_fields)
+        return f"{key} is not known; known here: {known}"
     if item["type"] == "missing":
         return f"{key} is required"
+    if item["loc"][:2] == ("serve", "tokens"):  # A token may stand there by mistake.
+        return f"{key}: {item['msg']}"
     return f"{key}: {item['msg']}, got {item['input']!r}"
+
+
+def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
+    """The model of the table at a place of the file."""
+    match place:
+        case ("sources", _):
+            return SourceConfig
+        case ("serve",):
+            return ServeConfig
+        case ("serve", "tokens", _):
+            return TokenConfig
+        case ("serve", "oauth"):
+            return OAuthConfig
+        case _:
+            return Config
 
 
 # --- what `callpact init` writes -------------------------------------------------------------

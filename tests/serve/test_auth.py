@@ -1,155 +1,45 @@
-"""Who may call over HTTP: tokens, an issuer of tokens, and what everybody else is told."""
+"""Who may call over HTTP: tokens that are known, where it may be served, and secrecy."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import contextlib
 import json
 import logging
-import re
-import threading
-import time
 
-import jwt
-import mcp_types as types
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.server import Server
-from mcp.server.auth.middleware.auth_context import get_access_token
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 import raw
+from callpact import Access, Catalog, Contract, Runtime, Tool
 from callpact.errors import InvalidConfig
-from callpact.net import HttpTransport, Limits
 from callpact.secrets import Secrets
 from callpact.serve.auth import Authentication, Token, identify, read_tokens
-from callpact.serve.http import check_place, serve_http
-from callpact.serve.keys import IssuerKeys
+from callpact.serve.http import check_place
+from callpact.serve.mcp import Door
 from callpact.serve.oauth import OAuth
 from callpact.tool import Identity
-from issuer import AUDIENCE, METADATA, OPENID, Issuer, jwk, private_key
-
-CI, ROOT = "ci-0123456789abcdef", "root-0123456789abcdef"
-TOKENS = (
-    Token.of(CI, Identity("ci", ("read",))),
-    Token.of(ROOT, Identity("root", ("read", "admin"), {"project:42": ("write",)})),
+from issuer import AUDIENCE, Issuer
+from serving import (
+    CALL,
+    CI,
+    ROOT,
+    TOKENS,
+    Serving,
+    asked,
+    bearer,
+    challenge,
+    checking,
+    session,
+    text_of,
+    told_in,
+    works,
 )
+
 ERAS = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 MESSAGES = pytest.mark.parametrize(
     ("message", "headers"),
     [(raw.message(), raw.routed()), (raw.initialize(), {})],
     ids=["2026-07-28", "older"],
 )
-
-
-# --- a server, and its clients ----------------------------------------------------------------
-
-
-def server():
-    """Says who calls, by the request and by what the SDK binds its state to."""
-
-    async def list_tools(context, params):
-        return types.ListToolsResult(
-            tools=[types.Tool(name="whoami", input_schema={"type": "object"})]
-        )
-
-    async def call_tool(context, params):
-        caller = identify(context)
-        bound = get_access_token()
-        told = {
-            "id": caller and caller.id,
-            "scopes": caller and list(caller.scopes),
-            "bound": bound and bound.subject,
-            "headers": sorted(context.request.headers),
-        }
-        return types.CallToolResult(content=[types.TextContent(type="text", text=json.dumps(told))])
-
-    return Server("t", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-class Serving:
-    """`serve_http` in a thread, on a free port."""
-
-    def __init__(self, authentication=None, door=None, **given):
-        self._ready = threading.Event()
-        self._loop = self._task = self._error = None
-        self._given = {"port": 0, "authentication": authentication, **given}
-        self._door = door or server()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-
-    async def _run(self):
-        def ready(address):
-            self.address = address
-            self._ready.set()
-
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await serve_http(self._door, on_ready=ready, **self._given)
-        except Exception as error:
-            self._error = error
-        finally:
-            self._ready.set()
-
-    def __enter__(self):
-        self._thread.start()
-        assert self._ready.wait(raw.PATIENCE)
-        if self._error is not None:
-            raise self._error
-        self.port = int(self.address.split(":")[-1].split("/")[0])
-        return self
-
-    def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(raw.PATIENCE)
-        assert not self._thread.is_alive()
-        assert self._error is None
-
-    def connect(self):
-        return raw.Line(self.port)
-
-    def client(self, token, mode):
-        """The SDK's own client, with a token."""
-
-        @contextlib.asynccontextmanager
-        async def opened():
-            headers = {"Authorization": f"Bearer {token}"}
-            async with (
-                create_mcp_http_client(headers=headers) as http,
-                Client(streamable_http_client(self.address, http_client=http), mode=mode) as client,
-            ):
-                yield client
-
-        return opened()
-
-    def whoami(self, token, mode="2026-07-28"):
-        async def go():
-            async with self.client(token, mode) as client:
-                return text_of(await client.call_tool("whoami", {}))
-
-        return asyncio.run(asyncio.wait_for(go(), raw.PATIENCE))
-
-
-def text_of(result):
-    return json.loads(result.content[0].text)
-
-
-def bearer(token, scheme="Bearer"):
-    return {"Authorization": f"{scheme} {token}"}
-
-
-def challenge(answer):
-    """What the answer says that is needed (RFC 6750)."""
-    scheme, _, rest = answer.headers["www-authenticate"].partition(" ")
-    assert scheme == "Bearer"
-    return dict(re.findall(r'(\w+)="([^"]*)"', rest))
-
-
-def works(line, token=CI):
-    """True if the next request with a good token is answered on this connection."""
-    return "result" in line.ask(raw.message(), **raw.routed(), **bearer(token)).json
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +54,7 @@ def line(tokens):
         yield connection
 
 
-# --- tokens that are known --------------------------------------------------------------------
+# --- tokens that are known -----------------------------------------------------------------------
 
 
 @ERAS
@@ -263,26 +153,7 @@ def test_what_a_stranger_sends_is_not_waited_for(tokens, line):
     assert works(line)
 
 
-# --- sessions of the older era ----------------------------------------------------------------
-
-
-def session(line, token):
-    """Begin a session; gives its id."""
-    answer = line.ask(raw.initialize(), **bearer(token))
-    assert answer.status == 200
-    number = {"Mcp_Session_Id": answer.headers["mcp-session-id"]}
-    note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert line.ask(note, **number, **bearer(token)).status == 202
-    return number
-
-
-def told_in(answer):
-    """The result in the one event of a stream."""
-    (data,) = [part[6:] for part in answer.body.split(b"\r\n") if part.startswith(b"data: {")]
-    return json.loads(json.loads(data)["result"]["content"][0]["text"])
-
-
-CALL = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "whoami"}}
+# --- sessions of the older era -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
@@ -306,7 +177,89 @@ def test_in_a_session_each_request_has_the_scopes_of_its_own_token():
             assert told_in(line.ask(CALL, **number, **bearer(token)))["scopes"] == scopes
 
 
-# --- tokens in a configuration ----------------------------------------------------------------
+# --- tools, by what their callers hold --------------------------------------------------------
+
+
+async def who(arguments, context):
+    return {"id": context.identity.id, "scopes": list(context.identity.scopes)}
+
+
+async def confirm(arguments, context):
+    schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+    answer = await context.client.elicit("Sure?", schema)
+    return {"id": context.identity.id, "action": answer.action}
+
+
+def made(name, handler=who, **more):
+    return Tool(id=f"t.{name}", description=name, contract=Contract(), handler=handler, **more)
+
+
+CATALOG = Catalog([
+    made("open"), made("confirm", confirm), made("read", access=["read"]),
+    made("admin", access=["admin"]),
+    made("write", access=Access(resource_type="project", resource_action="write")),
+])  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[200, 0], ids=["listed", "searched"])
+def door(request):
+    front = Door(Runtime(CATALOG), identity=identify, list_up_to=request.param)
+    with Serving(Authentication(TOKENS), door=front) as serving:
+        yield serving
+
+
+def calls(serving, token, mode, *names):
+    """What a caller sees of the tools, and what calling each gives; also through `call_tool`."""
+
+    async def go():
+        async with serving.client(token, mode) as client:
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            if "call_tool" in listed:
+                found = await client.call_tool("search_tools", {"query": "", "limit": 50})
+                listed = [tool["name"].replace(".", "_") for tool in text_of(found)["tools"]]
+                asked = [("call_tool", {"name": f"t.{name}"}) for name in names]
+            else:
+                asked = [(f"t_{name}", {}) for name in names]
+            return listed, [await client.call_tool(*one) for one in asked]
+
+    return asyncio.run(asyncio.wait_for(go(), raw.PATIENCE))
+
+
+@ERAS
+def test_each_caller_sees_and_calls_what_its_token_lets_it(door, mode):
+    names = ("open", "read", "admin", "write")
+    for _ in range(2):  # What was made ready for one caller is not shown to the next.
+        listed, results = calls(door, CI, mode, *names)
+        assert sorted(listed) == ["t_confirm", "t_open", "t_read"]
+        assert [result.is_error for result in results] == [False, False, True, True]
+        assert text_of(results[0])["id"] == text_of(results[1])["id"] == "ci"
+        assert {text_of(refused)["error"]["code"] for refused in results[2:]} == {"access_denied"}
+        listed, results = calls(door, ROOT, mode, *names)
+        assert sorted(listed) == ["t_admin", "t_confirm", "t_open", "t_read", "t_write"]
+        assert [text_of(result)["id"] for result in results] == ["root"] * 4
+
+
+def test_a_question_to_one_caller_cannot_be_answered_by_another(door):
+    able = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+
+    def ask(line, token, **more):
+        body = raw.message("tools/call", name="t_confirm", arguments={}, **more)
+        body["params"]["_meta"] |= able
+        return line.ask(body, **raw.routed("tools/call", "t_confirm"), **bearer(token))
+
+    with door.connect() as line:
+        asked = ask(line, CI).result
+        (key,) = asked["inputRequests"]
+        answer = {
+            "requestState": asked["requestState"],
+            "inputResponses": {key: {"action": "accept", "content": {"sure": True}}},
+        }
+        assert "error" in ask(line, ROOT, **answer).json
+        told = ask(line, CI, **answer).result
+        assert json.loads(told["content"][0]["text"]) == {"id": "ci", "action": "accept"}
+
+
+# --- tokens in a configuration -------------------------------------------------------------------
 
 
 class Table:
@@ -354,482 +307,7 @@ def test_there_is_no_authentication_that_lets_nobody_in():
         Authentication()
 
 
-# --- an issuer --------------------------------------------------------------------------------
-
-QUICK = Limits(total_seconds=0.5, body_bytes=100_000, decoded_bytes=100_000)
-
-
-def checking(issuer, *, fresh=600.0, pause=0.0, jwks_uri=None, tokens=(), limits=QUICK, **given):
-    """Authentication by an issuer of this machine, which is allowed by name."""
-    transport = HttpTransport(limits, [issuer.host])
-    keys = IssuerKeys(
-        issuer.url, jwks_uri, [issuer.host], transport=transport, fresh=fresh, pause=pause
-    )
-    given = {"issuer": issuer.url, "audience": AUDIENCE, "hosts": [issuer.host], **given}
-    return Authentication(tokens, OAuth(keys=keys, **given))
-
-
-@pytest.fixture(scope="module")
-def issuer():
-    with Issuer(algorithms=("RS256", "PS256", "ES256", "EdDSA")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def guarded(issuer):
-    with Serving(checking(issuer, tokens=TOKENS, required_scopes=["use"])) as serving:
-        yield serving
-
-
-@pytest.fixture
-def way(guarded):
-    with guarded.connect() as connection:
-        yield connection
-
-
-@ERAS
-@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
-def test_a_good_token_is_its_subject_with_its_scopes(guarded, issuer, algorithm, mode):
-    token = issuer.token(algorithm, sub="ada", scope="use read")
-    told = guarded.whoami(token, mode)
-    assert (told["id"], told["scopes"], told["bound"]) == ("ada", ["use", "read"], "ada")
-    assert "authorization" not in told["headers"]
-
-
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"scope": "use read"},
-        {"scope": ["use", "read"]},
-        {"scp": "use read"},
-        {"scp": ["use", "read"]},
-        {"scope": " use  read "},
-        {"scope": "use read", "scp": "other"},
-        {"scope": "use read", "aud": ["https://other.example", AUDIENCE]},
-        {"scope": "use read", "nbf": 1, "iat": 1},
-    ],
-    ids=str,
-)
-def test_scopes_are_one_text_or_a_list(guarded, issuer, claims):
-    assert guarded.whoami(issuer.token(**claims))["scopes"] == ["use", "read"]
-
-
-def test_static_tokens_work_beside_an_issuer_and_need_no_scope_of_it(guarded):
-    assert guarded.whoami(CI)["id"] == "ci"
-
-
-def test_clocks_may_differ_a_little(guarded, issuer):
-    now = int(time.time())
-    for claims in ({"exp": now - 10}, {"nbf": now + 10}, {"iat": now + 10}):
-        assert guarded.whoami(issuer.token(scope="use", **claims))["id"] == "ada"
-
-
-def encoded(data):
-    data = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def forged(issuer, header, key=None, **claims):
-    """A token with this header, signed with what is given, or not at all."""
-    now = int(time.time())
-    told = {"iss": issuer.url, "aud": AUDIENCE, "sub": "eve", "scope": "use", "exp": now + 600}
-    start = f"{encoded(header)}.{encoded({**told, **claims})}"
-    if key is None:
-        return f"{start}."
-    return f"{start}.{encoded(jwt.get_algorithm_by_name('RS256').sign(start.encode(), key))}"
-
-
-def pem():
-    from cryptography.hazmat.primitives import serialization as form
-
-    return (
-        private_key().public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
-    )  # fmt: skip
-
-
-def hmac_signed(issuer, key, **claims):
-    import hashlib
-    import hmac
-
-    start = forged(issuer, {"alg": "HS256", "kid": "first"}, **claims)[:-1]
-    return f"{start}.{encoded(hmac.new(key, start.encode(), hashlib.sha256).digest())}"
-
-
-def swapped(issuer):
-    """The claims of one token under the signature of another."""
-    mine = issuer.token(scope="use", sub="eve").split(".")
-    theirs = issuer.token(scope="use", sub="ada").split(".")
-    return ".".join([mine[0], theirs[1], mine[2]])
-
-
-OTHER = private_key("RS256", "of eve")
-HOSTILE = {
-    "alg none": lambda i: forged(i, {"alg": "none"}),
-    "alg None": lambda i: forged(i, {"alg": "None", "kid": "first"}),
-    "alg none with a signature": lambda i: forged(i, {"alg": "none", "kid": "first"}, OTHER),
-    "no alg": lambda i: forged(i, {"kid": "first"}, OTHER),
-    "alg is a list": lambda i: forged(i, {"alg": ["RS256"], "kid": "first"}, OTHER),
-    "alg is an object": lambda i: forged(i, {"alg": {}, "kid": "first"}, OTHER),
-    "HS256 with the public key": lambda i: hmac_signed(i, pem()),
-    "HS256 with the key as JSON": lambda i: hmac_signed(i, json.dumps(jwk()).encode()),
-    "HS256 with nothing": lambda i: hmac_signed(i, b""),
-    "signed by another": lambda i: forged(i, {"alg": "RS256", "kid": "first"}, OTHER),
-    "signed by another without kid": lambda i: forged(i, {"alg": "RS256"}, OTHER),
-    "not signed": lambda i: forged(i, {"alg": "RS256", "kid": "first"}),
-    "claims of another": swapped,
-    "another alg for the key": lambda i: i.token("RS256", header={"alg": "PS256"}, scope="use"),
-    "a key of another kind": lambda i: forged(i, {"alg": "ES256", "kid": "first"}, OTHER),
-    "kid is not known": lambda i: i.token(name="never published", scope="use"),
-    "kid is a path": lambda i: i.token(header={"kid": "../../etc/passwd"}, scope="use"),
-    "kid is a number": lambda i: forged(i, {"alg": "RS256", "kid": 1}, OTHER),
-    "kid is an object": lambda i: forged(i, {"alg": "RS256", "kid": {}}, OTHER),
-    "critical extension": lambda i: i.token(header={"crit": ["exp"], "exp": 1}, scope="use"),
-    "another audience": lambda i: i.token(aud="https://other.example/mcp", scope="use"),
-    "audience with a slash": lambda i: i.token(aud=f"{AUDIENCE}/", scope="use"),
-    "audience in another case": lambda i: i.token(aud=AUDIENCE.upper(), scope="use"),
-    "a part of the audience": lambda i: i.token(aud="https://tools.example.com", scope="use"),
-    "audience is a list of others": lambda i: i.token(aud=["a", "b"], scope="use"),
-    "audience is an object": lambda i: i.token(aud={AUDIENCE: 1}, scope="use"),
-    "audience is empty": lambda i: i.token(aud=[], scope="use"),
-    "no audience": lambda i: i.token(aud=None, scope="use"),
-    "another issuer": lambda i: i.token(iss="https://evil.example", scope="use"),
-    "issuer with a slash": lambda i: i.token(iss=f"{i.url}/", scope="use"),
-    "no issuer": lambda i: i.token(iss=None, scope="use"),
-    "expired": lambda i: i.token(exp=int(time.time()) - 60, scope="use"),
-    "expired in 1970": lambda i: i.token(exp=0, scope="use"),
-    "never expires": lambda i: i.token(exp=None, scope="use"),
-    "expires at infinity": lambda i: i.token(exp=float("inf"), scope="use"),
-    "expires at a text": lambda i: i.token(exp="tomorrow", scope="use"),
-    "not valid yet": lambda i: i.token(nbf=int(time.time()) + 120, scope="use"),
-    "issued in the future": lambda i: i.token(iat=int(time.time()) + 120, scope="use"),
-    "no subject": lambda i: i.token(sub=None, scope="use"),
-    "an empty subject": lambda i: i.token(sub="", scope="use"),
-    "scope is a number": lambda i: i.token(scope=5),
-    "scope is an object": lambda i: i.token(scope={"use": True}),
-    "scope is a list of numbers": lambda i: i.token(scope=["use", 1]),
-    "huge": lambda i: i.token(scope="use", pad="x" * 16_000),
-    "huge header": lambda i: i.token(header={"pad": "x" * 16_000}, scope="use"),
-    "deep header": lambda i: f"{encoded(b'[' * 9_000)}.e30.x",
-    "deep value in the header": lambda i: encoded(b'{"a":' + b"[" * 9_000) + ".e30.x",
-    "long number in the header": lambda i: encoded(b'{"alg":' + b"9" * 9_000 + b"}") + ".e30.x",
-    "deep claims": lambda i: f"{encoded({'alg': 'RS256'})}.{encoded(b'[' * 9_000)}.eA",
-    "header is a list": lambda i: f"{encoded([1])}.e30.eA",
-    "header is no UTF-8": lambda i: encoded(b"\xff\xfe") + ".e30.eA",
-    "header is nothing": lambda i: ".e30.eA",
-    "claims are a list": lambda i: f"{encoded({'alg': 'RS256', 'kid': 'first'})}.{encoded([])}.eA",
-    "bad base64": lambda i: "a!b.c$d.e%f",
-    "one letter": lambda i: "a.a.a",
-    "padded with junk": lambda i: i.token(scope="use") + "===",
-    "two parts": lambda i: ".".join(i.token(scope="use").split(".")[:2]),
-    "four parts": lambda i: i.token(scope="use") + ".x",
-    "five parts": lambda i: "a.b.c.d.e",
-    "dots": lambda i: "..",
-    "no JWT": lambda i: "x" * 100,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_token_is_refused_and_the_next_request_works(way, issuer, name):
-    token = HOSTILE[name](issuer)
-    for message, headers in ((raw.message(), raw.routed()), (raw.initialize(), {})):
-        answer = way.ask(message, **headers, **bearer(token))
-        assert answer.status == 401
-        told = challenge(answer)
-        assert told["error"] == "invalid_token"
-        assert token not in json.dumps([answer.headers, answer.json])
-        assert works(way, issuer.token(scope="use"))
-
-
-@pytest.mark.parametrize("member", ["jku", "x5u", "jwk", "x5c"])
-def test_keys_that_a_token_brings_along_are_not_looked_at(way, issuer, member):
-    with Issuer() as eve:
-        eve.keys = [jwk("RS256", "of eve")]
-        brought = {
-            "jku": f"{eve.url}/keys", "x5u": f"{eve.url}/keys", "jwk": jwk("RS256", "of eve"),
-            "x5c": ["AAAA"],
-        }[member]  # fmt: skip
-        for kid in ("first", "of eve"):
-            token = forged(issuer, {"alg": "RS256", "kid": kid, member: brought}, OTHER)
-            assert way.ask(raw.message(), **raw.routed(), **bearer(token)).status == 401
-        assert eve.asked == []
-    assert works(way, issuer.token(scope="use"))
-
-
-def test_a_token_without_a_scope_that_all_need_is_told_which(way, issuer):
-    answer = way.ask(raw.message(), **raw.routed(), **bearer(issuer.token(scope="read")))
-    assert answer.status == 403
-    told = challenge(answer)
-    assert (told["error"], told["scope"]) == ("insufficient_scope", "use")
-    assert told["resource_metadata"].endswith("/.well-known/oauth-protected-resource/mcp")
-    assert works(way, issuer.token(scope="use"))
-
-
-def test_a_session_is_bound_to_issuer_client_and_subject(way, issuer):
-    number = session(way, issuer.token(scope="use", client_id="app"))
-    again = issuer.token(scope="use more", client_id="app", jti="another")
-    assert told_in(way.ask(CALL, **number, **bearer(again)))["scopes"] == ["use", "more"]
-    for claims in ({"sub": "eve", "client_id": "app"}, {"client_id": "other"}):
-        other = issuer.token(scope="use", **claims)
-        assert way.ask(CALL, **number, **bearer(other)).status == 404
-    assert way.ask(CALL, **number, **bearer(CI)).status == 404
-
-
-def test_a_static_token_and_a_subject_of_the_same_name_are_two_callers(way, issuer):
-    number = session(way, CI)
-    same = issuer.token(sub="ci", client_id="ci", scope="use")
-    assert way.ask(CALL, **number, **bearer(same)).status == 404
-
-
-@pytest.mark.parametrize("stream", ["GET", "subscriptions/listen"])
-def test_a_stream_ends_with_its_token(guarded, issuer, stream):
-    # It ends when the time by which clocks may differ is over, too.
-    token = issuer.token(scope="use", exp=int(time.time()) - 28)
-    with guarded.connect() as line:
-        if stream == "GET":
-            number = session(line, token)
-            answer = line.ask(method="GET", **number, **bearer(token))
-        else:
-            asked = raw.message(stream, notifications={"toolsListChanged": True})
-            answer = line.ask(asked, **raw.routed(stream), **bearer(token))
-        assert answer.status == 200  # And all of it was read: the stream has ended, in order.
-        assert works(line, issuer.token(scope="use"))
-
-
-# --- what clients are told (RFC 9728) ---------------------------------------------------------
-
-
-def test_anybody_is_told_where_tokens_come_from(way, issuer):
-    answer = way.ask(raw.message(), **raw.routed())
-    told = challenge(answer)
-    assert answer.status == 401
-    where = "https://tools.example.com/.well-known/oauth-protected-resource/mcp"
-    assert told == {"scope": "use", "resource_metadata": where}
-    for path in ("", "/", "/mcp"):
-        found = way.ask(method="GET", path=f"/.well-known/oauth-protected-resource{path}")
-        assert (found.status, found.headers["content-type"]) == (200, "application/json")
-        assert found.json == {
-            "resource": AUDIENCE,
-            "authorization_servers": [issuer.url],
-            "scopes_supported": ["use"],
-            "bearer_methods_supported": ["header"],
-        }
-    for path in ("/other", "/mcp/more", "x", "/mcp/../x"):
-        elsewhere = f"/.well-known/oauth-protected-resource{path}"
-        assert way.ask(method="GET", path=elsewhere).status == 401
-    assert way.ask(path="/.well-known/oauth-protected-resource").status == 401
-
-
-def test_the_path_of_a_proxy_and_our_own_both_lead_to_the_metadata(issuer):
-    given = {"resource": "https://example.com/tools/mcp", "scopes": ["read", "write"]}
-    checked = checking(issuer, audience="api://tools", required_scopes=["read"], **given)
-    with Serving(checked, path="/own") as serving, serving.connect() as line:
-        told = challenge(line.ask(raw.message(), path="/own", **raw.routed()))
-        where = "https://example.com/.well-known/oauth-protected-resource/tools/mcp"
-        assert told["resource_metadata"] == where
-        for path in ("/tools/mcp", "/own"):
-            found = line.ask(method="GET", path=f"/.well-known/oauth-protected-resource{path}").json
-            assert found["resource"] == "https://example.com/tools/mcp"
-            assert found["scopes_supported"] == ["read", "write"]
-        token = issuer.token(aud="api://tools", scope="read")
-        answer = line.ask(raw.message(), path="/own", **raw.routed(), **bearer(token))
-        assert answer.result["tools"]
-
-
-def test_the_sdk_finds_the_issuer_from_what_it_is_told(way, issuer):
-    from mcp.client.auth.utils import (
-        extract_resource_metadata_from_www_auth,
-        extract_scope_from_www_auth,
-    )
-    from mcp.shared.auth import ProtectedResourceMetadata
-
-    answer = way.ask(raw.message(), **raw.routed())
-    seen = type("Seen", (), {"status_code": answer.status, "headers": None})()
-    seen.headers = {"WWW-Authenticate": answer.headers["www-authenticate"]}
-    where = extract_resource_metadata_from_www_auth(seen)
-    assert extract_scope_from_www_auth(seen) == "use"
-    path = where.removeprefix("https://tools.example.com")
-    found = ProtectedResourceMetadata.model_validate_json(way.ask(method="GET", path=path).body)
-    assert str(found.resource) == AUDIENCE
-    assert [str(one).rstrip("/") for one in found.authorization_servers] == [issuer.url]
-
-
-# --- where the keys are, and when they are asked for ------------------------------------------
-
-
-def asked(serving, token):
-    """The status that a token is answered with."""
-    with serving.connect() as line:
-        return line.ask(raw.message(), **raw.routed(), **bearer(token)).status
-
-
-@pytest.mark.parametrize(
-    ("path", "metadata"),
-    [
-        ("", METADATA),
-        ("", OPENID),
-        ("/", METADATA),
-        ("/tenant", f"{METADATA}/tenant"),
-        ("/tenant", f"{OPENID}/tenant"),
-        ("/tenant", f"/tenant{OPENID}"),
-        ("/tenant/", f"/tenant{OPENID}"),
-    ],
-)
-def test_the_metadata_of_an_issuer_is_found_where_the_standards_have_it(path, metadata):
-    with Issuer(path, metadata) as issuer, Serving(checking(issuer)) as serving:
-        assert asked(serving, issuer.token()) == 200
-        assert issuer.asked[-2:] == [metadata, "/keys"]
-
-
-def test_with_the_address_of_the_keys_nothing_else_is_asked_for():
-    with Issuer() as issuer, Serving(checking(issuer, jwks_uri=f"{issuer.url}/keys")) as serving:
-        assert asked(serving, issuer.token()) == 200
-        assert set(issuer.asked) == {"/keys"}
-
-
-def elsewhere(issuer):
-    return {"Location": f"http://127.0.0.1:{issuer.port + 1}/keys"}
-
-
-BROKEN = {
-    "nothing there": lambda i: {METADATA: 404, OPENID: 404},
-    "an error": lambda i: {METADATA: 500, OPENID: 500},
-    "no JSON": lambda i: {"/keys": b"<html>"},
-    "a list": lambda i: {"/keys": []},
-    "no keys": lambda i: {"/keys": {}},
-    "keys is an object": lambda i: {"/keys": {"keys": {}}},
-    "no key at all": lambda i: {"/keys": {"keys": []}},
-    "keys that cannot be used": lambda i: {"/keys": {"keys": [
-        None, 5, [], {}, {"kty": "RSA"}, {"kty": "RSA", "n": "!", "e": "AQAB"}, {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
-        {"kty": "oct", "k": "AAAA", "kid": "first"}, jwk(use="enc"), jwk(key_ops=["sign"]), jwk("RS256", "weak"),
-        jwk(alg="HS256"), {**jwk(), "n": 5}, {**jwk(), "e": None}, {**jwk(), "kty": []},
-    ]}},
-    "metadata of another issuer": lambda i: {METADATA: {"issuer": "https://evil.example", "jwks_uri": f"{i.url}/keys"}},
-    "metadata without keys": lambda i: {METADATA: {"issuer": i.url}},
-    "keys at no address": lambda i: {METADATA: {"issuer": i.url, "jwks_uri": 5}},
-    "keys in a file": lambda i: {METADATA: {"issuer": i.url, "jwks_uri": "file:///etc/passwd"}},
-    "keys at a private address": lambda i: {METADATA: {"issuer": i.url, "jwks_uri": "https://169.254.169.254/keys"}},
-    "keys over plain http": lambda i: {METADATA: {"issuer": i.url, "jwks_uri": "http://example.com/keys"}},
-    "a redirect to a private address": lambda i: {"/keys": (302, elsewhere(i), b"")},
-    "a redirect in a circle": lambda i: {"/keys": (302, {"Location": "/keys"}, b"")},
-    "a drip": lambda i: {"/keys": i.drip},
-    "a drip of metadata": lambda i: {METADATA: i.drip},
-    "too much": lambda i: {"/keys": {"keys": [jwk()], "pad": "x" * 200_000}},
-    "cut off": lambda i: {"/keys": lambda request: request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")},
-    "no HTTP": lambda i: {"/keys": lambda request: request.wfile.write(b"hello\r\n\r\n")},
-    "deep": lambda i: {"/keys": b'{"keys":' + b"[" * 50_000},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_an_issuer_that_misbehaves_costs_nothing_but_its_tokens(name):
-    with Issuer() as issuer:
-        issuer.answers = BROKEN[name](issuer)
-        with Serving(checking(issuer, tokens=TOKENS)) as serving, serving.connect() as line:
-            answer = line.ask(raw.message(), **raw.routed(), **bearer(issuer.token()))
-            assert answer.status == 503
-            assert int(answer.headers["retry-after"]) > 0
-            assert "issuer" in answer.error["message"]
-            assert serving.whoami(CI)["id"] == "ci"
-            issuer.answers = {}
-            assert asked(serving, issuer.token()) == 200
-
-
-def test_an_issuer_that_is_not_there_is_not_waited_for_by_others():
-    with Issuer() as issuer:
-        token = issuer.token()
-    with Serving(checking(issuer, tokens=TOKENS)) as serving:
-        assert asked(serving, token) == 503
-        assert asked(serving, CI) == 200
-
-
-def test_keys_that_are_known_stay_in_use_while_the_issuer_is_away():
-    with Issuer() as issuer, Serving(checking(issuer, fresh=0.0)) as serving:
-        assert asked(serving, issuer.token()) == 200
-        issuer.answers = {METADATA: 500, OPENID: 500}
-        assert [asked(serving, issuer.token()) for _ in range(3)] == [200] * 3
-        # Nobody can say whether it has this key by now.
-        assert asked(serving, issuer.token(name="second")) == 503
-        assert asked(serving, issuer.token()) == 200
-        issuer.keys.append(jwk("RS256", "second"))
-        issuer.answers = {}
-        assert asked(serving, issuer.token(name="second")) == 200
-
-
-def test_a_new_key_is_found_at_its_first_token_and_an_old_one_is_forgotten():
-    with Issuer() as issuer, Serving(checking(issuer)) as serving:
-        assert asked(serving, issuer.token()) == 200
-        issuer.keys = [jwk("RS256", "second")]
-        assert asked(serving, issuer.token(name="second")) == 200
-        assert asked(serving, issuer.token()) == 401
-
-
-def test_tokens_cannot_make_us_ask_the_issuer_again_and_again():
-    with Issuer() as issuer, Serving(checking(issuer, pause=3_600.0)) as serving:
-        assert asked(serving, issuer.token()) == 200
-        before = list(issuer.asked)
-        with serving.connect() as line:
-            for number in range(50):
-                token = forged(issuer, {"alg": "RS256", "kid": f"k{number}"}, OTHER)
-                assert line.ask(raw.message(), **raw.routed(), **bearer(token)).status == 401
-            assert works(line, issuer.token())
-        assert issuer.asked == before
-
-
-def test_many_first_tokens_ask_the_issuer_once():
-    with Issuer() as issuer:
-        oauth = OAuth(issuer=issuer.url, audience=AUDIENCE, hosts=[issuer.host])
-
-        async def go():
-            found = await asyncio.gather(*[oauth.verify(issuer.token()) for _ in range(20)])
-            await oauth.aclose()
-            return {one.identity.id for one in found}
-
-        assert asyncio.run(asyncio.wait_for(go(), raw.PATIENCE)) == {"ada"}
-        assert issuer.asked == [METADATA, "/keys"]
-
-
-def test_a_key_without_a_name_is_tried_for_tokens_without_one():
-    with Issuer() as issuer:
-        issuer.keys = [jwk("RS256", "second", kid=None, alg=None), jwk(kid=None, use=None)]
-        with Serving(checking(issuer)) as serving:
-            assert asked(serving, issuer.token(header={"kid": None})) == 200
-            assert asked(serving, issuer.token(name="second", header={"kid": None})) == 200
-            assert asked(serving, forged(issuer, {"alg": "RS256"}, OTHER)) == 401
-
-
-def test_only_the_ways_to_sign_that_were_chosen_are_accepted():
-    issuer = Issuer(algorithms=("RS256", "ES256"))
-    with issuer, Serving(checking(issuer, algorithms=["ES256"])) as serving:
-        assert asked(serving, issuer.token("ES256")) == 200
-        assert asked(serving, issuer.token("RS256")) == 401
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"algorithms": ["none"]}, "algorithms: .*'none'"),
-        ({"algorithms": ["RS256", "HS256"]}, "algorithms: .*'HS256'"),
-        ({"algorithms": []}, "algorithms"),
-        ({"issuer": "http://issuer.example.com"}, "issuer: .*https"),
-        ({"issuer": "issuer.example.com"}, "issuer"),
-        ({"issuer": "https://issuer.example.com?a=b"}, "issuer: .*query"),
-        ({"jwks_uri": "http://issuer.example.com/keys"}, "jwks_uri: .*https"),
-        ({"audience": "api://tools"}, "audience: .*resource"),
-        ({"resource": "tools"}, "resource: "),
-        ({"audience": 'https://a.example/"'}, "audience: "),
-        ({"audience": "https://a.example/mcp#part"}, "audience: "),
-        ({"hosts": ["http://x"]}, "hosts: "),
-    ],
-    ids=str,
-)
-def test_a_configuration_that_cannot_be_meant_is_told_with_its_key(given, words):
-    good = {"issuer": "https://issuer.example.com", "audience": AUDIENCE}
-    OAuth(**good)
-    with pytest.raises(InvalidConfig, match=words):
-        OAuth(**{**good, **given})
-
-
-# --- where it may be served -------------------------------------------------------------------
+# --- where it may be served ----------------------------------------------------------------------
 
 KNOWN = Authentication(TOKENS)
 
@@ -923,7 +401,7 @@ def test_a_browser_may_ask_first_and_can_read_what_it_needs(open_wide):
         assert "www-authenticate" in refused.headers["access-control-expose-headers"]
 
 
-# --- secrecy ----------------------------------------------------------------------------------
+# --- secrecy -------------------------------------------------------------------------------------
 
 
 def test_no_token_shows_in_any_log_or_answer(caplog):

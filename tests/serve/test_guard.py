@@ -32,7 +32,7 @@ def serving(question, **limits):
 
     async def go():
         ready = asyncio.get_running_loop().create_future()
-        server = Door(Runtime([tool]), result_limit=1 << 30)
+        server = Door(Runtime([tool]), result_limit=1 << 30).server
         running = asyncio.create_task(
             serve_http(server, port=0, limits=Limits(**limits), on_ready=ready.set_result)
         )

@@ -1,141 +1,32 @@
-"""The stdio door as bytes: whatever a client writes or leaves unread, the next line is answered."""
+"""The stdio door as bytes: whatever a client writes, the next line is answered."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
-import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-from mcp.server import Server
 
+import piped
 import raw
-from callpact.serve.stdio import LineLimits, serve_lines
 
+LEGACY, MODERN, PATIENCE, READY = piped.LEGACY, piped.MODERN, piped.PATIENCE, piped.READY
+SERVE, Wire, encoded = piped.SERVE, piped.Wire, piped.encoded
 TOOLS = Path(__file__).parent / "behaviour.py"
-SERVE = [sys.executable, "-m", "callpact", "serve", "--stdio", "-s"]
-PATIENCE = raw.PATIENCE
-MODERN, LEGACY = "2026-07-28", "legacy"
 ERAS = pytest.mark.parametrize("era", [MODERN, LEGACY])
-PARSE, INVALID, INTERNAL = -32700, -32600, -32603
+PARSE, INVALID = -32700, -32600
 LIMIT = 4 << 20
-READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-
-class Wire:
-    """The client's ends of two pipes; everything is given up after PATIENCE."""
-
-    def __init__(self, sending, reading):
-        self.sending, self.reading = sending, reading
-        self._read = b""
-        self._number = 0
-
-    def send(self, *lines):
-        for line in lines:
-            rest = memoryview(encoded(line))
-            while rest:
-                rest = rest[os.write(self.sending, rest) :]
-
-    def is_told(self):
-        """True if there is something more to read."""
-        return bool(select.select([self.reading], [], [], PATIENCE)[0])
-
-    def line(self):
-        """The next line with its end; what there is at the end of all."""
-        while b"\n" not in self._read:
-            assert self.is_told(), self._read
-            chunk = os.read(self.reading, 1 << 20)
-            if not chunk:
-                break
-            self._read += chunk
-        line, end, self._read = self._read.partition(b"\n")
-        return line + end
-
-    def read(self):
-        return json.loads(self.line())
-
-    def call(self, name, /, *, era=MODERN, **arguments):
-        """A call in bytes, with an id of its own."""
-        self._number += 1
-        params = {"name": name, "arguments": arguments}
-        if era == MODERN:
-            return raw.message("tools/call", number=self._number, **params)
-        return {"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params}
-
-    def open(self, era):
-        """What a client of an era says first."""
-        if era == LEGACY:
-            self.send(raw.initialize(0), READY)
-            assert self.read()["id"] == 0
-
-    def assert_works(self, era=MODERN, name="behaviour_add"):
-        asked = self.call(name, era=era, a=1, b=2)
-        self.send(asked)
-        answer = self.read()
-        assert (answer["id"], answer["result"]["isError"]) == (asked["id"], False)
-
-
-def encoded(line):
-    return line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
-
-
-class Served(Wire):
-    """`callpact serve --stdio` as a process."""
-
-    def __init__(self, *sources, stdin=subprocess.PIPE, stdout=subprocess.PIPE):
-        command = [*SERVE, *map(str, sources or [TOOLS])]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=pipe, bufsize=0)
-        ends = [self.process.stdin, self.process.stdout]
-        super().__init__(*[-1 if end is None else end.fileno() for end in ends])
-        self.errors = b""
-        self._reader = threading.Thread(target=self._drain)
-        self._reader.start()
-
-    def _drain(self):
-        for line in self.process.stderr:
-            self.errors += line
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.wait()
-
-    def wait(self):
-        """The exit code, once it has ended."""
-        code = self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
-        for end in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if end is not None:
-                end.close()
-        return code
-
-    def hang_up(self):
-        """Give what is answered before the end, in lines."""
-        self.process.stdin.close()
-        told = list(iter(self.line, b""))
-        assert self.wait() == 0, self.errors
-        assert b"Traceback" not in self.errors
-        return told
-
-    def most_memory(self):
-        """Bytes of memory that the process has had at most."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+Served = partial(piped.Piped, TOOLS)
 
 
 @pytest.fixture(scope="module")
@@ -445,7 +336,7 @@ def loud() -> str:
 @ERAS
 def test_the_protocol_has_both_streams_to_itself(tmp_path, era):
     (tmp_path / "loud.py").write_text(LOUD, "utf-8")
-    with Served(tmp_path / "loud.py") as served:
+    with piped.Piped(tmp_path / "loud.py") as served:
         served.open(era)
         for _ in range(3):
             asked = served.call("loud_loud", era=era)
@@ -459,242 +350,6 @@ def test_the_protocol_has_both_streams_to_itself(tmp_path, era):
         assert served.hang_up() == []
         printed = ["printed\n", "printed below", "printed by a library", "printed by a child"]
         assert all(served.errors.count(text.encode()) >= 3 for text in printed)
-
-
-# --- many, large, unread --------------------------------------------------------------------------
-
-
-def serving(question, tools, **limits):
-    """Serve tools of the SDK over pipes in this process; the client runs in a thread."""
-
-    async def call_tool(context, params):
-        text = await tools[params.name](context, params.arguments)
-        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=False)
-
-    async def go():
-        given, sending = os.pipe()
-        reading, taken = os.pipe()
-        limits.setdefault("leaving_seconds", 0.1)
-        server = Server("t", on_call_tool=call_tool)
-        running = asyncio.create_task(serve_lines(server, given, taken, LineLimits(**limits)))
-        wire = Wire(sending, reading)
-        wire.loop = asyncio.get_running_loop()
-        try:
-            return await asyncio.to_thread(question, wire)
-        finally:
-            os.close(sending)
-            await asyncio.wait_for(running, PATIENCE)
-            for descriptor in (given, reading, taken):
-                os.close(descriptor)
-
-    return asyncio.run(asyncio.wait_for(go(), 2 * PATIENCE))
-
-
-async def say(context, arguments):
-    return arguments["text"]
-
-
-async def large(context, arguments):
-    return "x" * arguments["size"]
-
-
-def is_idle(wire):
-    """True if nothing more is taken from us, for a while."""
-    return not select.select([], [wire.sending], [], 0.5)[1]
-
-
-def flood(wire, lines):
-    """Send until nothing is taken any more; gives what is left."""
-    rest = b"".join(map(encoded, lines))
-    os.set_blocking(wire.sending, False)
-    try:
-        while rest and not is_idle(wire):
-            with contextlib.suppress(BlockingIOError):
-                rest = rest[os.write(wire.sending, rest[:4096]) :]
-    finally:
-        os.set_blocking(wire.sending, True)
-    return rest
-
-
-@ERAS
-@pytest.mark.parametrize("what", ["requests", "bad lines"])
-def test_of_a_client_that_does_not_read_only_so_much_is_read_and_then_all_is_answered(era, what):
-    many = 1_500
-
-    def question(wire):
-        wire.open(era)
-        asked = [wire.call("say", era=era, text="x" * 1_000) for _ in range(many)]
-        lines = asked if what == "requests" else [b"bad" * 400 + b"\n"] * 3_000
-        size = sum(len(encoded(line)) for line in lines)
-        rest = flood(wire, lines)
-        # Two pipes, what is under way, and a chunk; not more.
-        assert 0 < size - len(rest) < 600_000
-        sender = threading.Thread(target=wire.send, args=[rest])
-        sender.start()
-        told = [wire.read() for _ in lines]
-        sender.join(PATIENCE)
-        if what == "requests":
-            assert sorted(answer["id"] for answer in told) == [one["id"] for one in asked]
-            assert all("result" in answer for answer in told)
-        else:
-            assert {answer["error"]["code"] for answer in told} == {PARSE}
-        wire.send(wire.call("say", era=era, text="last"))
-        return "last" in str(wire.read()["result"])
-
-    assert serving(question, {"say": say}, requests=20)
-
-
-@ERAS
-def test_requests_beyond_the_most_wait_and_none_is_lost(era):
-    running = most = 0
-
-    async def count(context, arguments):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        running -= 1
-        return ""
-
-    def question(wire):
-        wire.open(era)
-        asked = [wire.call("count", era=era) for _ in range(100)]
-        wire.send(*asked)
-        told = [wire.read() for _ in asked]
-        assert {answer["id"] for answer in told} == {one["id"] for one in asked}
-        return all("result" in answer for answer in told)
-
-    assert serving(question, {"count": count}, requests=3)
-    assert most == 3
-
-
-@ERAS
-def test_large_requests_beyond_the_most_bytes_wait(era):
-    running = most = 0
-
-    async def count(context, arguments):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        running -= 1
-        return ""
-
-    def question(wire):
-        wire.open(era)
-        asked = [wire.call("count", era=era, text="x" * 10_000) for _ in range(20)]
-        sender = threading.Thread(target=wire.send, args=asked)
-        sender.start()
-        told = [wire.read() for _ in asked]
-        sender.join(PATIENCE)
-        return all("result" in answer for answer in told)
-
-    assert serving(question, {"count": count}, requests_bytes=15_000)
-    assert most == 2
-
-
-@ERAS
-def test_a_cancelled_request_makes_room_for_another(era):
-    async def hang(context, arguments):
-        await asyncio.Event().wait()
-
-    def question(wire):
-        wire.open(era)
-        for _ in range(20):
-            asked = wire.call("hang", era=era)
-            params = {"requestId": asked["id"]}
-            wire.send(asked)
-            wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-        wire.send(wire.call("say", era=era, text="last"))
-        return "last" in str(wire.read()["result"])
-
-    assert serving(question, {"hang": hang, "say": say}, requests=2)
-
-
-def test_what_the_client_is_asked_is_heard_however_much_is_under_way():
-    schema = {"type": "object", "properties": {}}
-
-    async def ask(context, arguments):
-        return (await context.session.elicit_form("May I?", schema)).action
-
-    def question(wire):
-        hello = raw.initialize(0)
-        hello["params"]["capabilities"] = {"elicitation": {"form": {}}}
-        wire.send(hello, READY)
-        assert wire.read()["id"] == 0
-        asked, other = wire.call("ask", era=LEGACY), wire.call("ask", era=LEGACY)
-        wire.send(asked)
-        asking = wire.read()
-        assert asking["method"] == "elicitation/create"
-        wire.send(other)
-        refused = wire.read()
-        assert (refused["id"], refused["error"]["code"]) == (other["id"], INTERNAL)
-        wire.send({"jsonrpc": "2.0", "id": asking["id"], "result": {"action": "decline"}})
-        answer = wire.read()
-        assert answer["id"] == asked["id"]
-        return answer["result"]["content"][0]["text"]
-
-    assert serving(question, {"ask": ask}, requests=1) == "decline"
-
-
-@ERAS
-def test_an_answer_that_nobody_reads_stops_nothing_but_the_wire(era):
-    size = 5 << 20
-
-    def question(wire):
-        wire.open(era)
-        asked = [wire.call("large", era=era, size=size), wire.call("say", era=era, text="b")]
-        wire.send(*asked)
-        assert wire.is_told()
-        # The loop is alive though the answer does not fit.
-        alive = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, True), wire.loop)
-        assert alive.result(PATIENCE)
-        told = {answer["id"]: answer for answer in (wire.read(), wire.read())}
-        first, second = [told[one["id"]]["result"]["content"][0]["text"] for one in asked]
-        return (len(first), second)
-
-    assert serving(question, {"large": large, "say": say}) == (size, "b")
-
-
-@ERAS
-def test_a_client_that_hangs_up_with_answers_unread_lets_it_end(era):
-    def question(wire):
-        wire.open(era)
-        wire.send(*[wire.call("large", era=era, size=300_000) for _ in range(3)])
-        return wire.is_told()
-
-    assert serving(question, {"large": large})
-
-
-@ERAS
-def test_a_client_that_hangs_up_and_reads_on_gets_all_that_is_answered(era):
-    size = 3 << 20
-    with Served() as served:
-        served.open(era)
-        asked = [served.call("behaviour_say", era=era, text="x" * size) for _ in range(3)]
-        served.send(*asked)
-        told = [json.loads(line) for line in served.hang_up()]
-    assert {answer["id"] for answer in told} == {one["id"] for one in asked}
-    assert {len(answer["result"]["content"][0]["text"]) for answer in told} > {size}
-
-
-@ERAS
-def test_an_answer_that_is_no_json_is_an_error_and_the_next_one_comes(era):
-    async def half(context, arguments):
-        return "\ud800"
-
-    def question(wire):
-        wire.open(era)
-        asked = wire.call("half", era=era)
-        wire.send(asked)
-        answer = wire.read()
-        assert (answer["id"], answer["error"]["code"]) == (asked["id"], INTERNAL)
-        wire.send(wire.call("say", era=era, text="last"))
-        return "last" in str(wire.read()["result"])
-
-    assert serving(question, {"half": half, "say": say})
 
 
 # --- the official client ------------------------------------------------------------------------

@@ -45,6 +45,12 @@ class Served:
                 self.lines.append(line.rstrip("\n"))
                 self._told.notify_all()
 
+    @property
+    def warnings(self):
+        """What it said beside the banner, in which every line begins with what it is about."""
+        banner = ("serving ", "tools: ", "listed: ", "MCP: ", "authentication: ", "left out: ")
+        return [line for line in self.lines if not line.startswith(banner)]
+
     def until(self, line):
         """Wait for a line on stderr."""
         with self._told:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from callpact.client import Client, Elicited, LogLevel, Root, Sampled
 from callpact.errors import ClientUnable, InvalidSchema, UsageError
 from callpact.json_text import sendable
-from callpact.schema import compile_schema
+from callpact.schema import CompiledSchema, compile_schema
 from callpact.schema.issues import explain
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ LEVELS: tuple[LogLevel, ...] = (
     "alert",
     "emergency",
 )
-_LEAVES = frozenset({"string", "number", "integer", "boolean"})
+_LEAVES = ("string", "number", "integer", "boolean")
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 _log = logging.getLogger("callpact.serve.mcp")
 
@@ -90,10 +90,10 @@ class Peer(Client):
 
     async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Elicited:
         """Ask the user for an object."""
-        asked = _checked(schema)
+        asked = _asked(schema)
         if not self.can_elicit:
             raise _unable("ask its user (elicitation)", "elicitation")
-        params = types.ElicitRequestFormParams(message=message, requested_schema=asked)
+        params = types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
         answer = await self.ask(types.ElicitRequest(params=params), key)
         if not isinstance(answer, types.ElicitResult):
             raise ClientUnable("The client's answer is not one to a question for its user")
@@ -157,14 +157,10 @@ class AskedPeer(Peer):
     """A client of the handshake era: it is asked by requests of the server."""
 
     @property
-    def can_elicit(self) -> bool:
-        """True if its user can be asked."""
-        return super().can_elicit and self.request.session.can_send_request
-
-    @property
-    def can_sample(self) -> bool:
-        """True if its model can be asked."""
-        return super().can_sample and self.request.session.can_send_request
+    def _capabilities(self) -> types.ClientCapabilities:
+        if not self.request.session.can_send_request:
+            return types.ClientCapabilities()
+        return super()._capabilities
 
     async def ask(self, question: Question, key: str) -> Answer:  # noqa: ARG002 - for other eras
         """Send the question, and wait; over this wire questions need no key."""
@@ -213,15 +209,14 @@ def _message(item: Any) -> Any:
     return {**message, "content": {"type": "text", "text": content}}
 
 
-def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(schema: Mapping[str, Any]) -> CompiledSchema:
     """A schema that clients can make a form of.
 
     Raises:
-        UsageError: it has more than one level, or says nothing.
+        UsageError: it has more than one level, says nothing, or is none.
     """
-    asked = dict(schema)
-    properties = asked.get("properties")
-    if asked.get("type") != "object" or not isinstance(properties, Mapping) or not properties:
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping) or not properties:
         raise UsageError(
             'a user is asked for an object: {"type": "object", "properties": {…}}, got '
             f"{schema!r:.100}"
@@ -232,7 +227,10 @@ def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
                 f"a user is asked for texts, numbers, booleans and choices of texts; '{name}' is "
                 f"{part!r:.100}"
             )
-    return asked
+    try:
+        return compile_schema(dict(schema))
+    except InvalidSchema as error:
+        raise UsageError(f"a user cannot be asked by this schema: {error}") from None
 
 
 def _is_flat(part: Mapping[str, Any]) -> bool:
@@ -242,14 +240,10 @@ def _is_flat(part: Mapping[str, Any]) -> bool:
     return part.get("type") in _LEAVES
 
 
-def _kept(data: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    try:
-        compiled = compile_schema(schema)
-    except InvalidSchema as error:
-        raise UsageError(f"a user cannot be asked by this schema: {error}") from None
-    if compiled.accepts(data):
+def _kept(data: dict[str, Any], asked: CompiledSchema) -> dict[str, Any]:
+    if asked.accepts(data):
         return data
-    first = explain(compiled, compiled.errors(data), "Value")[0]
+    first = explain(asked, asked.errors(data), "Value")[0]
     raise ClientUnable(f"The user's answer does not keep what was asked for: {first.message}")
 
 

@@ -6,6 +6,7 @@ listen to. Both hear only of what really changed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -20,10 +21,11 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
+from callpact.offers import MAX_URI_LENGTH
 from callpact.serve.views import is_modern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from mcp.server import ServerRequestContext
     from mcp.server.connection import Connection
@@ -47,9 +49,7 @@ class Changes:
         self._levels: WeakKeyDictionary[Connection, LogLevel] = WeakKeyDictionary()
         self._subscribed: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
 
-    async def notice(
-        self, ctx: ServerRequestContext[Any], call_next: CallNext
-    ) -> HandlerResult:
+    async def notice(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         """Remember whoever speaks, as a middleware of the server."""
         if not is_modern(ctx.protocol_version):
             self._sessions.add(_connection(ctx))
@@ -73,30 +73,43 @@ class Changes:
             await self._bus.publish(PromptsListChanged())
         for uri in uris:
             await self._bus.publish(ResourceUpdated(uri=uri))
-        for session in tuple(self._sessions):
-            try:
-                with anyio.fail_after(_SEND_SECONDS):
-                    if tools:
-                        await session.send_tool_list_changed()
-                    if resources:
-                        await session.send_resource_list_changed()
-                    if prompts:
-                        await session.send_prompt_list_changed()
-                    for uri in self._subscribed.get(session, set()).intersection(uris):
-                        await session.send_resource_updated(uri)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError, TimeoutError):
-                _log.debug("a client had gone before it heard of a change")
-                self._sessions.discard(session)
+
+        async def tell(session: Connection) -> None:
+            if tools:
+                await session.send_tool_list_changed()
+            if resources:
+                await session.send_resource_list_changed()
+            if prompts:
+                await session.send_prompt_list_changed()
+            for uri in self._subscribed.get(session, set()).intersection(uris):
+                await session.send_resource_updated(uri)
+
+        # At the same time: nobody waits for clients that do not read.
+        await asyncio.gather(*(self._told(session, tell) for session in tuple(self._sessions)))
+
+    async def _told(
+        self, session: Connection, tell: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        try:
+            with anyio.fail_after(_SEND_SECONDS):
+                await tell(session)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError, TimeoutError):
+            _log.debug("a client had gone before it heard of a change")
+            self._sessions.discard(session)
 
     async def subscribe(
         self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
         """A session wants to hear of one resource."""
-        held = self._subscribed.setdefault(_connection(context), set())
-        if len(held) >= MAX_SUBSCRIBED:
+        held, uri = self._subscribed.setdefault(_connection(context), set()), str(params.uri)
+        message = ""
+        if len(uri) > MAX_URI_LENGTH:
+            message = f"An address has at most {MAX_URI_LENGTH:,} characters"
+        elif len(held) >= MAX_SUBSCRIBED and uri not in held:
             message = f"A session may subscribe to {MAX_SUBSCRIBED:,} resources"
+        if message:
             raise MCPError(code=types.INVALID_PARAMS, message=message)
-        held.add(str(params.uri))
+        held.add(uri)
         return types.EmptyResult()
 
     async def unsubscribe(

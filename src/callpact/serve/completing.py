@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from callpact.offers import Offer, completion_of
+from callpact.offers import Completer, Offer, completion_of
 
 COMPLETION_SECONDS = 5
 """Seconds that a completion may take; then there is none."""
@@ -29,14 +29,18 @@ async def complete(offer: Offer, name: str, text: str, others: Mapping[str, str]
     try:
         async with asyncio.timeout(COMPLETION_SECONDS):
             if inspect.iscoroutinefunction(declared):
-                given: Any = await declared(text, dict(others))
-            else:
-                given = await asyncio.to_thread(declared, text, dict(others))
-                given = await given if inspect.isawaitable(given) else given
-            return _texts(given)
+                return _texts(await declared(text, dict(others)))
+            given = await asyncio.to_thread(_called, declared, text, dict(others))
+            return _texts(await given) if inspect.isawaitable(given) else given
     except Exception:  # noqa: BLE001 - boundary: code of the author's
         _log.exception("%s: the completion of '%s' failed", offer.tool.id, name)
         return []
+
+
+def _called(function: Completer, text: str, others: Mapping[str, str]) -> Any:
+    """Its texts, read where it may block; or what has to be awaited."""
+    given = function(text, others)
+    return given if inspect.isawaitable(given) else _texts(given)
 
 
 def _texts(given: Any) -> list[str]:
@@ -46,6 +50,5 @@ def _texts(given: Any) -> list[str]:
 
 def _fitting(values: list[str], text: str) -> list[str]:
     wanted = text.casefold()
-    begin = [value for value in values if value.casefold().startswith(wanted)]
-    hold = [value for value in values if wanted in value.casefold() and value not in begin]
-    return begin + hold
+    fitting = [value for value in values if wanted in value.casefold()]
+    return sorted(fitting, key=lambda value: not value.casefold().startswith(wanted))

@@ -1,22 +1,33 @@
 """What stands in front of the HTTP door: who may knock, how much may come, how long it may take.
 
-An ASGI middleware reads each request whole, within limits, and hands on only what is one message
-of JSON-RPC in strict JSON. It knows nothing of MCP but which requests are answered by a stream.
+An ASGI middleware asks who sent a request, reads it whole, within limits, and hands on only what is
+one message of JSON-RPC in strict JSON. It knows nothing of MCP but which requests are answered by a
+stream, and nothing of tokens but that a doorkeeper does (`auth.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import os
 import socket
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-import orjson
+from starlette.middleware.cors import CORSMiddleware
+
+from callpact.serve.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    MAX_MESSAGE_DEPTH,
+    BadMessage,
+    read_message,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,8 +36,6 @@ MAX_BODY_BYTES = 4 << 20
 """Size of a request over HTTP."""
 MAX_HEADER_BYTES = 64 << 10
 """Size of the headers of a request over HTTP."""
-MAX_MESSAGE_DEPTH = 150
-"""Levels of JSON in a request over HTTP; the arguments of a tool may have a few fewer."""
 MAX_CLIENT_SECONDS = 30.0
 """Seconds that a client may take to send the headers of a request, to send its body, and to read
 an answer."""
@@ -34,10 +43,6 @@ MAX_CONNECTIONS = 1_000
 """Connections over HTTP at the same time; more are answered with 503."""
 MAX_SESSIONS = 5_000
 """Sessions over HTTP at the same time; clients of 2026-07-28 need none."""
-
-_PARSE_ERROR = -32700
-_INVALID_REQUEST = -32600
-_STOPPING = -32603
 
 
 @dataclass(frozen=True)
@@ -52,24 +57,111 @@ class Limits:
     sessions: int = MAX_SESSIONS
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A request that goes no further: the status, and the error of JSON-RPC."""
 
     def __init__(
-        self, status: int, message: str, code: int = _INVALID_REQUEST, id: str | int | None = None
+        self,
+        status: int,
+        message: str,
+        code: int = INVALID_REQUEST,
+        id: str | int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers or {}
         self.body = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+
+
+@dataclass(frozen=True)
+class Knockers:
+    """Under which names a server is asked for, and which web pages may do so.
+
+    This machine is always among them; `hosts` are names without a port, `origins` as browsers have
+    them (`https://app.example.com`).
+    """
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def check(self, scope: Scope) -> None:
+        """Refuse what a web page of others could send.
+
+        Raises:
+            Refused: 403
+        """
+        hosts = list(header_values(scope, b"host"))
+        if len(hosts) != 1 or not self._is_host(_name_of(hosts[0])):
+            others = " or one that it was told of" if self.hosts else ""
+            raise Refused(
+                403,
+                f"The Host of a request must be this machine{others}, as in 127.0.0.1:8420",
+            )
+        if not all(map(self._is_origin, header_values(scope, b"origin"))):
+            others = ", one that it was told of," if self.origins else ","
+            raise Refused(403, f"The Origin of a request must be this machine{others} or absent")
+
+    def _is_host(self, name: str) -> bool:
+        return is_loopback(name) or name.lower() in self.hosts
+
+    def _is_origin(self, origin: str) -> bool:
+        return origin.lower() in self.origins or _is_local_origin(origin)
+
+
+class Doorkeeper(Protocol):
+    """Who knows the callers."""
+
+    def public(self, path: str, served: str) -> bytes | None:
+        """What anybody may read at a path, as JSON; None where there is nothing."""
+        ...
+
+    async def admit(self, scope: Scope) -> float | None:
+        """Put the caller into a request; gives until when it may last, in epoch seconds.
+
+        Raises:
+            Refused: this caller may not come in.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request that was let in."""
+
+    is_stream: bool
+    until: float | None
+    is_cut: bool = False
+    """True once a stream was ended by us."""
 
 
 class Guard:
     """Hands on to the application what is within the limits, and refuses the rest."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        *,
+        path: str = "/mcp",
+        knockers: Knockers | None = None,
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self._app = app
         self._limits = limits
+        self._path = path
+        self._knockers = knockers or Knockers()
+        self._doorkeeper = doorkeeper
         self._stopping = asyncio.Event()
+        self._inner: ASGIApp = self._let_in
+        if self._knockers.origins:
+            self._inner = CORSMiddleware(
+                self._let_in,
+                allow_origins=sorted(self._knockers.origins),
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["*"],
+                expose_headers=["mcp-session-id", "www-authenticate"],
+            )
 
     def stop(self) -> None:
         """End the streams that would stay open for good; calls under way go on."""
@@ -77,6 +169,22 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            self._knockers.check(scope)
+        except Refused as refused:
+            await _answer(send, refused)
+            return
+        await self._inner(scope, receive, send)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            until = None
+            if self._doorkeeper is not None:
+                public = self._doorkeeper.public(scope["path"], self._path)
+                if public is not None and scope["method"] in {"GET", "HEAD"}:
+                    await _say(send, 200, public, {"cache-control": "public, max-age=3600"})
+                    return
+                # Before the body is read: what strangers send costs nothing.
+                until = await self._doorkeeper.admit(scope)
             _check_headers(scope, self._limits)
             body = await _read(receive, self._limits)
             if body is None:  # The client has gone.
@@ -84,12 +192,15 @@ class Guard:
             is_stream = scope["method"] == "GET"
             if scope["method"] == "POST":
                 is_stream = _checked(body, self._limits).get("method") == "subscriptions/listen"
-        except _Refused as refused:
+        except Refused as refused:
             await _answer(send, refused)
             return
-        await self._hand_on(scope, self._replayed(body, receive, is_stream=is_stream), send)
+        exchange = _Exchange(is_stream, until)
+        await self._hand_on(exchange, scope, self._replayed(exchange, body, receive), send)
 
-    async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _hand_on(
+        self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         is_begun = is_ended = False
 
         async def watched(message: Message) -> None:
@@ -103,27 +214,36 @@ class Guard:
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
-        if is_ended or not self._stopping.is_set():
+        if is_ended or not (exchange.is_cut or self._stopping.is_set()):
             return
         if is_begun:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await _answer(send, _Refused(503, "The server was stopped", _STOPPING))
+            await _answer(send, Refused(503, "The server was stopped", INTERNAL_ERROR))
 
-    def _replayed(self, body: bytes, receive: Receive, *, is_stream: bool) -> Receive:
-        """What was read once more; then whatever comes, or for a stream the end of the server."""
+    def _replayed(self, exchange: _Exchange, body: bytes, receive: Receive) -> Receive:
+        """What was read once more; then whatever comes.
+
+        A stream ends with the server, and with the token that it was asked for with.
+        """
         read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
             if read:
                 return read.pop()
-            if not is_stream:
+            if not exchange.is_stream:
                 return await receive()
             coming = asyncio.ensure_future(receive())
             stopping = asyncio.ensure_future(self._stopping.wait())
+            seconds = None if exchange.until is None else max(0.0, exchange.until - time.time())
             try:
-                await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
-                return coming.result() if coming.done() else {"type": "http.disconnect"}
+                await asyncio.wait(
+                    (coming, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                if coming.done():
+                    return coming.result()
+                exchange.is_cut = True
+                return {"type": "http.disconnect"}
             finally:
                 coming.cancel()
                 stopping.cancel()
@@ -142,22 +262,20 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_headers(scope: Scope, limits: Limits) -> None:
-    """Refuse what a web page of others could send, and what no client of MCP sends."""
-    hosts = list(_values(scope, b"host"))
-    if len(hosts) != 1 or not is_loopback(_name_of(hosts[0])):
-        raise _Refused(403, "The Host of a request must be this machine, as in 127.0.0.1:8420")
-    if not all(map(_is_local_origin, _values(scope, b"origin"))):
-        raise _Refused(403, "The Origin of a request must be this machine, or absent")
-    for length in _values(scope, b"content-length"):
+    """Refuse what no client of MCP sends."""
+    for length in header_values(scope, b"content-length"):
         if length.isdecimal() and int(length[:20]) > limits.body_bytes:
             raise _too_large(limits)
     if scope["method"] == "POST":
-        kinds = [kind.split(";")[0].strip().lower() for kind in _values(scope, b"content-type")]
+        kinds = [
+            kind.split(";")[0].strip().lower() for kind in header_values(scope, b"content-type")
+        ]
         if kinds != ["application/json"]:
-            raise _Refused(415, "The Content-Type of a request must be application/json")
+            raise Refused(415, "The Content-Type of a request must be application/json")
 
 
-def _values(scope: Scope, name: bytes) -> Iterable[str]:
+def header_values(scope: Scope, name: bytes) -> Iterable[str]:
+    """The values of a header, each time that it stands there."""
     return (value.decode("latin-1") for key, value in scope["headers"] if key == name)
 
 
@@ -174,8 +292,8 @@ def _is_local_origin(origin: str) -> bool:
     return parts.scheme in {"http", "https"} and is_loopback(parts.hostname or "")
 
 
-def _too_large(limits: Limits) -> _Refused:
-    return _Refused(413, f"A request may have {limits.body_bytes:,} bytes")
+def _too_large(limits: Limits) -> Refused:
+    return Refused(413, f"A request may have {limits.body_bytes:,} bytes")
 
 
 async def _read(receive: Receive, limits: Limits) -> bytes | None:
@@ -194,67 +312,27 @@ async def _read(receive: Receive, limits: Limits) -> bytes | None:
                     return bytes(body)
     except TimeoutError:
         text = f"A request must be sent within {limits.client_seconds:g} seconds"
-        raise _Refused(408, text) from None
+        raise Refused(408, text) from None
 
 
 def _checked(body: bytes, limits: Limits) -> dict[str, Any]:
-    """The one message of JSON-RPC that a body holds.
-
-    The SDK takes `NaN` for a number and a request with `id: null` for a notification.
-    """
     try:
-        message = orjson.loads(body)  # Refuses NaN, lone surrogates, numbers out of range.
-    except orjson.JSONDecodeError as error:
-        raise _Refused(400, f"The body is not JSON: {error}", _PARSE_ERROR) from None
-    if _is_deeper(message, body, limits.depth):
-        raise _Refused(400, f"JSON is nested deeper than {limits.depth} levels", _PARSE_ERROR)
-    if not isinstance(message, dict):
-        raise _Refused(400, "The body must be one JSON-RPC message, an object")
-    found = cast("dict[str, Any]", message)
-    given = found.get("id")
-    is_id = isinstance(given, str | int) and not isinstance(given, bool)
-    known = given if is_id else None
-    if found.get("jsonrpc") != "2.0":
-        raise _Refused(400, "'jsonrpc' must be '2.0'", id=known)
-    if "method" not in found:
-        if not is_id or ("result" in found) == ("error" in found):
-            raise _Refused(400, "A message needs a 'method', or an 'id' and its answer", id=known)
-        return found
-    if not isinstance(found["method"], str):
-        raise _Refused(400, "'method' must be a string", id=known)
-    if "id" in found and not is_id:
-        raise _Refused(400, "'id' must be a string or an integer; a notification has none")
-    if not isinstance(found.get("params", {}), dict | None):
-        raise _Refused(400, "'params' must be an object", id=known)
-    return found
+        return read_message(body, limits.depth)
+    except BadMessage as bad:
+        raise Refused(400, str(bad), bad.code, bad.id) from None
 
 
-def _is_deeper(message: Any, body: bytes, most: int) -> bool:
-    if body.count(b"[") + body.count(b"{") <= most:
-        return False
-    level = _nodes([message])
-    for _ in range(most):
-        level = _nodes(part for node in level for part in _parts(node))
-    return bool(level)
+async def _answer(send: Send, refused: Refused) -> None:
+    closing = {"connection": "close"} if refused.status in {408, 503} else {}
+    await _say(
+        send, refused.status, json.dumps(refused.body).encode(), {**refused.headers, **closing}
+    )
 
 
-def _nodes(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, dict | list)]
-
-
-def _parts(node: Any) -> Iterable[Any]:
-    return cast("dict[str, Any]", node).values() if isinstance(node, dict) else node
-
-
-async def _answer(send: Send, refused: _Refused) -> None:
-    body = orjson.dumps(refused.body)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    if refused.status in {408, 503}:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+async def _say(send: Send, status: int, body: bytes, more: Mapping[str, str]) -> None:
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **more}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
 
 

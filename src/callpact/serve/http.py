@@ -1,7 +1,7 @@
 """The MCP door over Streamable HTTP: the SDK's application on uvicorn, behind a guard.
 
-Without authentication it is bound to this machine alone, and no web page can drive it: requests
-with a foreign `Host` or `Origin` are refused (`guard.py`).
+Without authentication (`auth.py`) it is bound to this machine alone. No web page can drive it:
+requests with a foreign `Host` or `Origin` are refused (`guard.py`).
 """
 
 from __future__ import annotations
@@ -9,21 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.transport_security import TransportSecuritySettings
 
 from callpact.errors import InvalidConfig
-from callpact.serve.guard import Guard, Limits, SlowClients, is_loopback
+from callpact.net.address import Refused as BadHost
+from callpact.net.address import normal_host
+from callpact.serve.guard import Guard, Knockers, Limits, SlowClients, is_loopback
+from callpact.serve.ready import Filling
 
 if TYPE_CHECKING:
     from mcp.server import Server
+
+    from callpact.serve.auth import Authentication
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8420
@@ -33,6 +40,7 @@ MAX_IDLE_SECONDS = 65
 MAX_ENDING_SECONDS = 5
 """Seconds that calls under way over HTTP have when the server is told to stop."""
 
+_ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PATH = re.compile(r"/|(/[A-Za-z0-9._~-]+)+/?")
 _WORDS = {
     errno.EADDRINUSE: "another program is there already; use another --port",
@@ -40,17 +48,44 @@ _WORDS = {
 }
 
 
-def check_place(host: str, port: int, path: str) -> None:
-    """Refuse a place that cannot or must not be served.
+def check_place(
+    host: str,
+    port: int,
+    path: str,
+    *,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    authentication: Authentication | None = None,
+) -> Knockers:
+    """Refuse a place that cannot or must not be served; gives who may knock there.
 
     Raises:
         InvalidConfig: with what to do instead.
     """
-    if not is_loopback(_bare(host)):
-        raise InvalidConfig(
-            f"--host {host}: without authentication the tools are served on this machine alone, or "
-            f"whoever reaches it could call them; use {DEFAULT_HOST}"
-        )
+    named = {_host(name) for name in hosts}
+    bare = _bare(host)
+    if authentication is None:
+        if not is_loopback(bare):
+            raise InvalidConfig(
+                f"--host {host}: without authentication the tools are served on this machine "
+                f"alone, or whoever reaches it could call them; use {DEFAULT_HOST}, or name who "
+                "may call them in callpact.toml: [serve.tokens.NAME] or [serve.oauth]"
+            )
+        if named:
+            raise InvalidConfig(
+                "[serve] hosts: without authentication the tools are served under the names of "
+                "this machine alone; name who may call them: [serve.tokens.NAME] or [serve.oauth]"
+            )
+    elif authentication.host is not None:
+        named.add(authentication.host)
+    if not is_loopback(bare):
+        if not _is_everywhere(bare):
+            named.add(bare.lower())
+        if not named:
+            raise InvalidConfig(
+                f"--host {host}: say under which names the server is asked for, or web pages could "
+                'use one of theirs: hosts = ["tools.example.com"] under [serve]'
+            )
     if not 0 <= port <= 65_535:
         raise InvalidConfig(f"--port {port}: a port is a number from 0 to 65535")
     if not _PATH.fullmatch(path):
@@ -58,6 +93,34 @@ def check_place(host: str, port: int, path: str) -> None:
             f"--path {path}: a path is '/' and letters, digits or '.', '_', '~', '-', as in "
             f"{DEFAULT_PATH}"
         )
+    return Knockers(frozenset(named), frozenset(map(_origin, origins)))
+
+
+def _host(name: str) -> str:
+    try:
+        return normal_host(f"[{name}]" if name.count(":") > 1 and "[" not in name else name)
+    except BadHost:
+        raise InvalidConfig(
+            f"[serve] hosts: expected a name without scheme and port, as in tools.example.com, "
+            f"got {name!r:.100}"
+        ) from None
+
+
+def _origin(origin: str) -> str:
+    if not _ORIGIN.fullmatch(origin):
+        raise InvalidConfig(
+            "[serve] origins: expected scheme, host and port as browsers send them, as in "
+            f"https://app.example.com, got {origin!r:.100}"
+        )
+    return origin.lower()
+
+
+def _is_everywhere(host: str) -> bool:
+    """True for what stands for all addresses of this machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 async def serve_http(
@@ -67,18 +130,29 @@ async def serve_http(
     port: int = DEFAULT_PORT,
     path: str = DEFAULT_PATH,
     limits: Limits | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    authentication: Authentication | None = None,
+    bound: socket.socket | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the task is cancelled; `on_ready` gets the address.
 
-    Calls under way are given `MAX_ENDING_SECONDS` then.
+    Calls under way are given `MAX_ENDING_SECONDS` then. With `authentication` every caller needs a
+    token, and only then can the place be one that others reach: under the names in `hosts`, and
+    from the web pages in `origins`. `bound` is what `reserve` gave for this place.
 
     Raises:
         InvalidConfig: the place cannot be served.
     """
-    check_place(host, port, path)
+    knockers = check_place(
+        host, port, path, hosts=hosts, origins=origins, authentication=authentication
+    )
     limits = limits or Limits()
-    with contextlib.closing(_bound(_bare(host), port)) as listening:
+    async with contextlib.AsyncExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(bound or reserve(host, port)))
+        with _told(host, port):  # Two may have reserved it; one of them is heard.
+            listening.listen()
         app = server.streamable_http_app(
             streamable_http_path=path,
             max_request_body_size=limits.body_bytes,
@@ -86,21 +160,31 @@ async def serve_http(
             # The guard has looked already, at every path, and names the machine's other addresses.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
-        guard = Guard(app, limits)
+        if authentication is not None:
+            stack.push_async_callback(authentication.aclose)
+            authentication.start()
+        guard = Guard(
+            # What binds the state of a request to its caller looks there.
+            Filling(app if authentication is None else AuthContextMiddleware(app)),
+            limits,
+            path=path,
+            knockers=knockers,
+            doorkeeper=authentication,
+        )
         running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
         if on_ready is not None:
             shown = f"[{_bare(host)}]" if ":" in host else host
             address = f"http://{shown}:{listening.getsockname()[1]}{path}"
             running.on_ready = lambda: on_ready(address)
-        async with server.session_manager.run():
-            serving = asyncio.ensure_future(running.serve(sockets=[listening]))
-            try:
-                await asyncio.shield(serving)
-            except asyncio.CancelledError:
-                guard.stop()
-                running.should_exit = True
-                await serving
-                raise
+        await stack.enter_async_context(server.session_manager.run())
+        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            guard.stop()
+            running.should_exit = True
+            await serving
+            raise
 
 
 def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
@@ -154,21 +238,29 @@ def _bare(host: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that a port that is taken shows before anything is served."""
-    listening = None
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )[0]
-        listening = socket.socket(family, kind, protocol)
+def reserve(host: str, port: int) -> socket.socket:
+    """A socket at a place, so that one that is taken shows before anything is loaded.
+
+    Nobody is let in yet: a client is refused, and does not wait for what may take long.
+
+    Raises:
+        InvalidConfig: the place cannot be served.
+    """
+    with _told(host, port), contextlib.ExitStack() as stack:
+        found = socket.getaddrinfo(_bare(host), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        bound = stack.enter_context(socket.socket(family, kind, protocol))
         if os.name == "posix":  # Elsewhere it would let two programs share a port.
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen()
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        stack.pop_all()
+        return bound
+
+
+@contextlib.contextmanager
+def _told(host: str, port: int) -> Generator[None]:
+    try:
+        yield
     except OSError as error:
-        if listening is not None:
-            listening.close()
         words = _WORDS.get(error.errno or 0, error.strerror or error)
-        raise InvalidConfig(f"cannot serve on {host}, port {port}: {words}") from None
-    return listening
+        raise InvalidConfig(f"cannot serve on {_bare(host)}, port {port}: {words}") from None

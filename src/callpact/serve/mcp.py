@@ -35,8 +35,9 @@ from callpact.serve.asking import AskedPeer, Peer
 from callpact.serve.changes import Changes
 from callpact.serve.completing import complete
 from callpact.serve.kept import KeptReader
+from callpact.serve.ready import stand_in
 from callpact.serve.rounds import Rounds
-from callpact.serve.views import LIST_UP_TO, LISTS, View, Views, is_modern, is_served
+from callpact.serve.views import LIST_UP_TO, LISTS, Page, View, Views, is_modern, is_served, key_of
 from callpact.tool import Call, Identity, Tool
 from callpact.wire import mcp as wire
 from callpact.wire.gate import encode_error as encode_gate_error
@@ -61,6 +62,12 @@ _ABLE: dict[str, types.ClientCapabilities] = {
     "elicitation": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
     "sampling": types.ClientCapabilities(sampling=types.SamplingCapability()),
     "roots": types.ClientCapabilities(roots=types.RootsCapability()),
+}
+_LISTED: dict[str, type[BaseModel]] = {
+    "tools/list": types.ListToolsResult,
+    "resources/list": types.ListResourcesResult,
+    "resources/templates/list": types.ListResourceTemplatesResult,
+    "prompts/list": types.ListPromptsResult,
 }
 _log = logging.getLogger("callpact.serve.mcp")
 
@@ -121,6 +128,8 @@ class Door:
         self._views = Views(runtime, list_up_to=list_up_to, advertise=advertise)
         self._rounds = Rounds()
         self._kept = KeptReader(result_limit)
+        self.writes_lines = False
+        """True where orjson writes the answers: what is written already need not be read again."""
         self._reader = runtime.over((self._kept.tool,))
         bus = InMemorySubscriptionBus()
         self.changes = Changes(bus)
@@ -151,7 +160,7 @@ class Door:
         )
         state = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
         self.server.middleware.insert(0, _masked)
-        self.server.middleware.extend((self.changes.notice, state))
+        self.server.middleware.extend((self.changes.notice, state, self._filled))
 
     async def aclose(self) -> None:
         """End the calls that wait for their clients, and the streams of changes."""
@@ -162,11 +171,22 @@ class Door:
     async def _list(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> Any:
-        view = self._view(context)
+        """A list without its entries, which are written already: `_filled` puts them in."""
+        page = self._page(context, None if params is None else params.cursor)
+        empty: dict[str, Any] = {key_of(context.method): [], "nextCursor": page.cursor}
+        return _LISTED[context.method].model_validate(empty)
+
+    async def _filled(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if ctx.method not in _LISTED:
+            return result
+        page = self._page(ctx, (ctx.params or {}).get("cursor"))
+        entries = stand_in(ctx, page.entries, is_line=self.writes_lines)
+        return {**cast("dict[str, Any]", result), key_of(ctx.method): entries}
+
+    def _page(self, context: ServerRequestContext[Any], cursor: str | None) -> Page:
         more = self._kept.tools if context.method == "tools/list" else ()
-        cursor = None if params is None else params.cursor
-        page = view.page(context.method, context.protocol_version, cursor, more)
-        return {**page, "resultType": "complete"} if is_modern(context.protocol_version) else page
+        return self._view(context).page(context.method, context.protocol_version, cursor, more)
 
     def _view(self, context: ServerRequestContext[Any]) -> View:
         return self._views.of(self._caller(context))

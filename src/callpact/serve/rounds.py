@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
@@ -39,8 +40,8 @@ class WaitingPeer(Peer):
         self._answers = dict(answers)
         self._asked = 0
         self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
-        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when there is something to tell the client: a question, or the end."""
+        self.turn = asyncio.Event()
+        """Set when there may be something to tell the client: a question, or the end."""
 
     async def ask(self, question: Question, key: str) -> Answer:
         """Wait until the client comes back with an answer."""
@@ -50,37 +51,28 @@ class WaitingPeer(Peer):
         name = key or f"question-{self._asked}"
         if name in self._answers:
             return self._answers.pop(name)
-        if name in self._open:
-            raise ClientUnable(f"Two questions have the key '{name}'")
+        while name in self._open:
+            name = f"{name}-{self._asked}"
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[name] = (question, waiting)
-        self.wake()
+        self.turn.set()
         try:
             return await waiting
         finally:
             self._open.pop(name, None)
 
-    def wake(self) -> None:
-        """Whoever waits for a turn has one."""
-        if not self.turn.done():
-            self.turn.set_result(None)
-
     @property
     def questions(self) -> dict[str, Question]:
         """What is asked and not answered."""
-        return {key: question for key, (question, _) in self._open.items()}
+        return {
+            key: question for key, (question, waiting) in self._open.items() if not waiting.done()
+        }
 
     def resume(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
-        """The client is back, with a new request."""
+        """The client is back, with a new request; what it did not answer is asked again."""
         self.request = request
-        self.turn = asyncio.get_running_loop().create_future()
-        is_answered = False
-        for key, answer in answers.items():
-            if key in self._open and not self._open[key][1].done():
-                self._open[key][1].set_result(answer)
-                is_answered = True
-        if not is_answered:  # What it sent answers nothing: it is asked again.
-            self.wake()
+        for key in answers.keys() & self.questions.keys():
+            self._open[key][1].set_result(answers[key])
 
 
 class _Waiting:
@@ -122,7 +114,7 @@ class Rounds:
         if params.request_state is None:
             peer = WaitingPeer(request, answers)
             waiting = _Waiting(peer, asyncio.ensure_future(begin(peer)))
-            waiting.task.add_done_callback(_seen)
+            waiting.task.add_done_callback(partial(_seen, peer))
         else:
             waiting = self._taken(params.request_state)
             waiting.peer.resume(request, answers)
@@ -136,20 +128,17 @@ class Rounds:
 
     async def _turn(self, waiting: _Waiting) -> Any:
         peer, task = waiting.peer, waiting.task
-        wake: Callable[[asyncio.Task[Any]], None] = lambda _: peer.wake()  # noqa: E731 - to be removed again by identity
-        task.add_done_callback(wake)
         try:
-            await peer.turn
+            while not task.done() and not peer.questions:
+                peer.turn.clear()
+                await peer.turn.wait()
         except asyncio.CancelledError:  # The client hung up.
             await _ended(task)
             raise
-        finally:
-            task.remove_done_callback(wake)
-        questions = peer.questions
-        if not questions or task.done():
+        if task.done():
             return await task
         return types.InputRequiredResult(
-            input_requests=dict(questions), request_state=self._kept(waiting)
+            input_requests=dict(peer.questions), request_state=self._kept(waiting)
         )
 
     def _taken(self, state: str) -> _Waiting:
@@ -183,7 +172,8 @@ async def _ended(task: asyncio.Task[Any]) -> None:
     await asyncio.wait((task,), timeout=5)
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def _seen(peer: WaitingPeer, task: asyncio.Task[Any]) -> None:
     """Nobody may be there to look at its exception: it is on record already."""
+    peer.turn.set()
     if not task.cancelled():
         task.exception()

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import mcp_types as types
+import orjson
 from mcp.shared.exceptions import MCPError
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError
 
 from callpact.discovery import discovery_tools
 from callpact.errors import AccessDenied
@@ -49,7 +49,15 @@ _KEYS: dict[CacheableMethod, str] = {
 }
 LISTS: tuple[CacheableMethod, ...] = tuple(_KEYS)
 """The methods that list something."""
+_REFUSALS = (ValidationError, PydanticSerializationError, orjson.JSONEncodeError)
 _log = logging.getLogger("callpact.serve.mcp")
+
+
+class Page(NamedTuple):
+    """Entries of a list as JSON, and where the next page begins."""
+
+    entries: bytes
+    cursor: str | None = None
 
 
 def is_modern(era: str) -> bool:
@@ -79,7 +87,7 @@ class View:
         self._runtime = runtime
         self._identity = identity
         self._advertise: Advertise = advertise
-        self._pages: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._pages: dict[tuple[str, str], list[bytes]] = {}
         tools = tuple(tool for tool in self.catalog if self._sees(tool))
         self.has_stand_ins = len(tools) > list_up_to
         self.front = runtime
@@ -109,9 +117,7 @@ class View:
                 return prompt
         return None
 
-    def page(
-        self, method: str, era: str, cursor: str | None, more: Iterable[Tool] = ()
-    ) -> dict[str, Any]:
+    def page(self, method: str, era: str, cursor: str | None, more: Iterable[Tool] = ()) -> Page:
         """A page of a list, in the wire form of the era; `more` tools are on the last one.
 
         Raises:
@@ -119,60 +125,67 @@ class View:
         """
         pages = self._pages.get((method, era))
         if pages is None:
-            pages = self._pages[method, era] = self._made(method, era)
+            pages = self._pages[method, era] = _written_pages(
+                method, era, self._entries(method, era)
+            )
         number = 0 if cursor is None else int(cursor) if _CURSOR.fullmatch(cursor) else -1
         if not 0 <= number < len(pages):
             raise MCPError(code=types.INVALID_PARAMS, message="This cursor is not one of this list")
-        page = pages[number]
-        added = [made for tool in more if (made := self._tool(era, tool)) is not None]
-        if added and number == len(pages) - 1:
-            page = {**page, "tools": [*page["tools"], *added]}
-        return page
+        if number + 1 < len(pages):
+            return Page(pages[number], str(number + 1))
+        added = [self._tool(era, tool) for tool in more]
+        return Page(_joined((pages[number], _written(method, era, added))))
 
-    def _made(self, method: str, era: str) -> list[dict[str, Any]]:
-        entries = list(self._entries(method, era))
-        starts = range(0, max(len(entries), 1), PAGE_ENTRIES)
-        pages: list[dict[str, Any]] = [
-            {_KEYS[cast("CacheableMethod", method)]: entries[start : start + PAGE_ENTRIES]}
-            for start in starts
-        ]
-        for number, page in enumerate(pages[:-1], 1):
-            page["nextCursor"] = str(number)
-        return pages
-
-    def _entries(self, method: str, era: str) -> Iterable[dict[str, Any]]:
-        made: Iterable[dict[str, Any] | None]
+    def _entries(self, method: str, era: str) -> list[dict[str, Any]]:
         if method == "tools/list":
-            made = map(partial(self._tool, era), self.tools)
-        elif method == "prompts/list":
-            encode = partial(_entry, method, era, encode_prompt)
-            made = (encode(prompt.tool, prompt) for prompt in self.prompts)
-        else:
-            is_template = method == "resources/templates/list"
-            encode = partial(_entry, method, era, encode_resource)
-            made = (encode(r.tool, r) for r in self.resources if r.is_template == is_template)
-        return (entry for entry in made if entry is not None)
+            return [self._tool(era, tool) for tool in self.tools]
+        if method == "prompts/list":
+            return [encode_prompt(prompt) for prompt in self.prompts]
+        is_template = method == "resources/templates/list"
+        return [encode_resource(r) for r in self.resources if r.is_template == is_template]
 
-    def _tool(self, era: str, tool: Tool) -> dict[str, Any] | None:
-        encode = partial(wire.encode_tool, modern=is_modern(era), advertise=self._advertise)
-        return _entry("tools/list", era, encode, tool, tool)
+    def _tool(self, era: str, tool: Tool) -> dict[str, Any]:
+        return wire.encode_tool(tool, modern=is_modern(era), advertise=self._advertise)
 
 
-def _entry(
-    method: str, era: str, encode: Callable[[Any], dict[str, Any]], tool: Tool, offer: Any
-) -> dict[str, Any] | None:
-    """One entry of a list, or None where the SDK would refuse the whole list because of it."""
-    key = _KEYS[cast("CacheableMethod", method)]
+def key_of(method: str) -> str:
+    """What a list is called in its answer."""
+    return _KEYS[cast("CacheableMethod", method)]
+
+
+def _written_pages(method: str, era: str, entries: list[dict[str, Any]]) -> list[bytes]:
+    starts = range(0, max(len(entries), 1), PAGE_ENTRIES)
+    return [_written(method, era, entries[start : start + PAGE_ENTRIES]) for start in starts]
+
+
+def _written(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
+    """Entries as JSON; without those because of which the SDK would refuse the whole list."""
     try:
-        whole: dict[str, Any] = {key: [encode(offer)]}
-        if is_modern(era):
-            whole |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        entry = methods.serialize_server_result(method, era, whole)[key][0]
-        to_json(entry)
-    except (ValidationError, PydanticSerializationError) as error:
-        _log.error("%s is not listed: MCP does not take its definition: %s", tool.id, error)
-        return None
-    return entry
+        return _sieved(method, era, entries)
+    except _REFUSALS:
+        return _joined(_one(method, era, entry) for entry in entries)
+
+
+def _one(method: str, era: str, entry: dict[str, Any]) -> bytes:
+    try:
+        return _sieved(method, era, [entry])
+    except _REFUSALS as error:
+        text = "%s is not listed: MCP does not take its definition: %s"
+        _log.error(text, entry.get("name"), error)
+        return b"[]"
+
+
+def _sieved(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
+    """Entries as the SDK lets them out."""
+    whole: dict[str, Any] = {key_of(method): entries}
+    if is_modern(era):
+        whole |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    return orjson.dumps(methods.serialize_server_result(method, era, whole)[key_of(method)])
+
+
+def _joined(lists: Iterable[bytes]) -> bytes:
+    """One list of several, all as JSON."""
+    return b"[" + b",".join(inner for part in lists if (inner := part[1:-1])) + b"]"
 
 
 class Views:

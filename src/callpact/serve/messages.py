@@ -1,0 +1,102 @@
+"""One message of JSON-RPC, judged before anybody acts on it; the same at every door.
+
+Pure: text goes in, a message or an error comes out. It knows nothing of MCP, nor of what carried
+the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+import orjson
+
+MAX_MESSAGE_DEPTH = 150
+"""Levels of JSON in a message; the arguments of a tool may have a few fewer."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_exact = msgspec.json.Decoder()
+
+
+class BadMessage(Exception):
+    """A text that is no message, and the error that it is answered with."""
+
+    def __init__(
+        self, message: str, code: int = INVALID_REQUEST, id: str | int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.id = id
+
+    @property
+    def answer(self) -> bytes:
+        error = {"code": self.code, "message": str(self)}
+        body = {"jsonrpc": "2.0", "id": self.id, "error": error}
+        return json.dumps(body).encode()  # orjson has no integers beyond 64 bits.
+
+
+def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
+    """The one message that a text holds: a request, a notification or an answer.
+
+    The SDK takes `NaN` for a number and a request with `id: null` for a notification.
+
+    Raises:
+        BadMessage: the text is not JSON, or what it says is not JSON-RPC.
+    """
+    message = _parsed(text, depth)
+    if not isinstance(message, dict):
+        raise BadMessage("A message must be one JSON object; there are no batches")
+    found = cast("dict[str, Any]", message)
+    given = found.get("id")
+    is_id = isinstance(given, str | int) and not isinstance(given, bool)
+    known = given if is_id else None
+    if found.get("jsonrpc") != "2.0":
+        raise BadMessage("'jsonrpc' must be '2.0'", id=known)
+    if "method" not in found:
+        # Who could not read a message answers with an error that names none.
+        is_addressed = is_id or (given is None and "error" in found)
+        if not is_addressed or ("result" in found) == ("error" in found):
+            raise BadMessage("A message needs a 'method', or an 'id' and its answer", id=known)
+        return found
+    if not isinstance(found["method"], str):
+        raise BadMessage("'method' must be a string", id=known)
+    if "id" in found and not is_id:
+        raise BadMessage("'id' must be a string or an integer; a notification has none")
+    if not isinstance(found.get("params", {}), dict | None):
+        raise BadMessage("'params' must be an object", id=known)
+    return found
+
+
+def _parsed(text: bytes, depth: int) -> Any:
+    try:
+        value = orjson.loads(text)  # Refuses NaN, lone surrogates, numbers out of range.
+    except orjson.JSONDecodeError as error:
+        raise BadMessage(f"The message is not JSON: {error}", PARSE_ERROR) from None
+    if _is_deeper(value, text, depth):
+        raise BadMessage(f"JSON is nested deeper than {depth} levels", PARSE_ERROR)
+    # Integers of more than 64 bits were read as fractions.
+    return _exact.decode(text) if _LONG_NUMBER.search(text) else value
+
+
+def _is_deeper(value: Any, text: bytes, most: int) -> bool:
+    if text.count(b"[") + text.count(b"{") <= most:
+        return False
+    level = _nodes([value])
+    for _ in range(most):
+        level = _nodes(part for node in level for part in _parts(node))
+    return bool(level)
+
+
+def _nodes(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _parts(node: Any) -> Iterable[Any]:
+    return cast("dict[str, Any]", node).values() if isinstance(node, dict) else node

@@ -1,0 +1,261 @@
+"""What `callpact serve` does: load, open the door, say what is served, and serve until the end.
+
+It wires the parts of `serve/` together by the options and the `[serve]` table; how each of them
+works is theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from callpact import banner
+from callpact.config import DEFAULT_FILE, Config, ServeConfig, read_config
+from callpact.errors import InvalidConfig
+from callpact.logs import Logs, call_observers
+from callpact.runtime import Runtime
+from callpact.secrets import Secrets
+from callpact.terminal import ended_at, err, plain, run
+from callpact.tool import Identity
+
+if TYPE_CHECKING:
+    import socket
+
+    from callpact.app import App
+    from callpact.options import Chosen
+    from callpact.serve.auth import Authentication
+    from callpact.tool import Tool
+    from callpact.wire.mcp_schema import Advertise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How to serve, as the command line was told."""
+
+    stdio: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8420
+    path: str = "/mcp"
+    name: str = "callpact"
+    list_up_to: int = 200
+    advertise: Advertise = "full"
+    result_limit: int = 100_000
+    ask_first: bool = False
+    watch: bool = False
+    scopes: tuple[str, ...] = ()
+
+    def arguments(self) -> list[str]:
+        """How a server over stdio is told the same on its command line."""
+        told: list[str] = []
+        for name in ("list_up_to", "advertise", "result_limit", "ask_first", "watch"):
+            value = getattr(self, name)
+            if value != getattr(_DEFAULTS, name):
+                option = f"--{name.replace('_', '-')}"
+                told += [option] if value is True else [option, str(value)]
+        return told + [part for scope in self.scopes for part in ("--scope", scope)]
+
+
+_DEFAULTS = ServeOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Who may come over HTTP, and what must not show of it."""
+
+    table: ServeConfig
+    authentication: Authentication | None
+    secrets: Secrets
+
+    def keywords(self) -> dict[str, Any]:
+        """As the door over HTTP takes it."""
+        return {
+            "hosts": self.table.hosts,
+            "origins": self.table.origins,
+            "authentication": self.authentication,
+        }
+
+
+def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
+    """Serve until the client hangs up, or somebody ends it.
+
+    Raises:
+        InvalidConfig: the place cannot be served, or the `[serve]` table cannot be used.
+        DeclarationError: nothing could be loaded.
+    """
+    with _without_collecting():
+        # Heavy, and not for other commands; in here nobody looks for garbage among what stays.
+        pass
+    access = None if options.stdio else _read_access(chosen)
+    bound = None if access is None else _reserved(options, access, logs)
+    logs.take_stderr(steady=True)
+
+    async def go() -> int:
+        with _without_collecting():
+            loaded = await chosen.load()
+        async with loaded:
+            await _serve(options, loaded, access, bound, logs)
+        return 0
+
+    with contextlib.nullcontext() if bound is None else contextlib.closing(bound):
+        run(go())
+
+
+async def _serve(
+    options: ServeOptions,
+    loaded: App,
+    access: _Access | None,
+    bound: socket.socket | None,
+    logs: Logs,
+) -> None:
+    from callpact.serve.confirming import asking_first
+    from callpact.serve.mcp import Door
+
+    catalog = asking_first(loaded.catalog) if options.ask_first else loaded.catalog
+    authentication = None if access is None else access.authentication
+    identity = _identity(options)
+    async with Runtime(catalog, call_observers()) as runtime:
+        door = Door(
+            runtime,
+            name=options.name,
+            version=package_version("callpact"),
+            identity=identity if authentication is None else _identify(),
+            list_up_to=options.list_up_to,
+            advertise=options.advertise,
+            result_limit=options.result_limit,
+        )
+
+        def tell(place: str) -> None:
+            _tell(options, loaded, place, authentication, logs)
+
+        try:
+            if access is None:
+                from callpact.serve.stdio import serve_stdio
+
+                tell("stdio")
+                door.writes_lines = True
+                await serve_stdio(door.server)
+                return
+            from callpact.serve.http import serve_http
+
+            with ended_at(signal.SIGTERM):
+                await serve_http(
+                    door.server,
+                    host=options.host,
+                    port=options.port,
+                    path=options.path,
+                    bound=bound,
+                    on_ready=tell,
+                    **access.keywords(),
+                )
+        finally:
+            await door.aclose()
+
+
+def _identity(options: ServeOptions) -> Identity | None:
+    name = "stdio" if options.stdio else "http"
+    return Identity(name, options.scopes) if options.scopes else None
+
+
+def _identify() -> Any:
+    from callpact.serve.auth import identify
+
+    return identify
+
+
+# --- who may call, and where ------------------------------------------------------------------
+
+
+def _read_access(chosen: Chosen) -> _Access:
+    """The `[serve]` table of the configuration that is in use, and who may call by it."""
+    path = chosen.config or Path(DEFAULT_FILE)
+    is_used = chosen.config is not None or (not chosen.source and path.exists())
+    config = read_config(path) if is_used else Config.model_validate({})
+    file = path.parent / config.secrets if config.secrets else None
+    secrets = chosen.opening().secrets or Secrets(None, file, os.environ)
+    return _Access(config.serve, _authentication(config.serve, secrets), secrets)
+
+
+def _authentication(table: ServeConfig, secrets: Secrets) -> Authentication | None:
+    if not table.tokens and table.oauth is None:
+        return None
+    from callpact.serve.auth import Authentication, read_tokens
+
+    tokens, oauth = read_tokens(table.tokens, secrets), None
+    if table.oauth is not None:
+        from callpact.serve.oauth import OAuth
+
+        try:
+            oauth = OAuth(**table.oauth.model_dump(exclude_none=True))
+        except InvalidConfig as error:
+            raise InvalidConfig(f"[serve.oauth] {error}") from None
+    return Authentication(tokens, oauth)
+
+
+def _reserved(options: ServeOptions, access: _Access, logs: Logs) -> socket.socket:
+    from callpact.serve.http import check_place, reserve
+
+    logs.hide(access.secrets)
+    check_place(options.host, options.port, options.path, **access.keywords())
+    if options.scopes and access.authentication is not None:
+        raise InvalidConfig(
+            "--scope: with authentication each caller holds the scopes of its own token"
+        )
+    return reserve(options.host, options.port)
+
+
+# --- what is said at the start ----------------------------------------------------------------
+
+
+def _tell(
+    options: ServeOptions,
+    loaded: App,
+    place: str,
+    authentication: Authentication | None,
+    logs: Logs,
+) -> None:
+    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+
+    serving = banner.serving_of(
+        loaded.catalog,
+        _is_served_to(_identity(options), anybody=authentication is not None),
+        place,
+        not_loaded=sum(finding.severity == "error" for finding in loaded.report),
+        versions=KNOWN_PROTOCOL_VERSIONS,
+        list_up_to=options.list_up_to,
+        authentication=None if authentication is None else str(authentication),
+    )
+    lines = banner.encode_lines(serving)
+    if logs.form == "json":
+        logs.tell("serving", lines[0], banner.encode_fields(serving))
+        return
+    for line in lines:
+        err.print(plain(line), style="dim")
+
+
+def _is_served_to(identity: Identity | None, *, anybody: bool) -> Callable[[Tool], bool]:
+    from callpact.serve.views import is_served
+
+    def is_told(tool: Tool) -> bool:
+        if anybody:  # Each caller has scopes of its own.
+            return tool.kind != "subscription" and tool.disabled is None
+        return is_served(tool, identity)
+
+    return is_told
+
+
+@contextlib.contextmanager
+def _without_collecting() -> Generator[None]:
+    """Nearly all that is made at the start stays: not looked at now, and never again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
