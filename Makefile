@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test bench lint format lock clean
+.PHONY: help demo test bench conformance lint format lock clean
 
 help:
 	@echo "make demo          see callpact at work (ONCE=1: one round, then exit)"
 	@echo "make test          lint, types, all tests; what CI runs"
 	@echo "make bench         the figures of docs/explanation/performance.md"
+	@echo "make conformance   what two judges of MCP servers by others say"
 	@echo "make format        format the code"
 	@echo "make lock          pin the requirements anew"
 
@@ -21,6 +22,9 @@ test: $(VENV)/test.stamp
 
 bench: $(VENV)-bench/bench.stamp
 	@$(VENV)-bench/bin/python benchmarks/run.py $(BENCH)
+
+conformance: $(VENV)/test.stamp
+	@$(BIN)/python scripts/conformance.py
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/python scripts/check.py lint types imports

@@ -34,6 +34,7 @@ GROUPS: dict[str, list[list[str]]] = {
     "property": [[*PYTEST, "tests/property"]],
     "docs": [[*PYTEST, "tests/docs"]],
     "e2e": [[*PYTEST, "tests/e2e"]],
+    "conformance": [[str(BIN / "python"), "scripts/conformance.py"]],
 }
 
 
@@ -53,7 +54,7 @@ def main(names: list[str]) -> int:
         results.append((name, time.monotonic() - begun, ok))
     print("\n== groups")
     for name, seconds, ok in results:
-        print(f"{name:>10} {seconds:7.1f} s  {'ok' if ok else 'FAILED'}")
+        print(f"{name:>11} {seconds:7.1f} s  {'ok' if ok else 'FAILED'}")
     return 0 if all(ok for _, _, ok in results) else 1
 
 

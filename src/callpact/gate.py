@@ -96,9 +96,11 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
         raise InvalidInput(lambda: [_not_an_object(arguments)])
     if tool.contract.input_policy == "tolerant":
         repaired = schemas.repair(schema, arguments)
-        if repaired.changes and _judge(schema, repaired.value, "Input") is None:
-            warnings += tuple(map(_repaired, repaired.changes))
-            return Admitted(tool, repaired.value, warnings)
+        if repaired.changes:  # What could be repaired is not told among what is wrong.
+            errors = schema.errors(repaired.value)
+            if not errors:
+                warnings += tuple(map(_repaired, repaired.changes))
+                return Admitted(tool, repaired.value, warnings)
     raise InvalidInput(lambda: explain(schema, errors, "Input"))
 
 

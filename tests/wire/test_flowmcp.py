@@ -24,6 +24,8 @@ TABLE = {
     "output_validation_failed": "E009",
     "timeout": "E002",
     "aborted": "E002",
+    "client_unable": "E005",
+    "not_confirmed": "E007",
     "handler_error": "E005",
 }
 

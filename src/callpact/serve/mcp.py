@@ -222,7 +222,7 @@ class Door:
                 if tool is None:
                     raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
                 raise
-            return _Ran(envelope, called.catalog.find(params.name))
+            return _Ran(envelope, cast("Tool", tool))  # It is None only if the call raised.
 
         try:
             ran = await self._run(context, params, begin)
@@ -408,5 +408,7 @@ def _valid(kind: type[ResultT], wired: dict[str, Any], tool: Tool) -> ResultT:
         return kind.model_validate(wired)
     except ValidationError as error:
         _log.error("%s: its answer is no %s: %s", tool.id, kind.__name__, error)
-        message = HandlerCrashed(tool.id).message
-        raise MCPError(code=types.INTERNAL_ERROR, message=message) from None
+        crashed = HandlerCrashed(tool.id)
+        raise MCPError(
+            code=types.INTERNAL_ERROR, message=crashed.message, data=encode_gate_error(crashed)
+        ) from None
