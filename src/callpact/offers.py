@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
@@ -18,6 +19,8 @@ from msgspec import Struct
 from callpact.errors import InvalidTool
 from callpact.tool import Tool
 
+NO_RESOURCE = "no_resource"
+"""The code of a `ToolError` by which what reads a template says that nothing is at an address."""
 MAX_URI_LENGTH = 2_000
 """Characters of the address of a resource."""
 
@@ -81,7 +84,7 @@ class Resource:
             raise self._wrong(
                 f"its address has the variables {_told(names)}, but it takes {_told(taken)}"
             )
-        _check_completions(self.tool, self.completions, names)
+        object.__setattr__(self, "completions", _completions(self.tool, self.completions, names))
         object.__setattr__(self, "_pattern", _pattern(self.uri))
 
     def _wrong(self, text: str) -> InvalidTool:
@@ -98,11 +101,17 @@ class Resource:
         return bool(self.variables)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in an address; None if it is another resource's."""
+        """The values of the variables in an address; None if it is another resource's.
+
+        No value leads out of a folder that it is joined to: `..` and `/etc` are nowhere.
+        """
         if len(uri) > MAX_URI_LENGTH:
             return None
         found = self._pattern.fullmatch(uri)
-        return None if found is None else {k: unquote(v) for k, v in found.groupdict().items()}
+        if found is None:
+            return None
+        values = {name: unquote(value) for name, value in found.groupdict().items()}
+        return None if any(map(_leads_out, values.values())) else values
 
     def address(self, values: Mapping[str, str]) -> str:
         """The address for these values of the variables."""
@@ -125,7 +134,8 @@ class Prompt:
     completions: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
 
     def __post_init__(self) -> None:
-        _check_completions(self.tool, self.completions, _input(self.tool)[0])
+        taken = _input(self.tool)[0]
+        object.__setattr__(self, "completions", _completions(self.tool, self.completions, taken))
 
     @property
     def arguments(self) -> tuple[PromptArgument, ...]:
@@ -159,10 +169,12 @@ def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
     return taken, set(schema.get("required", ()))
 
 
-def _check_completions(
+def _completions(
     tool: Tool, completions: Mapping[str, Completion], names: Iterable[str]
-) -> None:
+) -> dict[str, Completion]:
+    """What was given, each list of values so that it can be read more than once."""
     known = tuple(names)
+    made: dict[str, Completion] = {}
     for name, given in completions.items():
         if name not in known:
             raise InvalidTool(f"'{tool.id}': completes '{name}', but takes {_told(known)}")
@@ -172,6 +184,8 @@ def _check_completions(
                 f"'{tool.id}': the completion of '{name}' must be a list of texts or a function, "
                 f"got {given!r:.100}"
             )
+        made[name] = given if callable(given) else tuple(cast("Iterable[str]", given))
+    return made
 
 
 def _pattern(uri: str) -> re.Pattern[str]:
@@ -184,6 +198,12 @@ def _pattern(uri: str) -> re.Pattern[str]:
         ]
         end = found.end()
     return re.compile("".join([*parts, re.escape(uri[end:])]), re.DOTALL)
+
+
+def _leads_out(value: str) -> bool:
+    """True for what a handler that opens files could be made to open elsewhere."""
+    parts = value.replace("\\", "/").split("/")
+    return "\0" in value or ".." in parts or bool(PurePath(value).anchor)
 
 
 def _told(names: Iterable[str]) -> str:

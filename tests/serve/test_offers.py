@@ -204,6 +204,17 @@ def test_a_value_that_breaks_its_type_is_an_error_of_the_caller_with_its_place(m
 
 
 @ERAS
+def test_what_reads_a_template_can_say_that_nothing_is_there(mode):
+    @resource("notes://{name}")
+    def note(name: str) -> str:
+        raise ToolError("no_resource", f"There is no note '{name}'")
+
+    error, events = read("notes://tea", note, mode=mode)
+    assert (error.code, error.data) == (missing(mode), {"uri": "notes://tea"})
+    assert [event.error.code for event in events] == ["no_resource"]
+
+
+@ERAS
 def test_a_resource_that_fails_tells_its_code_and_nothing_of_its_insides(mode, caplog):
     caplog.set_level(logging.CRITICAL)
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import mcp_types as types
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 
 from callpact.offers import Prompt, Resource
+from callpact.runtime import Runtime
 from callpact.serve import rounds
-from doors import NAME, accept, connected, error_of, model, says, tool, value_of
+from callpact.serve.auth import Authentication, identify
+from callpact.serve.mcp import Door
+from doors import MODERN, NAME, At, accept, connected, error_of, model, says, tool, value_of
+from serving import CI, ROOT, TOKENS, Serving
 from stories import settle, story, timers
 
 LONG = 3_600.0
@@ -336,6 +344,31 @@ async def test_an_answer_counts_once():
         assert (greet.begun, outcomes(at)) == (1, ["ok"])
 
 
+def test_a_state_is_for_the_caller_that_it_was_given_to():
+    async def go(address):
+        async def at(token):
+            headers = {"Authorization": f"Bearer {token}"}
+            http = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+            transport = streamable_http_client(address, http_client=http)
+            client = Client(transport, mode=MODERN, elicitation_callback=says())
+            return At(await stack.enter_async_context(client), door, runtime)
+
+        async with contextlib.AsyncExitStack() as stack:
+            own, other = await at(CI), await at(ROOT)
+            asked = await own.begin("t_greet")
+            error = await refused(other.go_on("t_greet", asked, {"who": accept(name="Eve")}))
+            assert error.code == types.INVALID_PARAMS
+            result = await own.go_on("t_greet", asked, {"who": accept(name="Ada")})
+            assert value_of(result) == "Hello Ada"
+
+    events = []
+    runtime = Runtime([GREET], observers=[events.append])
+    door = Door(runtime, identity=identify)
+    with Serving(Authentication(TOKENS), door) as serving:
+        asyncio.run(asyncio.wait_for(go(serving.address), 30))
+    assert [(event.identity.id, event.error) for event in events] == [("ci", None)]
+
+
 # --- calls that end while they wait ---------------------------------------------------------
 
 
@@ -407,6 +440,25 @@ async def test_when_too_many_calls_wait_the_oldest_is_ended(monkeypatch):
         assert (await refused(at.go_on("t_greet", asked[0], answers))).code == types.INVALID_PARAMS
         for waiting in asked[1:]:
             assert value_of(await at.go_on("t_greet", waiting, answers)) == "Hello Ada"
+
+
+@story
+async def test_whoever_lets_most_calls_wait_loses_the_oldest(monkeypatch):
+    monkeypatch.setattr(rounds, "MAX_WAITING", 3)
+    held = rounds.Rounds()
+
+    async def begin(peer):
+        await asyncio.Event().wait()
+
+    tasks = {}
+    for number, owner in enumerate(["ada", "bob", "bob", "bob", "ada"]):
+        tasks[number] = asyncio.ensure_future(begin(None))
+        held._kept(rounds._Waiting(None, tasks[number], owner))
+    await settle()
+    assert [number for number, task in tasks.items() if task.cancelled()] == [1, 2]
+    held.close()
+    await settle()
+    assert all(task.cancelled() for task in tasks.values())
 
 
 @story

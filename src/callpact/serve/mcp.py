@@ -29,7 +29,7 @@ from callpact.errors import (
     HandlerCrashed,
     UnknownTool,
 )
-from callpact.offers import Offer, Prompt, Resource
+from callpact.offers import NO_RESOURCE, Offer, Prompt, Resource
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.asking import AskedPeer, Peer
 from callpact.serve.changes import Changes
@@ -276,7 +276,8 @@ class Door:
         if not is_modern(context.protocol_version):
             return await begin(AskedPeer(context, self.changes.level_of(context)))
         try:
-            return await self._rounds.run(context, params, begin)
+            owner = _owner(self._caller(context))
+            return await self._rounds.run(context, params, begin, owner)
         except ClientUnable as error:
             if error.missing is None:
                 raise
@@ -310,11 +311,7 @@ class Door:
     ) -> tuple[Resource, dict[str, str]]:
         found = self._view(context).resource(uri)
         if found is None:
-            raise MCPError(
-                code=types.INVALID_PARAMS if is_modern(context.protocol_version) else _MISSING,
-                message=f"There is no resource at {uri[:200]}",
-                data={"uri": uri[:200]},
-            )
+            raise _no_resource(context, uri)
         return found
 
     async def _subscribe(
@@ -363,6 +360,8 @@ class Door:
         try:
             return await self._run(context, params, begin)
         except CallError as error:
+            if error.code == NO_RESOURCE and isinstance(params, types.ReadResourceRequestParams):
+                raise _no_resource(context, params.uri) from None
             is_theirs = error.code == "schema_validation_failed"
             code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
             body = encode_gate_error(error)
@@ -381,6 +380,14 @@ class Door:
         others = (params.context.arguments if params.context else None) or {}
         values = await complete(offer, params.argument.name, params.argument.value, others)
         return types.CompleteResult.model_validate(encode_completion(values))
+
+
+def _no_resource(context: ServerRequestContext[Any], uri: str) -> MCPError:
+    return MCPError(
+        code=types.INVALID_PARAMS if is_modern(context.protocol_version) else _MISSING,
+        message=f"There is no resource at {uri[:200]}",
+        data={"uri": uri[:200]},
+    )
 
 
 async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
 MAX_WAITING = 100
-"""Calls that may wait for their clients at one time; then the oldest is ended."""
+"""Calls that may wait for their clients at one time; then the oldest of whoever has most ends."""
 ANSWER_SECONDS = 300
 """Seconds that a call waits for its client to come back."""
 MAX_QUESTIONS = 20
@@ -78,9 +79,10 @@ class WaitingPeer(Peer):
 class _Waiting:
     """A call under way, and its client."""
 
-    def __init__(self, peer: WaitingPeer, task: asyncio.Task[Any]) -> None:
+    def __init__(self, peer: WaitingPeer, task: asyncio.Task[Any], owner: str | None) -> None:
         self.peer = peer
         self.task = task
+        self.owner = owner
         self.expiry: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
@@ -103,8 +105,9 @@ class Rounds:
         request: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
         begin: Callable[[WaitingPeer], Coroutine[Any, Any, T]],
+        owner: str | None = None,
     ) -> T | types.InputRequiredResult:
-        """Begin a call, or go on with one that waits; its answer, or the questions it asks.
+        """Begin a call of an owner, or go on with one; its answer, or the questions it asks.
 
         Raises:
             MCPError: the call that should go on is no longer there.
@@ -113,7 +116,7 @@ class Rounds:
         answers = params.input_responses or {}
         if params.request_state is None:
             peer = WaitingPeer(request, answers)
-            waiting = _Waiting(peer, asyncio.ensure_future(begin(peer)))
+            waiting = _Waiting(peer, asyncio.ensure_future(begin(peer)), owner)
             waiting.task.add_done_callback(partial(_seen, peer))
         else:
             waiting = self._taken(params.request_state)
@@ -154,12 +157,19 @@ class Rounds:
 
     def _kept(self, waiting: _Waiting) -> str:
         while len(self._waiting) >= MAX_WAITING:
-            self._waiting.pop(next(iter(self._waiting))).end()
+            self._end_one()
         state = secrets.token_urlsafe(16)
         self._waiting[state] = waiting
         loop = asyncio.get_running_loop()
         waiting.expiry = loop.call_later(ANSWER_SECONDS, self._expire, state)
         return state
+
+    def _end_one(self) -> None:
+        """Nobody can drive out what is another's by asking much."""
+        held = Counter(waiting.owner for waiting in self._waiting.values())
+        most = max(held, key=held.__getitem__)
+        oldest = next(state for state, held in self._waiting.items() if held.owner == most)
+        self._expire(oldest)
 
     def _expire(self, state: str) -> None:
         waiting = self._waiting.pop(state, None)
