@@ -14,6 +14,7 @@ import imports
 import protocol
 import schemas
 import search
+import serving
 
 PARTS = {
     "calls": calls.main,
@@ -22,6 +23,7 @@ PARTS = {
     "hooks": hooks.main,
     "schemas": schemas.main,
     "search": search.main,
+    "serving": serving.main,
     "imports": imports.main,
 }
 

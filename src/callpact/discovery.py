@@ -118,7 +118,10 @@ _DESCRIBE_OUTPUT: dict[str, Any] = {
         "version": {"type": "string"},
         "tags": {"type": "array", "items": {"type": "string"}},
         "inputSchema": {**_ANY_OBJECT, "description": "What the arguments must keep."},
-        "outputSchema": {"description": "What the answer is declared to be."},
+        "outputSchema": {
+            "anyOf": [_ANY_OBJECT, {"type": "boolean"}],
+            "description": "What the answer is declared to be.",
+        },
         "annotations": _ANY_OBJECT,
         "examples": {"type": "array"},
     },

@@ -1,8 +1,8 @@
 """What a result or a failure holds as JSON that can be sent; never an exception.
 
-Results are JSON already, but for lone surrogates, which are told by the replacement character. What
-a handler puts into the details of its errors need not be JSON: there, what JSON cannot say is told
-as Python would show it.
+JSON goes out whole, however much it is. What a handler puts into the details of its errors need not
+be JSON: there, what JSON cannot say is told as Python would show it, a lone surrogate by the
+replacement character, and of what has no end the beginning.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, cast
 
 import orjson
@@ -37,27 +38,38 @@ def json_text(value: Any, *, indent: bool = False) -> str:
 
 def sendable(value: Any) -> Any:
     """The same value if every encoder and every reader takes it, else a copy that they take."""
+    if not is_json(value):
+        return _beginning(value)
     try:
-        if is_json(value):
-            orjson.dumps(value)
-            return value
-    except TypeError:  # Integers beyond 64 bits, and lone surrogates.
-        pass
-    return _plain(value)
+        orjson.dumps(value)
+    except TypeError:  # Integers beyond 64 bits, and keys that are members of enums.
+        return _whole(value)
+    return value
 
 
 def _plain(value: Any) -> Any:
-    return _Copy().of(value, _MAX_DEPTH)
+    return _whole(value) if is_json(value) else _beginning(value)
+
+
+def _whole(value: Any) -> Any:
+    """A copy of JSON, which goes nowhere round, and not too deep."""
+    return _Copy(math.inf).of(value, math.inf)
+
+
+def _beginning(value: Any) -> Any:
+    return _Copy(_MAX_PARTS).of(value, _MAX_DEPTH)
 
 
 class _Copy:
     """One copy in the making: it stops at circles, at a depth, and at a number of parts."""
 
-    def __init__(self) -> None:
-        self._left = _MAX_PARTS
+    def __init__(self, parts: float) -> None:
+        self._left = parts
         self._above: set[int] = set()
 
-    def of(self, value: Any, depth: int) -> Any:
+    def of(self, value: Any, depth: float) -> Any:
+        if isinstance(value, Enum):
+            value = value.value
         if isinstance(value, Mapping | list | tuple):
             return self._structure(value, depth)  # pyright: ignore[reportUnknownArgumentType] - of anything
         if isinstance(value, float) and not math.isfinite(value):
@@ -70,7 +82,7 @@ class _Copy:
             return value
         return _shown(value)
 
-    def _structure(self, value: object, depth: int) -> Any:
+    def _structure(self, value: object, depth: float) -> Any:
         self._left -= 1
         place = id(value)
         if not depth or self._left < 0 or place in self._above:
@@ -86,6 +98,7 @@ class _Copy:
 
 
 def _key(key: Any) -> str:
+    key = key.value if isinstance(key, Enum) else key
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", key if isinstance(key, str) else _shown(key))
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +91,9 @@ def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
         DeclarationError: nothing could be loaded.
     """
     with _without_collecting():
-        # Heavy, and not for other commands; in here nobody looks for garbage among what stays.
-        pass
+        # Heavy, and not for other commands: most of what the start takes.
+        import_module("callpact.serve.mcp")
+        import_module("callpact.serve.stdio" if options.stdio else "callpact.serve.http")
     access = None if options.stdio else _read_access(chosen)
     bound = None if access is None else _reserved(options, access, logs)
     logs.take_stderr(steady=True)

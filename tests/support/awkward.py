@@ -32,6 +32,8 @@ NOT_JSON = object()
 """As JSON: what no JSON can say."""
 BLOCKS = object()
 """As JSON: nothing; the answer is a picture, a file or the like."""
+UNSENDABLE = object()
+"""As JSON: what only an error can tell, or another character."""
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 PNG_TEXT = base64.b64encode(PNG).decode()
 BIG = 10**30
@@ -105,6 +107,17 @@ def nested(levels: int, step: Callable[[Any], Any], innermost: Any) -> Any:
     return value
 
 
+def http_reply(data: Any, status: int = 200, kind: str = "application/json") -> Any:
+    return http_envelope(
+        data, status_code=status, headers={"a": "b"}, content_type=kind, set_cookie=["c=d"]
+    )
+
+
+def mcp_blocks(blocks: list[Any]) -> Any:
+    """What a server sent that gives no structure: its blocks are the data."""
+    return mcp_envelope(blocks, is_error=False, content=blocks)
+
+
 def refused() -> Any:
     raise ToolError("sold_out", "None left \ud800", path="/item", details={"left": {1, 2}})
 
@@ -154,6 +167,11 @@ OLD = {
     "required": ["a"],
     "definitions": {"A": {"type": "integer"}},
 }
+ROUND = {
+    "type": "object",
+    "properties": {"v": {"$ref": "#/$defs/A"}},
+    "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "string"}]}},
+}
 MANY = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 
 
@@ -189,15 +207,14 @@ CASES = [
     case("big inside", {"name": "tea", "stock": BIG, "tags": []}, SHOP),
     case("big and wrong", {"name": BIG, "stock": -BIG}, SHOP),
     case("big beside many", [BIG, [[n] for n in range(6_000)]], {"type": "array"}),
-    case("vast", lambda: 10**5_000, {"type": "integer"}, NOT_JSON),
     case("float for an integer", {"name": "tea", "stock": 7.0}, SHOP),
     case("half for an integer", {"name": "tea", "stock": 7.5}, SHOP),
     case("tiny, huge and minus nought", [5e-324, 1e308, -0.0], {"type": "array"}),
     case("cents", {"price": 19.99}, fields(price={"type": "number", "multipleOf": 0.01})),
     # --- text
-    case("surrogate", "a\ud800", {"type": "string"}, NOT_JSON),
-    case("surrogate inside", {"name": "\udfff", "stock": 1}, SHOP, NOT_JSON),
-    case("surrogate in a key", {"\ud800": 1}, {"type": "object"}, NOT_JSON),
+    case("surrogate", "a\ud800", {"type": "string"}, UNSENDABLE),
+    case("surrogate inside", {"name": "\udfff", "stock": 1}, SHOP, UNSENDABLE),
+    case("surrogate in a key", {"\ud800": 1}, {"type": "object"}, UNSENDABLE),
     case("all sorts of text", "\0\x1f\x7f\u2028é😀\ufeff\uffff", {"type": "string"}),
     case("text that is JSON", '{"name": "tea", "stock": 1}', SHOP),
     case("text that is JSON of a list", '["a"]', NAMES),
@@ -208,21 +225,30 @@ CASES = [
     case("keys named as keywords", {"type": 1, "result": [2]}, fields(type={}, result={})),
     # --- depth
     case("deep", nested(MAX_VALUE_DEPTH, lambda v: [v], 1), {"type": "array"}),
-    case("too deep", nested(MAX_VALUE_DEPTH + 1, lambda v: [v], 1), {"type": "array"}, NOT_JSON),
+    case("too deep", nested(MAX_VALUE_DEPTH + 2, lambda v: [v], 1), {"type": "array"}, NOT_JSON),
     case("deep in a box", nested(MAX_VALUE_DEPTH, lambda v: {"result": v}, 1), {"type": "object"}),
-    case("deep in references", nested(30, lambda v: {"value": 1, "left": v}, None), TREE),
+    case(
+        "deep in references", nested(MAX_VALUE_DEPTH, lambda v: {"value": 1, "left": v}, None), TREE
+    ),
     case("wrong in references", nested(9, lambda v: {"value": "x", "left": v}, 3), TREE),
     # --- Python
     case("tuple", ("a", "b"), NAMES, ["a", "b"]),
     case("members", {"v": [Colour.RED, Size.BIG, Level.HIGH]}, SHOP, {"v": ["red", 3, "high"]}),
     case("member", Colour.RED, {"enum": ["red", "blue"]}, "red"),
     case("keys that are members", {Colour.RED: 1}, {"type": "object"}, {"red": 1}),
-    case("dataclass", Point(1, 2.5), fields(x={"type": "integer"}), {"x": 1, "y": 2.5}),
+    case(
+        "dataclass",
+        Point(1, 2.5),
+        fields(x={"type": "integer"}),
+        {"x": 1, "y": 2.5},
+        has_extra=True,
+    ),
     case(
         "model",
         Cup(name="x", made=dt.date(2026, 2, 3)),
         fields(made={"type": "string", "format": "date"}),
         {"name": "x", "made": "2026-02-03", "price": None},
+        has_extra=True,
     ),
     case("struct", Tea("x", ["y"]), SHOP, {"name": "x", "leaves": ["y"]}),
     case(
@@ -276,6 +302,7 @@ CASES = [
     case("named document", {"name": "tea", "stock": 1}, {"$id": "https://example.org/s", **SHOP}),
     case("named document, wrong", [], {"$id": "https://example.org/s", **SHOP}),
     case("anchor", {"v": 1}, {**fields(v={"$ref": "#n"}), "$defs": {"N": {"$anchor": "n"}}}),
+    case("round", {"v": "x"}, ROUND),
     # --- media
     case("bytes", b"\0\xff", SHOP, BLOCKS),
     case("no bytes", b"", SHOP, BLOCKS),
@@ -295,17 +322,17 @@ CASES = [
     # --- envelopes
     case(
         "answer of HTTP",
-        lambda: http_envelope({"name": 1}, 200, {"a": "b"}, "application/json"),
+        lambda: http_reply({"name": 1}),
         SHOP,
         {"name": 1},
     ),
     case(
         "error of HTTP",
-        lambda: http_envelope({"error": "x"}, 404, {}, "application/json", ["a=b"]),
+        lambda: http_reply({"error": "x"}, 404),
         SHOP,
         {"error": "x"},
     ),
-    case("picture of HTTP", lambda: http_envelope(PNG, 200, {}, "image/png"), SHOP, BLOCKS),
+    case("picture of HTTP", lambda: http_reply(PNG, kind="image/png"), SHOP, BLOCKS),
     case(
         "error of MCP",
         lambda: mcp_envelope({"a": 1}, is_error=True, content=[TextBlock("No such page")]),
@@ -347,15 +374,12 @@ CASES = [
     ),
     case(
         "blocks of MCP",
-        lambda: (
-            (blocks := [TextBlock("a"), ResourceLinkBlock("https://example.org/a", "a")]),
-            mcp_envelope(blocks, is_error=False, content=blocks),
-        )[1],
+        lambda: mcp_blocks([TextBlock("a"), ResourceLinkBlock("https://example.org/a", "a")]),
         SHOP,
         BLOCKS,
         has_own_text=True,
     ),
-    case("nothing of MCP", lambda: mcp_envelope([], is_error=False, content=[]), SHOP, BLOCKS),
+    case("nothing of MCP", lambda: mcp_blocks([]), SHOP, BLOCKS),
     # --- errors, and what is too large
     case("refused", refused, SHOP, is_error=True),
     case("crashed", crashed, SHOP, is_error=True),

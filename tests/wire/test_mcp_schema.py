@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import jsonschema_rs
 import pytest
 from hypothesis import given
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from callpact.tool import Contract, Tool
 from callpact.wire.mcp import encode_tool
-from callpact.wire.mcp_schema import ADVERTISE, hoisted, output_schema
+from callpact.wire.mcp_portable import explicit
+from callpact.wire.mcp_schema import (
+    ADVERTISE,
+    hoisted,
+    input_schema,
+    output_schema,
+    view_of,
+)
+from schema_lint import OPEN, lint
 
 ERAS = pytest.mark.parametrize("modern", [True, False], ids=["2026-07-28", "2025-11-25"])
 SHOP = {
@@ -108,7 +117,7 @@ def test_top_tells_the_first_level_and_nothing_below(modern):
         "title": "Shop",
         "properties": {
             "name": {"type": "string", "description": "As on the door"},
-            "owner": {"description": "Who pays"},
+            "owner": {"type": "object", "description": "Who pays"},
             "staff": {"type": "array"},
         },
         "required": ["name"],
@@ -123,6 +132,55 @@ def test_top_of_a_relaxed_schema_asserts_nothing_and_tells_the_first_level(moder
     assert "properties" not in top["properties"]["owner"]
     assert "items" not in top["properties"]["staff"]
     assert is_valid(top, {"name": 1, "more": 2})
+
+
+@ERAS
+def test_top_of_a_reference_tells_what_it_leads_to_and_what_stands_beside_it(modern):
+    schema = {
+        "$ref": "#/$defs/Shop",
+        "title": "Ours",
+        "required": ["staff"],
+        "properties": {"open": {"type": ["boolean", "null"]}},
+        "$defs": {"Shop": {key: SHOP[key] for key in SHOP if key != "$defs"}, **SHOP["$defs"]},
+    }
+    assert output_schema(make_tool(schema), modern=modern, advertise="top") == {
+        "type": "object",
+        "title": "Ours",
+        "properties": {
+            "name": {"type": "string", "description": "As on the door"},
+            "owner": {"type": "object", "description": "Who pays"},
+            "staff": {"type": "array"},
+            "open": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+        },
+        "required": ["staff", "name"],
+        "additionalProperties": False,
+    }
+
+
+@ERAS
+def test_top_of_a_reference_that_leads_nowhere_or_round_says_little(modern):
+    for target in ({"$ref": "#/$defs/A"}, True):
+        schema = {"$ref": "#/$defs/A", "title": "Round", "$defs": {"A": target}}
+        tool = make_tool(schema, policy="reject")
+        top = output_schema(tool, modern=modern, advertise="top")
+        assert lint(top) == []
+        assert is_valid(top, {"result": 1})
+
+
+@ERAS
+def test_top_does_not_follow_what_looks_into_a_document_of_its_own(modern):
+    inner = {
+        "$id": "https://example.org/inner",
+        "$ref": "#/$defs/B",
+        "$defs": {"B": {"type": "object", "properties": {"b": {"type": "integer"}}}},
+    }
+    schema = {"$ref": "#/$defs/A", "$defs": {"A": inner, "B": {"type": "string"}}}
+    tool = make_tool(schema)
+    top = output_schema(tool, modern=modern, advertise="top")
+    value = {"b": 1}
+    assert tool.contract.compiled_output.accepts(value)
+    is_wrapped = view_of(tool, modern=modern).is_wrapped
+    assert is_valid(top, {"result": value} if is_wrapped else value)
 
 
 def test_top_of_a_list_tells_what_its_items_are_and_is_boxed_for_older_peers():
@@ -168,8 +226,9 @@ def test_a_relaxed_schema_keeps_what_is_shared_as_a_definition(modern):
         "description": "Who pays",
     }
     assert relaxed["$defs"]["Person"]["properties"]["boss"] == {"$ref": "#/$defs/Person"}
-    told = kept_keywords(relaxed) - {"type"}
+    told = kept_keywords(relaxed) - {"type", "minLength"}
     assert told <= {"title", "description", "properties", "items", "$ref", "$defs"}
+    assert relaxed["$defs"]["Person"]["properties"]["name"]["minLength"] == 0
 
 
 def test_definitions_of_a_boxed_relaxed_schema_stand_where_references_look():
@@ -227,6 +286,41 @@ def test_a_definition_of_the_same_name_is_not_overwritten():
     assert not is_valid(short, {"q": "x"})
 
 
+# --- what clients warn of -------------------------------------------------------------------
+
+
+@ERAS
+@pytest.mark.parametrize("advertise", ["full", "declared", "relaxed", "top"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize(
+    "wrapped", [dict, lambda schema: {"type": "array", "items": schema, "$defs": schema["$defs"]}]
+)
+def test_what_is_open_is_published_so_that_no_client_warns(wrapped, policy, advertise, modern):
+    tool = make_tool(wrapped(OPEN), policy=policy)
+    assert lint(output_schema(tool, modern=modern, advertise=advertise)) == []
+
+
+@ERAS
+@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("advertise", ["full", "relaxed", "top"])
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        {"A": {"$ref": "#/$defs/A"}},
+        {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}},
+        {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "string"}]}},
+        {"A": {"allOf": [{"$ref": "#/$defs/B"}]}, "B": {"oneOf": [{"$ref": "#/$defs/A"}]}},
+    ],
+)
+def test_references_that_go_round_end_in_what_is_published(definitions, advertise, policy, modern):
+    fields = {name: {"$ref": "#/$defs/A"} for name in "ab"}
+    schema = {"type": "object", "properties": fields, "$defs": definitions}
+    published = output_schema(make_tool(schema, policy), modern=modern, advertise=advertise)
+    # The client of the SDK is made of Python functions, which such references would exhaust.
+    jsonschema.Draft202012Validator(published).validate({"a": "x", "b": "y"})
+    assert lint(published) == []
+
+
 # --- laws -----------------------------------------------------------------------------------
 
 NODES = st.recursive(
@@ -236,7 +330,11 @@ NODES = st.recursive(
             {"type": ["integer", "null"], "minimum": 3},
             {"enum": ["a", 1, None]},
             {"$ref": "#/$defs/A"},
+            {"$ref": "#/$defs/B", "title": "B"},
+            {"title": "Anything"},
             {},
+            True,
+            False,
         ]
     ),
     lambda inner: st.one_of(
@@ -254,8 +352,22 @@ NODES = st.recursive(
         ),
         st.builds(lambda items: {"type": "array", "items": items, "minItems": 1}, inner),
         st.builds(lambda one, two: {"anyOf": [one, two, one]}, inner, inner),
+        st.builds(lambda one, two: {"allOf": [one], "prefixItems": [two, True]}, inner, inner),
+        st.builds(lambda one, two: {"if": one, "then": two, "else": {"not": two}}, inner, inner),
     ),
     max_leaves=25,
+)
+ANY_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from("abcd") | st.text(max_size=2), inner, max_size=4)
+    ),
+    max_leaves=8,
 )
 VALUES = st.recursive(
     st.none() | st.integers(0, 5) | st.sampled_from(["a", "x"]),
@@ -269,7 +381,15 @@ VALUES = st.recursive(
 def rooted(node) -> dict:
     definition = {"type": "object", "properties": {"a": {"type": "integer"}}}
     fields = {"a": node, "b": node, "c": {"type": "array", "items": node}}
-    return {"type": "object", "properties": fields, "$defs": {"A": definition}}
+    looped = {"properties": {"a": {"$ref": "#/$defs/B"}, "b": node}, "title": "Of itself"}
+    return {"type": "object", "properties": fields, "$defs": {"A": definition, "B": looped}}
+
+
+def rootings(node) -> list[dict]:
+    """Schemas with a part in them: below the root, at it, and behind a reference."""
+    held = rooted(node)["$defs"]
+    found = [rooted(node), {"$ref": "#/$defs/C", "$defs": {**held, "C": node}}]
+    return [*found, node | {"$defs": held}] if isinstance(node, dict) else found
 
 
 @given(node=NODES, value=VALUES)
@@ -281,9 +401,44 @@ def test_a_schema_with_shared_parts_judges_as_the_one_without(node, value):
 
 @given(node=NODES, value=VALUES, modern=st.booleans())
 def test_the_first_level_takes_all_that_the_schema_takes(node, value, modern):
-    for schema in (rooted(node), node | {"$defs": rooted(node)["$defs"]}):
+    for schema in rootings(node):
         tool = make_tool(schema)
         top = output_schema(tool, modern=modern, advertise="top")
         if top is not None and is_valid(schema, value):
             is_boxed = "result" in top.get("required", ())
             assert is_valid(top, {"result": value} if is_boxed else value)
+
+
+def sent(tool, value, *, modern, advertise="full"):
+    """A value as it travels: in a box where the view or the era says so."""
+    is_wrapped = view_of(tool, modern=modern, advertise=advertise).is_wrapped
+    is_plain = modern or isinstance(value, dict)
+    return value if is_plain and not is_wrapped else {"result": value}
+
+
+@given(node=NODES, value=ANY_VALUES, modern=st.booleans())
+def test_a_relaxed_schema_takes_every_json_value(node, value, modern):
+    for schema in rootings(node):
+        tool = make_tool(schema, policy="warn")
+        for advertise in ("relaxed", "top"):
+            published = output_schema(tool, modern=modern, advertise=advertise)
+            if published is not None:
+                wired = sent(tool, value, modern=modern, advertise=advertise)
+                assert is_valid(published, wired)
+                # What the era asks of a root is all that it asserts.
+                bare = {key: published[key] for key in published.keys() - {"type", "required"}}
+                assert is_valid(bare, value)
+                assert is_valid(bare, {"result": value, "a": value, "b": [value]})
+
+
+@given(node=NODES, modern=st.booleans(), policy=st.sampled_from(["warn", "cast", "reject"]))
+def test_no_client_warns_of_what_is_published(node, modern, policy):
+    for schema in rootings(node):
+        tool = make_tool(schema, policy=policy)
+        for advertise in ("full", "declared", "relaxed", "top"):
+            published = output_schema(tool, modern=modern, advertise=advertise)
+            # A declared union of types is published as its author wrote it.
+            is_whole = advertise == "declared" or (advertise == "full" and policy != "warn")
+            if published is not None:
+                assert lint(published, unions=not is_whole) == []
+        assert lint(explicit(input_schema(tool))) == []

@@ -16,6 +16,7 @@ import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -251,6 +252,7 @@ class Guard:
         return replay
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """True for an address of this machine that no other can reach."""
     if host.lower() == "localhost":

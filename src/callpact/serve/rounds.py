@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from callpact.eager import Starter
 from callpact.errors import ClientUnable
 from callpact.serve.asking import Answer, Peer, Question
 
@@ -79,9 +80,13 @@ class WaitingPeer(Peer):
 class _Waiting:
     """A call under way, and its client."""
 
-    def __init__(self, peer: WaitingPeer, task: asyncio.Task[Any], owner: str | None) -> None:
+    def __init__(
+        self, peer: WaitingPeer, task: asyncio.Task[None], results: list[Any], owner: str | None
+    ) -> None:
         self.peer = peer
         self.task = task
+        self.results = results
+        """What the call gave, when the task is done."""
         self.owner = owner
         self.expiry: asyncio.TimerHandle | None = None
 
@@ -96,6 +101,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
+        self._starter = Starter()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -116,8 +122,16 @@ class Rounds:
         answers = params.input_responses or {}
         if params.request_state is None:
             peer = WaitingPeer(request, answers)
-            waiting = _Waiting(peer, asyncio.ensure_future(begin(peer)), owner)
-            waiting.task.add_done_callback(partial(_seen, peer))
+            results: list[T] = []
+
+            async def go() -> None:
+                results.append(await begin(peer))
+
+            task = self._starter.start(go())
+            if task is None:  # It waited for nothing, so nobody is asked anything.
+                return results[0]
+            task.add_done_callback(partial(_seen, peer))
+            waiting = _Waiting(peer, task, results, owner)
         else:
             waiting = self._taken(params.request_state)
             waiting.peer.resume(request, answers)
@@ -139,7 +153,8 @@ class Rounds:
             await _ended(task)
             raise
         if task.done():
-            return await task
+            await task
+            return waiting.results[0]
         return types.InputRequiredResult(
             input_requests=dict(peer.questions), request_state=self._kept(waiting)
         )

@@ -33,6 +33,7 @@ from callpact.wire.mcp_content import (
     tell,
     text_block,
 )
+from callpact.wire.mcp_portable import explicit
 from callpact.wire.mcp_schema import Advertise, View, input_schema, output_schema, view_of
 from callpact.wire.paging import Items, Kept, Paging, cut, is_over, preview, take_apart
 
@@ -65,7 +66,7 @@ def encode_tool(tool: Tool, *, modern: bool, advertise: Advertise = "full") -> d
     wire: dict[str, Any] = {
         "name": tool.wire_name,
         "description": tool.description,
-        "inputSchema": input_schema(tool),
+        "inputSchema": explicit(input_schema(tool)),
     }
     if tool.title:
         wire["title"] = tool.title
@@ -181,6 +182,8 @@ def _structured(answer: _Answer, data: Any, others: list[Block] | None = None) -
     `others` are blocks that say something else.
     """
     told = tell(data)
+    if told.value is not data and not _keeps(answer, told.value):
+        return _broken(answer)
     is_interactive = answer.tool.kind == "interactive"
     if is_over(answer.paging, told.size) and not is_interactive:
         return _sized(answer, told, others or [])
@@ -418,4 +421,4 @@ def _issues(answer: _Answer) -> list[Issue]:
     is_told = answer.tool.contract.policy != "warn" or isinstance(envelope.data, bytes)
     if compiled is None or (is_told and envelope.warnings):
         return list(envelope.warnings)
-    return explain(compiled, compiled.errors(envelope.data), "Output")
+    return explain(compiled, compiled.errors(tell(envelope.data).value), "Output")

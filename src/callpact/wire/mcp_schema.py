@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from msgspec import Struct
 
 from callpact.json_text import json_text
-from callpact.schema.document import is_old_draft, resolve
+from callpact.schema.document import in_place, is_old_draft, resolve
+from callpact.wire.mcp_portable import (
+    DEFINITIONS,
+    NAMED_SCHEMAS,
+    VACUOUS,
+    VALUES,
+    agreed,
+    bounded,
+    explicit,
+    inside,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from callpact.tool import Tool
 
 Advertise = Literal["full", "declared", "relaxed", "top", "none"]
@@ -30,15 +38,6 @@ ADVERTISE: tuple[str, ...] = get_args(Advertise)
 _RELAXED_NODES = 2_000
 """Fields that a relaxed schema tells; what lies beyond is left open."""
 _BOX = "/properties/result"
-_DEFINITIONS = ("$defs", "definitions")
-_NAMED_SCHEMAS = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
-)
-_VALUES = frozenset({"const", "enum", "default", "examples"})
-_ONE_SCHEMA = frozenset(
-    {"items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames"}
-)
-_LISTED_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _ANCHORED = re.compile(r'"(?:\$id|\$anchor|\$dynamic\w+|\$recursive\w+)":')
 _HOISTED_FROM = 2_000
 _SHARED_FROM = 150
@@ -99,15 +98,15 @@ def output_schema(
     if not view.is_published:
         return None
     declared = cast("dict[str, Any]", tool.contract.output)
-    if view.is_strict:
-        shown = _top(declared) if advertise == "top" else hoisted(declared)
-    else:
+    if not view.is_strict or _goes_round(declared):
         shown = _Relaxer(declared, is_top=advertise == "top").whole()
+    else:
+        shown = _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
     if view.is_wrapped:
-        return _boxed(shown)
+        return _boxed(bounded(shown))
     # Older peers want to see an object at the root, not behind a reference; under a relaxed schema
     # what else comes is put into one.
-    return shown if modern else {**shown, "type": "object"}
+    return bounded(shown) if modern else {**shown, "type": "object"}
 
 
 def _declared_media(output: Any) -> str | None:
@@ -148,7 +147,7 @@ def _boxed(schema: dict[str, Any]) -> dict[str, Any]:
     if "$id" in inner:  # It is a document of its own: its references look into itself.
         box["properties"]["result"] = inner
         return box
-    for key in _DEFINITIONS:
+    for key in DEFINITIONS:
         if isinstance(inner.get(key), dict):
             box[key] = _moved(inner.pop(key), is_names=True)
     box["properties"]["result"] = _moved(inner)
@@ -167,10 +166,10 @@ def _moved(node: Any, *, is_names: bool = False) -> Any:
             moved[key] = _moved(value)
         elif key == "$ref" and isinstance(value, str):
             moved[key] = _moved_reference(value)
-        elif key in _VALUES:
+        elif key in VALUES:
             moved[key] = value
         else:
-            moved[key] = _moved(value, is_names=key in _NAMED_SCHEMAS)
+            moved[key] = _moved(value, is_names=key in NAMED_SCHEMAS)
     return moved
 
 
@@ -183,33 +182,63 @@ def _moved_reference(reference: str) -> str:
 
 def _top(schema: dict[str, Any]) -> dict[str, Any]:
     """The first level of a schema: never stricter than the whole."""
-    top = {key: schema[key] for key in ("$schema", "title", "description") if key in schema}
-    if "$ref" in schema and is_old_draft(schema):
-        return top  # Nothing beside the reference counts there.
-    for key in ("type", "required"):
-        if key in schema:
-            top[key] = schema[key]
-    held = schema.get("properties")
-    if isinstance(held, dict):
-        fields = cast("dict[str, Any]", held).items()
-        top["properties"] = {name: _leaf(value) for name, value in fields}
-        if schema.get("additionalProperties") is False and "patternProperties" not in schema:
-            top["additionalProperties"] = False
-    if isinstance(schema.get("items"), dict):
-        top["items"] = _leaf(schema["items"])
-        if "prefixItems" in schema:  # These are not the items that it speaks of.
-            del top["items"]
+    top = {"$schema": schema["$schema"]} if "$schema" in schema else {}
+    parts = _demands(schema, schema)
+    top |= _first_told(parts)
+    required: dict[str, None] = {}
+    fields: dict[str, Any] = {}
+    for part in parts:
+        required |= dict.fromkeys(cast("list[str]", part.get("required", ())))
+        held = part.get("properties")
+        if isinstance(held, dict):
+            fields = {**cast("dict[str, Any]", held), **fields}
+            if part.get("additionalProperties") is False and "patternProperties" not in part:
+                top["additionalProperties"] = False
+        # Behind `prefixItems` they are not the items of the whole list.
+        if isinstance(part.get("items"), dict) and "prefixItems" not in part:
+            top.setdefault("items", _leaf(part["items"], schema))
+    if required:
+        top["required"] = list(required)
+    if fields:
+        top["properties"] = {name: _leaf(value, schema) for name, value in fields.items()}
     return top
 
 
-def _leaf(schema: Any) -> Any:
+def _leaf(node: Any, root: dict[str, Any]) -> dict[str, Any]:
     """What stands below the first level, without what stands below itself."""
-    if not isinstance(schema, dict):
-        return schema
-    node = cast("dict[str, Any]", schema)
-    # In old drafts nothing beside a reference counts: the type would be one assertion too many.
-    kept = ("title", "description") if "$ref" in node else ("title", "description", "type")
-    return {key: node[key] for key in kept if key in node}
+    return {"not": {}} if node is False else bounded(_first_told(_demands(node, root)))
+
+
+def _first_told(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The words and the type that come first."""
+    told: dict[str, Any] = {}
+    for part in parts:
+        told = _words(part) | told
+        kinds = _kinds(part)
+        if kinds and told.keys().isdisjoint(("type", "anyOf")):
+            # Some clients take one type only.
+            alike = [{"type": kind} for kind in kinds]
+            told |= alike[0] if len(alike) == 1 else {"anyOf": alike}
+    return told
+
+
+def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schemas that a value must keep all of: this one, and what it refers to."""
+    found: list[dict[str, Any]] = []
+    above: set[str] = set()
+    while isinstance(node, dict):
+        schema = cast("dict[str, Any]", node)
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return [*found, schema]
+        # In old drafts nothing beside a reference counts.
+        found.append(_words(schema) if is_old_draft(root) else schema)
+        is_apart = "$id" in schema and schema is not root  # Its references look into itself.
+        if is_apart or reference in above:
+            break
+        above.add(reference)
+        node = resolve(root, reference)
+    return found
 
 
 def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
@@ -239,48 +268,35 @@ class _Sharing:
         self._taken = frozenset(cast("dict[str, Any]", root.get("$defs") or {}))
 
     def whole(self) -> dict[str, Any]:
-        self._inside(self._root, self._count)
-        root = self._inside(self._root, self._shared)
+        inside(self._root, self._count)
+        root = inside(self._root, self._shared)
         if not self._definitions:
             return self._root
         own = cast("dict[str, Any]", root.get("$defs") or {})
         return {**root, "$defs": own | self._definitions}
 
-    def _count(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _count(self, part: Any, _: str) -> Any:
+        if not isinstance(part, dict):
+            return part
+        schema = cast("dict[str, Any]", part)
         text = _canonical(schema)
         if len(text) >= _SHARED_FROM:
             self._counts[text] += 1
-            self._inside(schema, self._count)
+            inside(schema, self._count)
         return schema
 
-    def _shared(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _shared(self, part: Any, _: str) -> Any:
+        if not isinstance(part, dict):
+            return part
+        schema = cast("dict[str, Any]", part)
         text = _canonical(schema)
         if self._counts[text] < 2:
-            return self._inside(schema, self._shared) if len(text) >= _SHARED_FROM else schema
+            return inside(schema, self._shared) if len(text) >= _SHARED_FROM else schema
         if text not in self._named:
             free = (f"shared{n}" for n in count(len(self._named) + 1))
             name = self._named[text] = next(name for name in free if name not in self._taken)
-            self._definitions[name] = self._inside(schema, self._shared)
+            self._definitions[name] = inside(schema, self._shared)
         return {"$ref": f"#/$defs/{self._named[text]}"}
-
-    def _inside(
-        self, schema: dict[str, Any], each: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The schema with something done to each schema right below it."""
-
-        def do(part: Any) -> Any:
-            return each(cast("dict[str, Any]", part)) if isinstance(part, dict) else part
-
-        done = dict(schema)
-        for key, value in schema.items():
-            if key in _NAMED_SCHEMAS and isinstance(value, dict):
-                held = cast("dict[str, Any]", value).items()
-                done[key] = {name: do(part) for name, part in held}
-            elif key in _ONE_SCHEMA:
-                done[key] = do(value)
-            elif key in _LISTED_SCHEMAS and isinstance(value, list):
-                done[key] = [do(part) for part in cast("list[Any]", value)]
-        return done
 
 
 def _canonical(schema: dict[str, Any]) -> str:
@@ -308,7 +324,7 @@ class _Relaxer:
         """`above` are the references that led here: a cycle is left open."""
         self._left -= 1
         if not isinstance(node, dict) or self._left < 0:
-            return {}
+            return dict(VACUOUS)
         schema = cast("dict[str, Any]", node)
         reference = schema.get("$ref")
         if level and reference in self._shared and not _FIELDS & schema.keys():
@@ -337,7 +353,7 @@ class _Relaxer:
             relaxed["properties"] = properties
         if items is not None:
             relaxed["items"] = items
-        return relaxed
+        return bounded(relaxed) if level else relaxed
 
     def _define(self, reference: str) -> None:
         _, keyword, raw = reference.split("/")
@@ -345,9 +361,9 @@ class _Relaxer:
         definitions = self._definitions.setdefault(keyword, {})
         if name not in definitions:
             definitions[name] = {}  # It may lead back to itself.
-            definitions[name] = self._relax(
-                resolve(self._root, reference), frozenset({reference}), 1
-            )
+            # As a root, so that no definition is only a reference, which could go round for ever.
+            target = self._relax(resolve(self._root, reference), frozenset({reference}), 0)
+            definitions[name] = bounded(target)
 
     def _parts(
         self, schema: dict[str, Any], above: frozenset[str]
@@ -394,7 +410,7 @@ def _references(root: dict[str, Any]) -> list[str]:
             for key, value in cast("dict[str, Any]", node).items():
                 if key == "$ref" and isinstance(value, str):
                     found.append(value)
-                elif key not in _VALUES:
+                elif key not in VALUES:
                     pending.append(value)
     return found
 
@@ -408,3 +424,32 @@ def _shared(root: dict[str, Any]) -> frozenset[str]:
         and _DEFINITION.fullmatch(reference)
         and isinstance(resolve(root, reference), dict)
     )
+
+
+def _goes_round(root: dict[str, Any]) -> bool:
+    """True if a reference leads back to itself within one place of a value.
+
+    Validators of other makes go round with it until they break.
+    """
+    leads = {
+        reference: _references_in_place(resolve(root, reference)) for reference in _references(root)
+    }
+    while True:
+        ended = [reference for reference, onward in leads.items() if onward.isdisjoint(leads)]
+        if not ended:
+            return bool(leads)
+        for reference in ended:
+            del leads[reference]
+
+
+def _references_in_place(target: Any) -> frozenset[str]:
+    found: set[str] = set()
+    pending: list[Any] = [target]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            schema = cast("dict[str, Any]", node)
+            if isinstance(schema.get("$ref"), str):
+                found.add(schema["$ref"])
+            pending += in_place(schema)
+    return frozenset(found)

@@ -1,0 +1,173 @@
+"""JSON Schema said so that clients take it, and judge by it as we do.
+
+Pure functions over JSON Schema as plain data. Clients warn of schemas that say nothing, and their
+validators, each of its own language, differ in a few assertions from ours: an answer that we let
+out could break there what it keeps here. What is published leaves no room for that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, cast
+
+VALUES = frozenset({"const", "enum", "default", "examples"})
+"""Keywords that hold data, not schemas."""
+DEFINITIONS = ("$defs", "definitions")
+NAMED_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
+)
+"""Keywords that hold schemas by name."""
+_LISTED_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_REST = frozenset(
+    {"additionalProperties", "unevaluatedProperties", "additionalItems", "unevaluatedItems"}
+)
+"""Where clients expect `true` and `false` as well as schemas."""
+_ONE_SCHEMA = _REST.union(
+    ("items", "contains", "not", "if", "then", "else", "propertyNames", "contentSchema")
+)
+_JUDGING = frozenset(
+    {
+        *(_ONE_SCHEMA | _LISTED_SCHEMAS | NAMED_SCHEMAS) - {*DEFINITIONS, "if", "then", "else"},
+        *("type", "enum", "const", "$ref", "$dynamicRef", "$recursiveRef"),
+        *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"),
+        *("minLength", "maxLength", "pattern", "format", "contentMediaType", "contentEncoding"),
+        *("minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+        *("minProperties", "maxProperties", "required", "dependentRequired"),
+    }
+)
+"""Keywords of which one must stand in a schema, lest clients warn that it is none."""
+VACUOUS: dict[str, Any] = {"minLength": 0}
+"""The shortest keyword that every value keeps: for what is told without asserting anything."""
+_ANY: dict[str, Any] = {
+    "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "object", "array", "null")]
+}
+"""Any JSON, said so that models read it: for what is declared to be anything."""
+
+
+def inside(schema: dict[str, Any], each: Callable[[Any, str], Any]) -> dict[str, Any]:
+    """The schema with something done to each part right below it, which gets its keyword."""
+    done = dict(schema)
+    for key, value in schema.items():
+        if key in NAMED_SCHEMAS and isinstance(value, dict):
+            held = cast("dict[str, Any]", value).items()
+            done[key] = {name: each(part, key) for name, part in held}
+        elif isinstance(value, list) and (key in _LISTED_SCHEMAS or key == "items"):
+            done[key] = [each(part, key) for part in cast("list[Any]", value)]
+        elif key in _ONE_SCHEMA:
+            done[key] = each(value, key)
+    return done
+
+
+# --- what says nothing ----------------------------------------------------------------------
+
+
+def explicit(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same schema with what is open said in words: clients warn of `{}`, and refuse `true`."""
+    return cast("dict[str, Any]", _explicit(schema, ""))
+
+
+def _explicit(node: Any, keyword: str) -> Any:
+    if keyword in _REST and (isinstance(node, bool) or node == {}):
+        return node is not False
+    if isinstance(node, bool):
+        node = {} if node else {"not": {}}
+    if not isinstance(node, dict):
+        return node
+    schema = inside(cast("dict[str, Any]", node), _explicit)
+    is_pair = "if" in schema and not schema.keys().isdisjoint(("then", "else"))
+    is_judging = is_pair or not _JUDGING.isdisjoint(schema)
+    return schema if is_judging or keyword == "not" else schema | _ANY
+
+
+def bounded(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same schema, with a keyword that every value keeps if nothing in it could judge."""
+    return schema | VACUOUS if _JUDGING.isdisjoint(schema) else schema
+
+
+# --- what is judged otherwise elsewhere -----------------------------------------------------
+
+_PLAIN = re.compile(
+    r"""(?:
+        (?: [^\\\[\](){}*+?]                             # a character, a dot, an end, a bar
+          | \\ (?: [dwtnrfv^$\\.*+?()\[\]{}|/] | x[0-9a-fA-F]{2} | u[0-9a-fA-F]{4} )
+          | \( (?: \?[:=] | (?!\?) ) | \)
+          | \[ (?!\^) (?: (?!&&|--|~~|\|\|) (?: [^\\\[\]] | \\[dwtnrfv^$\\.*+?()\[\]{}|/-] ) )+ \]
+          | \[   \^   (?: (?!&&|--|~~|\|\|) (?: [^\\\[\]] | \\[tnrfv^$\\.*+?()\[\]{}|/-] ) )+ \]
+        )
+        (?: (?: [*+?] | \{[0-9]+(?:,[0-9]*)?\} ) \?? )?
+    )*""",
+    re.VERBOSE,
+)
+"""Patterns that take elsewhere at least what they take here. `\\d` and `\\w` take more in Python, and
+so their opposites less; `\\s` differs everywhere; the rest is not known to every language."""
+_WIDER = re.compile(r"\\[dw]")
+_INVERTING = frozenset({"not", "if", "contains"})
+"""Under these, and beside the other keywords of the set, to assert less may be to take less."""
+_LEFT_OUT = _INVERTING.union(
+    ("then", "else", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems")
+)
+
+
+def agreed(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema that takes all that the given one takes, whoever validates.
+
+    It is the given one, unless that holds a pattern that is not plain, or a step such as 0.01 that
+    floating point knows only about. Those are told in words then, and what could turn an assertion
+    that is not made into one that is, is left out.
+    """
+    return cast("dict[str, Any]", _agreed(schema, "")) if _is_odd(schema) else schema
+
+
+def _is_odd(root: dict[str, Any]) -> bool:
+    pending: list[Any] = [root]
+
+    def look(part: Any, _: str) -> None:
+        pending.append(part)
+
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            schema = cast("dict[str, Any]", node)
+            if _odd(schema) or _odd_names(schema):
+                return True
+            inside(schema, look)
+    return False
+
+
+def _odd(schema: dict[str, Any]) -> list[str]:
+    """The assertions of a schema that are judged otherwise elsewhere."""
+    step, pattern = schema.get("multipleOf"), schema.get("pattern")
+    is_about = isinstance(step, float) and Fraction(str(step)) != Fraction(step)
+    is_foreign = isinstance(pattern, str) and not _PLAIN.fullmatch(pattern)
+    return ["multipleOf"] * is_about + ["pattern"] * is_foreign
+
+
+def _odd_names(schema: dict[str, Any]) -> list[str]:
+    named = schema.get("patternProperties")
+    if not isinstance(named, dict):
+        return []
+    # What takes more names than it should asserts more of them.
+    names = cast("dict[str, Any]", named)
+    return [name for name in names if not _PLAIN.fullmatch(name) or _WIDER.search(name)]
+
+
+def _agreed(node: Any, _: str) -> Any:
+    if not isinstance(node, dict):
+        return node
+    schema = cast("dict[str, Any]", node)
+    odd, odd_names = _odd(schema), _odd_names(schema)
+    kept = {key: schema[key] for key in schema if key not in _LEFT_OUT and key not in odd}
+    if "oneOf" in kept:
+        # Of branches that take more, two may take what one took.
+        branches = {"anyOf": kept.pop("oneOf")}
+        kept |= {"allOf": [*kept.get("allOf", ()), branches]} if "anyOf" in kept else branches
+    if odd_names:
+        named = cast("dict[str, Any]", kept.pop("patternProperties"))
+        kept["patternProperties"] = {name: named[name] for name in named if name not in odd_names}
+        kept.pop("additionalProperties", None)
+    if odd:
+        told = ", ".join(f"{key} {schema[key]}" for key in odd)
+        kept["description"] = f"{schema.get('description', '')} (declared: {told})".strip()
+    return inside(kept, _agreed)
