@@ -75,8 +75,8 @@ def _home(name: str, module: str = "callpact") -> tuple[str, Definition]:
 # --- the API --------------------------------------------------------------------------------
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Calls": ("runtime", "env", "pending", "call_handler"),
-    "Tools": ("tool", "catalog"),
+    "Calls": ("runtime", "env", "client", "pending", "call_handler"),
+    "Tools": ("tool", "offers", "catalog"),
     "Sources": (
         "sources.marker",
         "sources.function",
