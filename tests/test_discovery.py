@@ -36,6 +36,8 @@ from callpact.schema import check, compile_schema
 from callpact.search import MAX_LIMIT
 from callpact.tool import Call, Contract, Disabled, Identity, Tool
 from callpact.wire import mcp as wire
+from callpact.wire.mcp_schema import ADVERTISE
+from schema_lint import lint_tool
 
 TEA = {
     "type": "object",
@@ -144,6 +146,13 @@ def test_what_they_answer_keeps_what_they_publish_in_both_eras(modern, name, arg
     assert envelope.changes == ()
 
 
+@pytest.mark.parametrize("modern", [True, False])
+@pytest.mark.parametrize("advertise", ADVERTISE)
+def test_no_client_warns_of_their_schemas(advertise, modern):
+    for tool in DOOR.front.catalog:
+        assert lint_tool(wire.encode_tool(tool, modern=modern, advertise=advertise)) == []
+
+
 # --- search_tools ---------------------------------------------------------------------------
 
 
@@ -244,6 +253,15 @@ def test_a_description_holds_everything_as_it_was_declared(name, policy):
         "annotations": {"readOnlyHint": True},
         "examples": [{"q": str(n)} for n in range(MAX_EXAMPLES)],
     }
+
+
+@pytest.mark.parametrize("output", [True, False, {"title": "Anything", "x-more": [{"a": 1}]}])
+def test_a_declared_output_of_any_form_is_described_as_it_is(output):
+    tool = _tool("shop.any", "Gives.", contract=Contract(output=output))
+    envelope = _Door([tool, WEATHER])("describe_tool", {"name": "shop.any"})
+    assert envelope.data["outputSchema"] == output
+    assert envelope.warnings == ()
+    assert envelope.changes == ()
 
 
 def test_what_a_tool_does_not_declare_is_left_out():

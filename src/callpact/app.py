@@ -7,9 +7,10 @@ way as anybody's: a callable of one `Opening` that gives a `Source`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
@@ -21,17 +22,57 @@ from callpact.secrets import Secrets
 from callpact.sources.loaded import Finding, Opening, Source, Tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """One source that is asked for: its table, and what the rest of the file says of it."""
+
+    name: str
+    settings: SourceConfig
+    folder: Path
+    secrets: Path | None
+    libraries: tuple[str, ...]
+    upstreams: Mapping[str, str]
+
+    @property
+    def ref(self) -> str:
+        """Its reference as it was written."""
+        return self.settings.ref
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What came of one source: its tools and the report; or its `trouble`, and no tool."""
+
+    wanted: Wanted
+    catalog: Catalog
+    report: tuple[Finding, ...]
+    source: Source | None
+    secrets: Secrets | None
+    since: int
+    """When loading it began, in epoch nanoseconds."""
+    trouble: DeclarationError | None = None
+
+
+@dataclass(slots=True)
 class App:
-    """What was loaded: the catalog, the open sources, and what happened to each declaration."""
+    """What is loaded: the catalog, and the parts that it is made of."""
 
     catalog: Catalog
-    sources: tuple[Source, ...] = ()
-    report: tuple[Finding, ...] = field(default=())
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The open sources."""
+        return tuple(p.source for p in self.parts if p.source is not None and p.trouble is None)
+
+    @property
+    def report(self) -> tuple[Finding, ...]:
+        """What happened to each declaration."""
+        return tuple(finding for part in self.parts for finding in part.report)
 
     async def aclose(self) -> None:
         """Close every source."""
@@ -66,56 +107,71 @@ async def load_app(
     Raises:
         DeclarationError: no source could be loaded, or two tools share a name.
     """
-    parts: list[Catalog] = []
-    sources: list[Source] = []
-    report: list[Finding] = []
-    refused: list[DeclarationError] = []
-    folder = config_file.parent if config_file is not None and not refs else Path()
-    config = _wanted(tuple(refs), config_file)
-    for name, settings in config.sources.items():
-        try:
-            opening = _opening(name, settings, config, folder, given)
-            if hide is not None and opening.secrets is not None:
-                hide(opening.secrets)
-            source = open_source(opening)
-            loaded = await source.load()
-            parts.append(_selected(loaded, settings, report))
-        except DeclarationError as error:
-            refused.append(error)
-            report.append(Finding(settings.ref, "error", str(error)))
-            continue
-        sources.append(source)
-        report.extend(loaded.report)
-        if opening.secrets is not None and (given is None or opening.secrets is not given.secrets):
-            report += [Finding(settings.ref, "warning", text) for text in opening.secrets.warnings]
-    if len(refused) == 1 and not sources:
+    wanted = wanted_sources(refs, config_file)
+    app = App(Catalog(()), tuple([await load_part(each, given, hide=hide) for each in wanted]))
+    refused = [part.trouble for part in app.parts if part.trouble is not None]
+    if len(refused) == len(app.parts) == 1:
         raise refused[0]
-    if refused and not sources:
+    if len(refused) == len(app.parts):
         raise SourceRefused("no source could be loaded: " + "; ".join(map(str, refused)))
-    loaded_app = App(Catalog(()), tuple(sources), tuple(report))
     try:
-        return replace(loaded_app, catalog=joined(parts))
+        app.catalog = joined(part.catalog for part in app.parts)
     except DeclarationError:
-        await loaded_app.aclose()
+        await app.aclose()
         raise
+    return app
 
 
-def _opening(
-    name: str, settings: SourceConfig, config: Config, folder: Path, given: Opening | None
-) -> Opening:
-    told = given or Opening("")
-    file = settings.secrets or config.secrets
-    lists = None if settings.lists is None else str(folder / settings.lists)
+async def load_part(
+    wanted: Wanted,
+    given: Opening | None = None,
+    *,
+    secrets: Secrets | None = None,
+    hide: Callable[[Secrets], None] | None = None,
+) -> Part:
+    """Open one source and load it, with what `load_app` is told; one that is refused is closed.
+
+    `secrets` are those of an earlier loading, where its file has not changed since.
+    """
+    since, settings = time_ns(), wanted.settings
+    source: Source | None = None
+    report: list[Finding] = []
+    try:
+        opening = _opening(wanted, given, secrets)
+        secrets = opening.secrets
+        if hide is not None and secrets is not None:
+            hide(secrets)
+        source = open_source(opening)
+        loaded = await source.load()
+        catalog = _selected(loaded, settings, report)
+    except DeclarationError as error:
+        if source is not None:
+            await source.aclose()
+        told = (Finding(wanted.ref, "error", str(error)),)
+        return Part(wanted, Catalog(()), told, source, secrets, since, error)
+    except BaseException:
+        if source is not None:
+            await source.aclose()
+        raise
+    report.extend(loaded.report)
+    if secrets is not None and (given is None or secrets is not given.secrets):
+        report += [Finding(wanted.ref, "warning", text) for text in secrets.warnings]
+    return Part(wanted, catalog, tuple(report), source, secrets, since)
+
+
+def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> Opening:
+    told, settings = given or Opening(""), wanted.settings
+    lists = None if settings.lists is None else str(wanted.folder / settings.lists)
     return Opening(
         settings.ref,
-        None if name.startswith(_UNNAMED) else name,
-        folder,
+        None if wanted.name.startswith(_UNNAMED) else wanted.name,
+        wanted.folder,
         told.profile or settings.profile,
         told.lists or lists,
-        (*told.libraries, *config.libraries, *settings.libraries),
+        (*told.libraries, *wanted.libraries),
         (*told.hosts, *settings.hosts),
-        {**config.upstreams, **told.upstreams},
-        told.secrets or Secrets(None, folder / file if file else None, os.environ),
+        {**wanted.upstreams, **told.upstreams},
+        told.secrets or secrets or Secrets(None, wanted.secrets, os.environ),
         (*told.hook_hosts, *settings.hook_hosts),
     )
 
@@ -157,10 +213,23 @@ _UNNAMED = " "
 """Begins the name of a source that was named by its reference alone."""
 
 
-def _wanted(refs: tuple[str, ...], file: Path | None) -> Config:
-    if refs:
-        unnamed = {f"{_UNNAMED}{i}": {"ref": ref} for i, ref in enumerate(refs)}
-        return Config.model_validate({"sources": unnamed})
+def wanted_sources(refs: Iterable[str], file: Path | None) -> tuple[Wanted, ...]:
+    """The sources that are named, else those of the configuration file.
+
+    Raises:
+        InvalidConfig: there is none, or the file cannot be used.
+    """
+    named = tuple(refs)
+    if named:
+        unnamed = {f"{_UNNAMED}{i}": {"ref": ref} for i, ref in enumerate(named)}
+        config = Config.model_validate({"sources": unnamed})
+    else:
+        config = _configured(file)
+    folder = file.parent if file is not None and not named else Path()
+    return tuple(_each_wanted(config, folder))
+
+
+def _configured(file: Path | None) -> Config:
     path = file or Path(DEFAULT_FILE)
     if file is None and not path.exists():
         raise InvalidConfig(
@@ -171,6 +240,19 @@ def _wanted(refs: tuple[str, ...], file: Path | None) -> Config:
     if not config.sources:
         raise InvalidConfig(f"{path}: names no source; add a [sources.NAME] table with a ref")
     return config
+
+
+def _each_wanted(config: Config, folder: Path) -> Iterator[Wanted]:
+    for name, settings in config.sources.items():
+        file = settings.secrets or config.secrets
+        yield Wanted(
+            name,
+            settings,
+            folder,
+            folder / file if file else None,
+            (*config.libraries, *settings.libraries),
+            dict(config.upstreams),
+        )
 
 
 def _selected(loaded: Tools, settings: SourceConfig, report: list[Finding]) -> Catalog:

@@ -119,7 +119,9 @@ class Config(BaseModel):
     sources: dict[str, SourceConfig] = Field(
         {}, description="Sources by name; the name is the namespace where a source has none"
     )
-    serve: ServeConfig = Field(ServeConfig.model_validate({}), description="How the tools are served")
+    serve: ServeConfig = Field(
+        ServeConfig.model_validate({}), description="How the tools are served"
+    )
     secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
     upstreams: dict[str, str] = Field(

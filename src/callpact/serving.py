@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     import socket
 
     from callpact.app import App
+    from callpact.catalog import Catalog
     from callpact.options import Chosen
     from callpact.serve.auth import Authentication
     from callpact.tool import Tool
+    from callpact.watching.watcher import Asked
     from callpact.wire.mcp_schema import Advertise
 
 
@@ -102,15 +104,16 @@ def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
         with _without_collecting():
             loaded = await chosen.load()
         async with loaded:
-            await _serve(options, loaded, access, bound, logs)
+            await _serve(options, chosen, loaded, access, bound, logs)
         return 0
 
     with contextlib.nullcontext() if bound is None else contextlib.closing(bound):
         run(go())
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0917 - one of each
     options: ServeOptions,
+    chosen: Chosen,
     loaded: App,
     access: _Access | None,
     bound: socket.socket | None,
@@ -119,10 +122,13 @@ async def _serve(
     from callpact.serve.confirming import asking_first
     from callpact.serve.mcp import Door
 
-    catalog = asking_first(loaded.catalog) if options.ask_first else loaded.catalog
+    prepare = asking_first if options.ask_first else _as_it_is
     authentication = None if access is None else access.authentication
     identity = _identity(options)
-    async with Runtime(catalog, call_observers()) as runtime:
+    async with (
+        Runtime(prepare(loaded.catalog), call_observers()) as runtime,
+        contextlib.AsyncExitStack() as stack,
+    ):
         door = Door(
             runtime,
             name=options.name,
@@ -136,28 +142,56 @@ async def _serve(
         def tell(place: str) -> None:
             _tell(options, loaded, place, authentication, logs)
 
-        try:
-            if access is None:
-                from callpact.serve.stdio import serve_stdio
+        stack.push_async_callback(door.aclose)
+        if options.watch:
+            from callpact.watching.watcher import watching
 
-                tell("stdio")
-                door.writes_lines = True
-                await serve_stdio(door.server)
-                return
-            from callpact.serve.http import serve_http
-
-            with ended_at(signal.SIGTERM):
-                await serve_http(
-                    door.server,
-                    host=options.host,
-                    port=options.port,
-                    path=options.path,
-                    bound=bound,
-                    on_ready=tell,
-                    **access.keywords(),
+            await stack.enter_async_context(
+                watching(
+                    loaded,
+                    runtime,
+                    _asked(chosen, logs),
+                    door.changes.announce,
+                    is_served=_is_served_to(identity, anybody=authentication is not None),
+                    prepare=prepare,
                 )
-        finally:
-            await door.aclose()
+            )
+        if access is None:
+            from callpact.serve.stdio import serve_stdio
+
+            tell("stdio")
+            door.writes_lines = True
+            await serve_stdio(door.server)
+            return
+        from callpact.serve.http import serve_http
+
+        with ended_at(signal.SIGTERM):
+            await serve_http(
+                door.server,
+                host=options.host,
+                port=options.port,
+                path=options.path,
+                bound=bound,
+                on_ready=tell,
+                **access.keywords(),
+            )
+
+
+def _as_it_is(catalog: Catalog) -> Catalog:
+    return catalog
+
+
+def _asked(chosen: Chosen, logs: Logs) -> Asked:
+    """What was loaded, so that it can be loaded again."""
+    from callpact.watching.watcher import Asked
+
+    return Asked(
+        refs=tuple(chosen.source or ()),
+        config_file=chosen.config,
+        given=chosen.opening,
+        files=() if chosen.secrets is None else (chosen.secrets,),
+        hide=logs.hide,
+    )
 
 
 def _identity(options: ServeOptions) -> Identity | None:
@@ -231,6 +265,7 @@ def _tell(
         not_loaded=sum(finding.severity == "error" for finding in loaded.report),
         versions=KNOWN_PROTOCOL_VERSIONS,
         list_up_to=options.list_up_to,
+        is_watching=options.watch,
         authentication=None if authentication is None else str(authentication),
     )
     lines = banner.encode_lines(serving)

@@ -186,3 +186,55 @@ def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path):
     told = refusal("py_names.py:tow", tmp_path)
     assert "has no 'tow'" in told
     assert "one, two" in told
+
+
+def test_a_changed_file_is_read_anew_with_the_modules_that_it_imports(tmp_path):
+    text = "from pydantic import BaseModel\nimport py_unit\n\n\nclass Item(BaseModel):\n"
+    text += "    {field}: int\n\n\n@tool\ndef one(item: Item) -> Item: return item\n"
+    write(tmp_path, "py_fresh.py", text.format(field="old"))
+    write(tmp_path, "py_unit.py", "")
+    source = open_python(Opening("py_fresh.py", None, tmp_path))
+    (first,) = asyncio.run(source.load())
+    write(tmp_path, "py_fresh.py", text.format(field="new"))
+    (second,) = asyncio.run(source.load())
+    assert "new" in str(second.contract.input)
+    assert "new" not in str(first.contract.input)
+    assert sys.modules["py_fresh"].Item.model_fields.keys() == {"new"}
+
+
+def test_a_version_without_tools_leaves_the_module_from_before(tmp_path):
+    write(tmp_path, "py_kept.py", TWO)
+    load("py_kept.py", tmp_path)
+    known = sys.modules["py_kept"]
+    write(tmp_path, "py_kept.py", "")
+    assert "holds no tool" in refusal("py_kept.py", tmp_path)
+    assert sys.modules["py_kept"] is known
+
+
+def watched(source):
+    return {each.path.name for each in source.watched()}
+
+
+def test_what_is_watched_are_the_files_that_were_read(tmp_path):
+    write(tmp_path, "py_seen.py", "import json, py_beside\n" + TWO)
+    write(tmp_path, "py_beside.py", "")
+    write(tmp_path, "py_other.py", "")
+    source = open_python(Opening("py_seen.py", None, tmp_path))
+    asyncio.run(source.load())
+    assert watched(source) == {"py_seen.py", "py_beside.py"}
+
+
+def test_after_a_failure_all_modules_around_are_watched(tmp_path):
+    write(tmp_path, "deep/py_sick.py", "import py_not_yet\n" + TWO)
+    source = open_python(Opening("deep/py_sick.py", None, tmp_path))
+    with pytest.raises(SourceRefused):
+        asyncio.run(source.load())
+    assert watched(source) == {"py_sick.py", "deep", tmp_path.name}
+    write(tmp_path, "deep/py_not_yet.py", "")
+    assert len(asyncio.run(source.load())) == 2
+    assert watched(source) == {"py_sick.py", "py_not_yet.py"}
+
+
+def test_a_file_that_was_never_there_is_watched(tmp_path):
+    source = open_python(Opening("py_absent.py", None, tmp_path))
+    assert "py_absent.py" in watched(source)

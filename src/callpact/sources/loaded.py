@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -81,4 +81,25 @@ class Source(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections and files."""
+        ...
+
+
+class Watched(Struct, frozen=True):
+    """A file that a source was read from, or a folder with the files below it."""
+
+    path: Path
+    suffix: str = ""
+    """How the names of those files in a folder end that count."""
+    skips: tuple[str, ...] = ()
+    """Names of folders in a folder that are not looked into."""
+    levels: int | None = None
+    """How many levels of a folder are looked at; all, if it is None."""
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A source that says what it is read from; of any other it is what its reference names."""
+
+    def watched(self) -> Iterable[Watched]:
+        """What the last loading read, or would have read if it had not failed."""
         ...

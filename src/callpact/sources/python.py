@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any, cast
 from callpact.errors import DeclarationError, SourceRefused
 from callpact.offers import Prompt, Resource
 from callpact.sources.function import from_functions
-from callpact.sources.loaded import Finding, Opening, Tools
+from callpact.sources.importing import Attempt, anew
+from callpact.sources.loaded import Finding, Opening, Tools, Watched
 from callpact.sources.marker import options_of
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+UNREAD = ("__pycache__", "node_modules", ".git", ".venv", "venv")
+"""Folders that hold no modules of a project."""
 _NOT_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -39,14 +42,42 @@ class PythonSource:
         self._folder = folder or Path.cwd()
         self._module, self._name = _split(ref)
         self._namespace = namespace or _namespace(self._module)
+        self._attempt = Attempt()
+        self._is_loaded = False
 
     async def load(self) -> Tools:
-        """Import the module and collect its tools.
+        """Import the module and collect its tools; what changed since it was imported is run again.
 
         Raises:
-            SourceRefused: it cannot be imported, or holds no tool.
+            SourceRefused: it cannot be imported, or holds no tool; what was imported before stays.
         """
-        module = _import(self._module, self._folder)
+        self._is_loaded = False
+        with anew(self._roots) as self._attempt:
+            module = _import(self._module, self._folder)
+            self._attempt.module = module.__name__
+            tools = self._tools_of(module)
+        self._is_loaded = True
+        return tools
+
+    def watched(self) -> Iterable[Watched]:
+        """The module and the local modules that it imports; after a failure, all that may mend it."""
+        files = {Path(file) for file in self._attempt.files}
+        if self._module.endswith(".py"):
+            files.add((self._folder / self._module).absolute())
+        yield from map(Watched, sorted(files))
+        if not self._is_loaded:
+            parents = {file.parent for file in files}
+            for folder in sorted({*self._roots, *parents}):
+                yield Watched(folder, ".py", UNREAD, 2)
+
+    @property
+    def _roots(self) -> tuple[Path, ...]:
+        """Where local modules are."""
+        if not self._module.endswith(".py"):
+            return (self._folder,)
+        return (self._folder, (self._folder / self._module).resolve().parent)
+
+    def _tools_of(self, module: ModuleType) -> Tools:
         found = _marked(module)
         if self._name is None:
             if not found:
