@@ -947,6 +947,38 @@ def test_a_shared_list_that_changes_changes_the_tools_that_use_it(folder):
     assert run(story, "flowmcp:shop") == ["red", "blue"]
 
 
+def test_shared_lists_above_a_folder_and_those_that_are_given_are_watched(folder):
+    red, blue = (calls.a_list(entries=[{"alias": name}]) for name in ("red", "blue"))
+    data = calls.main(
+        {"getIt": calls.tool(calls.parameter("c", "enum({{colours:alias}})"))},
+        sharedLists=[{"ref": "colours", "version": "1.0.0"}],
+    )
+    first(folder, "all/shop/Shop.mjs", calls.exported(data))
+    first(folder, "all/_lists/colours.mjs", calls.exported(red, "list"))
+    (folder / "given").mkdir()
+    config = configure(folder, '[sources.x]\nref = "flowmcp:all/shop"\nlists = "given"\n')
+
+    def values(at):
+        return at.runtime.catalog.get("shop.getIt").contract.input["properties"]["c"]["enum"]
+
+    async def story(at):
+        assert values(at) == ["red"]
+        (folder / "given/colours.mjs").write_text(calls.exported(blue, "list"), "utf-8")
+        await at.log.until("given/colours.mjs changed", "changed shop.getIt")
+        assert values(at) == ["blue"]
+        (folder / "given/colours.mjs").unlink()
+        await at.log.until("changed shop.getIt", count=2)
+        (folder / "all/_lists/colours.mjs").write_text(calls.exported(blue, "list"), "utf-8")
+        await at.log.until("all/_lists/colours.mjs changed", "changed shop.getIt")
+        assert values(at) == ["blue"]
+        (folder / "all/shop/notes.txt").write_text("no file of it", "utf-8")
+        (folder / "all/shop/More.mjs").write_text(flow("getMore"), "utf-8")
+        await at.log.until("added shop.getMore")
+        assert not any("notes" in line for _, line in at.log.lines)
+
+    run(story, config=config)
+
+
 def test_one_broken_file_of_a_folder_keeps_the_old_version_of_the_source(folder):
     one = first(folder, "shop/One.mjs", flow("getOne"))
     two = first(folder, "shop/Two.mjs", flow("getTwo"))

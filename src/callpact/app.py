@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, cast
 import msgspec
 
 from callpact.catalog import Catalog, joined
-from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
+from callpact.config import DEFAULT_FILE, Config, SourceConfig, config_of, read_config
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
 from callpact.secrets import Secrets
 from callpact.sources.loaded import Finding, Opening, Source, Tools
@@ -221,8 +221,7 @@ def wanted_sources(refs: Iterable[str], file: Path | None) -> tuple[Wanted, ...]
     """
     named = tuple(refs)
     if named:
-        unnamed = {f"{_UNNAMED}{i}": {"ref": ref} for i, ref in enumerate(named)}
-        config = Config.model_validate({"sources": unnamed})
+        config = config_of({f"{_UNNAMED}{i}": ref for i, ref in enumerate(named)})
     else:
         config = _configured(file)
     folder = file.parent if file is not None and not named else Path()

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import track
 
 from callpact import hooks
-from callpact.config import DEFAULT_FILE, Config, SourceConfig, read_config
+from callpact.config import DEFAULT_FILE, SourceConfig, config_of, read_config
 from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.codes import Profile
@@ -37,7 +37,7 @@ class Demands:
         is_there = config_file is not None or file.exists()
         self._given = given
         self._folder = file.parent
-        self._config = read_config(file) if is_there else Config.model_validate({})
+        self._config = read_config(file) if is_there else config_of({})
         self._sources: dict[Path, SourceConfig] = {}
         for name, settings in self._config.sources.items():
             root = _root(self._folder, settings.ref)
@@ -159,7 +159,7 @@ def _tracked(
 ) -> Iterable[Candidate]:
     if not (is_shown and err.is_terminal):
         return candidates
-    return track(candidates, verb, console=err, transient=True)
+    return track(candidates, verb, console=err.console, transient=True)
 
 
 def _print(report: FileReport) -> None:

@@ -11,6 +11,7 @@ timeout = 10
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,10 +25,14 @@ MAX_BYTES = 1_000_000
 """Size of a configuration file."""
 
 
+# Built when a file is read: without one nothing has to be checked.
+_MODEL = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+
+
 class SourceConfig(BaseModel):
     """One `[sources.NAME]` table."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = _MODEL
 
     ref: str = Field(
         description="Where the tools are: `python:shop.py`, `python:package.module`, "
@@ -58,7 +63,7 @@ class SourceConfig(BaseModel):
 class TokenConfig(BaseModel):
     """One `[serve.tokens.NAME]` table."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = _MODEL
 
     secret: str = Field(
         description="Name of the variable of the environment, or of the secrets file, that holds "
@@ -74,7 +79,7 @@ class TokenConfig(BaseModel):
 class OAuthConfig(BaseModel):
     """The `[serve.oauth]` table; the fields are those of `serve.oauth.OAuth`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = _MODEL
 
     issuer: str = Field(description="Who issues the tokens (JWT): exactly their `iss`")
     audience: str = Field(
@@ -99,7 +104,7 @@ class OAuthConfig(BaseModel):
 class ServeConfig(BaseModel):
     """The `[serve]` table."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = _MODEL
 
     hosts: list[str] = Field(
         [], description="Names under which clients ask for the server, beside this machine's"
@@ -114,13 +119,13 @@ class ServeConfig(BaseModel):
 class Config(BaseModel):
     """The whole file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = _MODEL
 
     sources: dict[str, SourceConfig] = Field(
         {}, description="Sources by name; the name is the namespace where a source has none"
     )
     serve: ServeConfig = Field(
-        ServeConfig.model_validate({}), description="How the tools are served"
+        default_factory=ServeConfig.model_construct, description="How the tools are served"
     )
     secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
@@ -128,6 +133,12 @@ class Config(BaseModel):
         {},
         description='Addresses that stand for others, as `"https://api.x.com" = "http://localhost:9"`',
     )
+
+
+def config_of(refs: Mapping[str, str]) -> Config:
+    """The configuration that names these references, and says nothing else."""
+    sources = {name: SourceConfig.model_construct(ref=ref) for name, ref in refs.items()}
+    return Config.model_construct(sources=sources)
 
 
 def read_config(path: Path) -> Config:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -17,13 +18,15 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from callpact import banner
-from callpact.config import DEFAULT_FILE, Config, ServeConfig, read_config
+from callpact.config import DEFAULT_FILE, ServeConfig, config_of, read_config
 from callpact.errors import InvalidConfig
 from callpact.logs import Logs, call_observers
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
-from callpact.terminal import ended_at, err, plain, run
+from callpact.terminal import ended_at, run, tell
 from callpact.tool import Identity
 
 if TYPE_CHECKING:
@@ -92,7 +95,7 @@ def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
         InvalidConfig: the place cannot be served, or the `[serve]` table cannot be used.
         DeclarationError: nothing could be loaded.
     """
-    with _without_collecting():
+    with _without_collecting(), _models_when_used():
         # Heavy, and not for other commands: most of what the start takes.
         import_module("callpact.serve.mcp")
         import_module("callpact.serve.stdio" if options.stdio else "callpact.serve.http")
@@ -139,12 +142,16 @@ async def _serve(  # noqa: PLR0917 - one of each
             result_limit=options.result_limit,
         )
 
-        def tell(place: str) -> None:
+        def ready(place: str) -> None:
             _tell(options, loaded, place, authentication, logs)
 
         stack.push_async_callback(door.aclose)
         if options.watch:
             from callpact.watching.watcher import watching
+
+            # Whoever watches wants to know what was read again, also where little is logged.
+            if logging.getLogger().level <= logging.WARNING:
+                logging.getLogger("callpact.watching").setLevel(logging.INFO)
 
             await stack.enter_async_context(
                 watching(
@@ -159,7 +166,7 @@ async def _serve(  # noqa: PLR0917 - one of each
         if access is None:
             from callpact.serve.stdio import serve_stdio
 
-            tell("stdio")
+            ready("stdio")
             door.writes_lines = True
             await serve_stdio(door.server)
             return
@@ -172,7 +179,7 @@ async def _serve(  # noqa: PLR0917 - one of each
                 port=options.port,
                 path=options.path,
                 bound=bound,
-                on_ready=tell,
+                on_ready=ready,
                 **access.keywords(),
             )
 
@@ -189,7 +196,7 @@ def _asked(chosen: Chosen, logs: Logs) -> Asked:
         refs=tuple(chosen.source or ()),
         config_file=chosen.config,
         given=chosen.opening,
-        files=() if chosen.secrets is None else (chosen.secrets,),
+        files=tuple(path for path in (chosen.secrets, chosen.lists) if path is not None),
         hide=logs.hide,
     )
 
@@ -212,7 +219,7 @@ def _read_access(chosen: Chosen) -> _Access:
     """The `[serve]` table of the configuration that is in use, and who may call by it."""
     path = chosen.config or Path(DEFAULT_FILE)
     is_used = chosen.config is not None or (not chosen.source and path.exists())
-    config = read_config(path) if is_used else Config.model_validate({})
+    config = read_config(path) if is_used else config_of({})
     file = path.parent / config.secrets if config.secrets else None
     secrets = chosen.opening().secrets or Secrets(None, file, os.environ)
     return _Access(config.serve, _authentication(config.serve, secrets), secrets)
@@ -273,7 +280,7 @@ def _tell(
         logs.tell("serving", lines[0], banner.encode_fields(serving))
         return
     for line in lines:
-        err.print(plain(line), style="dim")
+        tell(line)
 
 
 def _is_served_to(identity: Identity | None, *, anybody: bool) -> Callable[[Tool], bool]:
@@ -285,6 +292,19 @@ def _is_served_to(identity: Identity | None, *, anybody: bool) -> Callable[[Tool
         return is_served(tool, identity)
 
     return is_told
+
+
+@contextlib.contextmanager
+def _models_when_used() -> Generator[None]:
+    """Models of pydantic that are declared in here are built when they are first used.
+
+    The SDK declares the messages of every revision, hundreds of them; a server needs some.
+    """
+    BaseModel.model_config["defer_build"] = True
+    try:
+        yield
+    finally:
+        del BaseModel.model_config["defer_build"]
 
 
 @contextlib.contextmanager

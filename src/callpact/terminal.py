@@ -24,12 +24,10 @@ from collections.abc import (
 )
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from callpact.errors import CallError
 from callpact.json_text import json_text
@@ -46,17 +44,33 @@ _UNPRINTABLE = re.compile(
 )
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> NoReturn:
-        """End as a process that nobody reads any more ends."""
-        self.quiet = True
-        # What is left in the buffers would be an error again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
-        raise SystemExit(UNREAD)
+class _Screen:
+    """A console of rich, which is made when something is first shown: a server may never."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        self._stderr = stderr
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.console, name)
+
+    @cached_property
+    def console(self) -> Any:
+        """The console itself."""
+        from rich.console import Console
+
+        class Screen(Console):
+            def on_broken_pipe(self) -> NoReturn:
+                """End as a process that nobody reads any more ends."""
+                self.quiet = True
+                # What is left in the buffers would be an error again when the interpreter ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+                raise SystemExit(UNREAD)
+
+        return Screen(stderr=self._stderr, emoji=False, highlight=False, soft_wrap=True)
 
 
-out = _Console(emoji=False, highlight=False, soft_wrap=True)
-err = _Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
+out = _Screen(stderr=False)
+err = _Screen(stderr=True)
 
 
 class As(StrEnum):
@@ -91,15 +105,27 @@ class LogFormat(StrEnum):
 
 def plain(value: str) -> str:
     """Text of others as it may be printed: it draws nothing, moves nothing, colours nothing."""
-    return escape(_shown(value))
+    from rich.markup import escape
+
+    return escape(shown(value))
+
+
+def tell(line: str) -> None:
+    """A line about the work itself, on standard error: dim where somebody looks on."""
+    if sys.stderr.isatty():
+        err.print(plain(line), style="dim")
+    else:
+        sys.stderr.write(f"{shown(line)}\n")
+        sys.stderr.flush()
 
 
 def flat(value: str) -> str:
     """Text of others on one line."""
-    return " ".join(_shown(value).split("\n"))
+    return " ".join(shown(value).split("\n"))
 
 
-def _shown(value: str) -> str:
+def shown(value: str) -> str:
+    """Text of others without what draws, moves or hides."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
@@ -318,6 +344,8 @@ def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int
     if not out.is_terminal:
         print_lines(_lined([*([Row(tuple(headers))] if headers else []), *rows], indent))
         return
+    from rich.table import Table
+
     table = Table(*headers, box=None, pad_edge=False, show_header=bool(headers))
     for row in rows:
         first, *others = map(plain, row.cells)

@@ -12,7 +12,6 @@ import typing
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
 
-import docstring_parser
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
@@ -424,6 +423,8 @@ def read_docstring(function: Any) -> Words:
     text = inspect.cleandoc(_docstring(function) or "")
     if "\n" not in text:
         return Words(text, {})
+    import docstring_parser  # Where there is nothing to parse, it is not needed.
+
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:

@@ -21,7 +21,8 @@ from callpact.sources.loaded import Finding
 
 LIST_FOLDERS = ("_lists", "_shared")
 """Folders of shared lists, in a catalogue or up to three levels above what is looked at."""
-_SKIPPED = frozenset({"node_modules", "tests"})
+SKIPPED_FOLDERS = frozenset({"node_modules", "tests"})
+"""Folders in a catalogue that hold no files of it."""
 _LEVELS_ABOVE = 3
 
 
@@ -132,7 +133,7 @@ def _walked(root: Path) -> dict[str, Candidate]:
         found[folder] = (folder, f"the folder cannot be read: {_told(error)}")
 
     for folder, folders, files in os.walk(root, onerror=tell):
-        folders[:] = [name for name in folders if name not in _SKIPPED]
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
         real = base + folder[len(top) :]
         for name in files:
             if name.endswith(".mjs"):
@@ -155,7 +156,7 @@ def list_folders(
     """
     folders = [] if given is None else [given]
     folders += dict.fromkeys(found.path.parent for found in candidates if found.is_list)
-    folders += _above(root)
+    folders += lists_above(root)
     each: dict[str, Path] = {}
     for folder in folders:
         if os.path.isdir(folder):  # noqa: PTH112 - one that may not be looked at is none
@@ -163,7 +164,8 @@ def list_folders(
     return each
 
 
-def _above(root: Path) -> Iterator[Path]:
+def lists_above(root: Path) -> Iterator[Path]:
+    """Where shared lists of a catalogue may be, outside of it."""
     base = root.absolute()
     for parent in base.parents[: _LEVELS_ABOVE + (not base.is_dir())]:
         yield from (parent / name for name in LIST_FOLDERS)

@@ -6,6 +6,7 @@ is run.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -24,11 +25,13 @@ from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.fetching import checked_hosts
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.files import (
+    SKIPPED_FOLDERS,
     Candidate,
     as_text,
     find_files,
     find_lists,
     list_folders,
+    lists_above,
     unreadable,
 )
 from callpact.sources.flowmcp.kinds import other_kind
@@ -36,7 +39,7 @@ from callpact.sources.flowmcp.making import Workshop
 from callpact.sources.flowmcp.naming import Loaded, tell_apart
 from callpact.sources.flowmcp.parameters import argument_aliases
 from callpact.sources.flowmcp.scan import hooked_tools
-from callpact.sources.loaded import Finding, Opening, Tools
+from callpact.sources.loaded import Finding, Opening, Tools, Watched
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
@@ -297,17 +300,29 @@ class FlowMCPSource:
             SourceRefused: there is no such file or folder.
         """
         given = self._opening
-        self._tools = from_flowmcp(
+        transport = HttpTransport(allow=given.hosts, upstreams=given.upstreams)
+        # In a thread: what is served goes on while thousands of files are read again.
+        self._tools = await asyncio.to_thread(
+            from_flowmcp,
             (given.folder or Path()) / given.ref,
             profile=cast("Profile", given.profile or "compat"),
             lists=given.lists,
             libraries=given.libraries,
             secrets=given.secrets,
-            transport=HttpTransport(allow=given.hosts, upstreams=given.upstreams),
+            transport=transport,
             cache=cache_folder("flowmcp"),
             hook_hosts=given.hook_hosts,
         )
         return self._tools
+
+    def watched(self) -> Iterator[Watched]:
+        """Its files, and every folder where shared lists for them may be."""
+        root = (self._opening.folder or Path()) / self._opening.ref
+        yield Watched(root, ".mjs", tuple(SKIPPED_FOLDERS))
+        if self._opening.lists is not None:
+            yield Watched(Path(self._opening.lists), ".mjs", levels=1)
+        for folder in lists_above(root):
+            yield Watched(folder, ".mjs", levels=1)
 
     async def aclose(self) -> None:
         """Close the connections to upstreams."""
