@@ -29,6 +29,7 @@ from callpact.wire import cli, gate
 
 SHOP = Path(__file__).parent / "shop.py"
 BASKET = Path(__file__).parent.parent / "basket" / "main.py"
+DESK = Path(__file__).parent.parent / "desk" / "main.py"
 console = Console(highlight=False, soft_wrap=True, emoji=False)
 
 WHAT_AN_AGENT_TRIES: list[tuple[str, dict[str, Any]]] = [
@@ -73,14 +74,14 @@ async def show_over_mcp() -> None:
         console.print(f"isError={result.is_error}: {result.content[0].text}", style="red")
 
 
-async def show_two_processes() -> None:
+async def show_story(script: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-X", "utf8", str(BASKET), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-X", "utf8", str(script), stdout=asyncio.subprocess.PIPE
     )
     said, _ = await process.communicate()
     console.print(said.decode().strip(), markup=False)
     if process.returncode:
-        raise SystemExit(f"{BASKET.parent.name}/{BASKET.name} failed; its error stands above")
+        raise SystemExit(f"{script.parent.name}/{script.name} failed; its error stands above")
 
 
 def tell(event: CallFinished) -> None:
@@ -115,13 +116,15 @@ async def main(*, once: bool) -> None:
     title("4. The same tools over MCP, asked by a real client")
     await show_over_mcp()
     title("5. A tool made of two others, one of them in another process")
-    await show_two_processes()
+    await show_story(BASKET)
     title("6. A folder of FlowMCP files as tools: checked, and called by callpact itself")
     await weather.main()
     title("7. Hooks: JavaScript of those files, run in a sandbox; hostile ones end at its walls")
     await weather.main_of_hooks()
     await hostile.main()
-    title("8. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    title("8. Served over HTTP: pages, questions to the user, and a change while it is served")
+    await show_story(DESK)
+    title("9. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
     await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
 
 
