@@ -42,6 +42,11 @@ async def served(file: Path) -> AsyncGenerator[str]:
         await process.communicate()
 
 
+def extend(file: Path) -> None:
+    """One more tool, while the others are served."""
+    file.write_text(ORDERS.read_text("utf-8") + MORE, "utf-8")
+
+
 class User:
     """Who sits at the client: chooses, and agrees the second time."""
 
@@ -74,7 +79,7 @@ async def main() -> None:
         ):
             await tell(client)
             changed.clear()
-            file.write_text(ORDERS.read_text("utf-8") + MORE, "utf-8")
+            extend(file)
             async with asyncio.timeout(20):
                 await changed.wait()
             counted = await client.call_tool("orders_count_orders", {})
