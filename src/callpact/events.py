@@ -35,7 +35,7 @@ from callpact.errors import (
 from callpact.json_text import json_text, sendable
 from callpact.schema import CompiledSchema, check, compile_schema, is_json
 from callpact.schema.compiled import not_json
-from callpact.tool import Identity
+from callpact.tool import Identity, Tool
 
 MAX_EVENT_BYTES = 16_000_000
 """Bytes of JSON that one event may have when it is read from a wire."""
@@ -43,6 +43,9 @@ MAX_ID_LENGTH = 200
 """Characters that a request id may have when it is read from a wire."""
 MAX_CHAIN = 100
 """Tools that the chain of a request may name when it is read from a wire."""
+
+
+_ACCESS = ("access_denied", "not_confirmed")
 
 
 class CallFinished(Struct, frozen=True, gc=False):
@@ -61,6 +64,10 @@ class CallFinished(Struct, frozen=True, gc=False):
     identity: Identity | None = None
     parent_id: str | None = None
     count: int | None = None
+    tool: Tool | None = None
+    """The tool as it was when the call began; None if there was none of this name."""
+    via: str = ""
+    """The door that the call came through; empty for code of the same process."""
 
     @property
     def is_error(self) -> bool:
@@ -75,7 +82,7 @@ class CallFinished(Struct, frozen=True, gc=False):
         if isinstance(self.error, UnknownTool):
             return "find"
         if isinstance(self.error, Rejected):
-            return "access" if self.error.code == "access_denied" else "input"
+            return "access" if self.error.code in _ACCESS else "input"
         return "output" if isinstance(self.error, OutputRejected) else "handler"
 
 

@@ -151,7 +151,7 @@ class Runtime:
             return envelope
         finally:
             if self._observers:
-                self._publish(context, arguments, started, begun, envelope, failure)
+                self._publish(call, found, context, arguments, started, begun, envelope, failure)
             # The error holds this frame; holding it in turn would make every failure garbage.
             del failure
 
@@ -226,7 +226,9 @@ class Runtime:
                     await close_values(values, context)
             finally:
                 if self._observers:
-                    self._publish(context, arguments, started, begun, None, failure, count)
+                    self._publish(
+                        call, found, context, arguments, started, begun, None, failure, count
+                    )
                 del failure
 
     def _begin(
@@ -318,6 +320,8 @@ class Runtime:
 
     def _publish(  # noqa: PLR0917 - by position: every call pays for it
         self,
+        call: Call,
+        tool: Tool | None,
         context: Context,
         arguments: Any,
         started: int,
@@ -337,6 +341,8 @@ class Runtime:
             context.identity,
             context.parent_id,
             count,
+            tool,
+            call.via,
         )
         for observer in self._observers:
             try:

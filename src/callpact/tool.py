@@ -180,6 +180,8 @@ class Call(Struct, frozen=True, gc=False):
     chain: tuple[str, ...] = ()
     """The tools that called one another to get here, the first caller first."""
     metadata: Mapping[str, Any] | None = None
+    via: str = ""
+    """The door that it came through; empty for code of the same process."""
 
 
 class Context(Struct, frozen=True):

@@ -214,7 +214,8 @@ class Door:
             view = self._views.of(identity)
             called, tool = self._called(view, params.name)
             meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
-            call = Call(params.name, params.arguments, deadline=self._deadline(meant))
+            deadline, via = self._deadline(meant), _via(context)
+            call = Call(params.name, params.arguments, deadline=deadline, via=via)
             try:
                 envelope = await called.call(call, identity, client=client)
             except UnknownTool as error:
@@ -353,7 +354,8 @@ class Door:
 
         async def begin(client: Client) -> _Ran:
             offer, arguments = find()
-            call = Call(offer.tool.id, arguments, deadline=self._deadline(offer.tool))
+            deadline, via = self._deadline(offer.tool), _via(context)
+            call = Call(offer.tool.id, arguments, deadline=deadline, via=via)
             runtime = self._runtime.over((offer.tool,))
             return _Ran(await runtime.call(call, identity, client=client), offer)
 
@@ -399,6 +401,11 @@ async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> Handle
     except Exception:  # noqa: BLE001 - boundary: an error of ours, not of the caller
         _log.exception("%s failed", ctx.method)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
+
+
+def _via(context: ServerRequestContext[Any]) -> str:
+    """The door, as records name it."""
+    return f"mcp {context.protocol_version}"
 
 
 def _owner(identity: Identity | None) -> str | None:
