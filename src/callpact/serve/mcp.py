@@ -133,6 +133,7 @@ class Door:
         self._reader = runtime.over((self._kept.tool,))
         bus = InMemorySubscriptionBus()
         self.changes = Changes(bus)
+        self._listening = ListenHandler(bus)
         listed = CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
         hints: dict[CacheableMethod, CacheHint] = dict.fromkeys(LISTS, listed)
         hints["resources/read"] = CacheHint(0, "private")
@@ -150,7 +151,7 @@ class Door:
             on_list_prompts=self._list,
             on_get_prompt=self._get_prompt,
             on_completion=self._complete,
-            on_subscriptions_listen=ListenHandler(bus),
+            on_subscriptions_listen=self._listening,
             get_tool_input_schema=self._input_schema,
             cache_hints=hints,
         )
@@ -165,6 +166,7 @@ class Door:
     async def aclose(self) -> None:
         """End the calls that wait for their clients, and the streams of changes."""
         self._rounds.close()
+        self._listening.close()
 
     # --- lists --------------------------------------------------------------------------------
 
