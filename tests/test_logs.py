@@ -330,7 +330,7 @@ class Mute:
 
 
 class Locked(Secrets):
-    def _all_forms(self):
+    def forms(self):
         raise RuntimeError("the dictionary changed")
 
 
