@@ -296,7 +296,7 @@ def _columns(tool: Tool) -> tuple[str, ...]:
         tool.name,
         tool.title or "",
         tool.namespace,
-        " ".join(tool.tags),
+        " ".join((*tool.tags, *tool.keywords, tool.search_hint)),
         tool.description,
         " ".join(_parameter_texts(tool.contract.input)),
     )

@@ -310,6 +310,12 @@ class Tool:
     """Other names under which arguments may come, each with the one that it stands for."""
     disabled: Disabled | None = None
     """Why it cannot be called; such a tool is shown as disabled, and not advertised."""
+    keywords: tuple[str, ...] = ()
+    """Other words under which a search finds it."""
+    search_hint: str = ""
+    """A few words on what it is for, for clients that search among many tools."""
+    always_listed: bool = False
+    """True if it is listed also where others are only found by searching."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast("Any", self.id), str) or not _ID.fullmatch(self.id):
@@ -322,6 +328,8 @@ class Tool:
             fill(self, "tags", self._texts("tags"))
         if self.aliases != ():
             fill(self, "aliases", self._texts("aliases"))
+        if self.keywords != ():
+            fill(self, "keywords", self._texts("keywords"))
         if self.examples != ():
             fill(self, "examples", self._items("examples"))
         fill(self, "annotations", dict(self.annotations))

@@ -9,7 +9,10 @@ import pytest
 
 import schema_file as kit
 from callpact import CallError
-from callpact.serve.mcp import is_served
+from callpact.catalog import Catalog
+from callpact.search import ToolIndex
+from callpact.serve.views import is_served
+from callpact.wire.mcp import encode_tool
 
 HERE = Path(__file__).parent
 
@@ -421,3 +424,34 @@ def test_every_place_in_the_path_has_its_parameter():
         (f"{TOOL}/tests", [{"_description": "One", "id": "a", "x": "b"}] * 3),
     )
     assert breaks(elsewhere, "VAL099", f"{TOOL}/path")
+
+
+# --- what helps clients to find a tool --------------------------------------------------------
+
+
+@pytest.mark.requirement("002.required.description-found")
+def test_a_tool_is_found_by_what_its_file_is_for(tmp_path):
+    caller = Caller(tmp_path, _at("/description", "Zeppelins over the harbour"), {"id": "btc"})
+    index = ToolIndex(Catalog([caller.tool]))
+    assert [hit.id for hit in index.search("zeppelins").hits] == [caller.tool.id]
+    assert index.search("submarines").hits == ()
+
+
+@pytest.mark.requirement("002.optional.meta-served")
+@pytest.mark.parametrize("modern", [True, False])
+def test_the_metadata_of_a_file_is_served_with_each_tool(tmp_path, modern):
+    meta = {
+        "isReadOnly": False,
+        "isConcurrencySafe": True,
+        "isDestructive": True,
+        "searchHint": "spot price of a coin",
+        "aliases": ["quotation"],
+        "alwaysLoad": True,
+    }
+    caller = Caller(tmp_path, _at("/meta", meta), {"id": "btc"})
+    wired = encode_tool(caller.tool, modern=modern)
+    assert wired["annotations"]["readOnlyHint"] is False
+    assert wired["annotations"]["destructiveHint"] is True
+    assert wired["_meta"]["anthropic/searchHint"] == "spot price of a coin"
+    assert wired["_meta"]["anthropic/alwaysLoad"] is True
+    assert [hit.id for hit in ToolIndex(Catalog([caller.tool])).search("quotation").hits]

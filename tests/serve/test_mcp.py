@@ -409,6 +409,22 @@ def test_the_sdk_is_not_given_the_schema_of_a_disabled_tool():
     assert schema_of("t_open") == {"type": "object"}
 
 
+@ERAS
+def test_what_is_always_listed_stands_beside_the_tools_that_search(mode):
+    tools = [make(f"some{number}", whoami) for number in range(3)]
+    tools += [make("first", whoami, always_listed=True)]
+    listed, _ = ask(mode, lambda client: client.list_tools(), tools, list_up_to=2)
+    assert [tool.name for tool in listed.tools] == [
+        "search_tools",
+        "describe_tool",
+        "call_tool",
+        "t_first",
+    ]
+    assert listed.tools[-1].meta["anthropic/alwaysLoad"] is True
+    result, _ = ask(mode, lambda client: client.call_tool("t_first", {}), tools, list_up_to=2)
+    assert not result.is_error
+
+
 # --- pages ----------------------------------------------------------------------------------
 
 

@@ -219,6 +219,7 @@ def wrong(cases, tools, advertise, asked):
     return found
 
 
+@pytest.mark.requirement("001.open.serving")
 @ERAS
 @VIEWS
 def test_every_awkward_answer_is_accepted_and_what_the_contract_asks_for(policy, advertise, era):

@@ -94,7 +94,8 @@ class View:
         """Runs what is listed: the tools themselves, or those that stand in for them."""
         if self.has_stand_ins:
             self.front = runtime.over(discovery_tools(runtime, identity=identity))
-            tools = tuple(self.front.catalog)
+            always = (tool for tool in tools if tool.always_listed)
+            tools = (*self.front.catalog, *always)
         self.tools = tools
         self.resources = tuple(r for r in self.catalog.resources if self._sees(r.tool))
         self.prompts = tuple(p for p in self.catalog.prompts if self._sees(p.tool))

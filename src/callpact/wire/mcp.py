@@ -92,9 +92,14 @@ def _annotations(tool: Tool) -> dict[str, Any]:
 def _definition_notes(tool: Tool) -> dict[str, Any]:
     """What helps clients to find a tool among many: short, because every tool of a list pays."""
     told: dict[str, Any] = {}
-    if tool.tags:
+    if tool.search_hint:
+        told["anthropic/searchHint"] = tool.search_hint
+    elif tool.tags:
         first = tool.description.strip().split("\n", 1)[0].split(". ", 1)[0]
         told["anthropic/searchHint"] = f"{first[:_HINT_LENGTH]} ({', '.join(tool.tags)})"
+    if tool.always_listed:
+        told["anthropic/alwaysLoad"] = True
+    if tool.tags:
         told["callpact/tags"] = list(tool.tags)
     if tool.version:
         told["callpact/version"] = tool.version

@@ -199,11 +199,12 @@ ROWS = (
         "divergent",
         "design.md section 6, ruling 5: it stays public, and guarded",
     ),
-    {
-        "waits for the doors: renderings in wire/ and serve/ bring their own proofs": {
-            "001.open.serving": "How envelopes are served over MCP and HTTP is open."
-        }
-    },
+    (
+        "001.open.serving",
+        "How envelopes are served over MCP and HTTP is open.",
+        "divergent",
+        "envelopes.md section 8, 4: renderings after the runtime, the envelope unchanged; HTTP later",
+    ),
     # -- Migration; rows about documents are proved against the reference pages, too
     ("001.migration.execute-type", "execute() returns an envelope."),
     ("001.migration.handler-returns", "CallHandler: handlers return, it wraps and publishes."),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 _RESOURCES = "waits for resources; what is declared is checked already"
 _CACHE = "waits for the cache of answers; what is declared is checked already"
-_WIRE = "waits for FlowMCP's metadata over MCP: searchHint, aliases, alwaysLoad"
-_SEARCH = "waits for the search of tools"
 _PACKAGES = "waits for packages: versions, snapshots and their comparison"
 
 ROWS = (
@@ -36,7 +34,7 @@ ROWS = (
     ("002.required.namespace", "namespace: a text in lowercase letters, digits and hyphens."),
     ("002.required.name", "name: a text in PascalCase."),
     ("002.required.description", "description: a text."),
-    {_SEARCH: {"002.required.description-found": "It appears in tool discovery."}},
+    ("002.required.description-found", "It appears in tool discovery."),
     ("002.required.version", "version: 4.x.y."),
     ("002.required.version-3", "3.x.y is accepted during migration."),
     ("002.required.schema-version", "schemaVersion: x.y.z, free per schema."),
@@ -81,7 +79,7 @@ ROWS = (
     ("002.optional.shared-lists", "sharedLists: a list of objects."),
     ("002.optional.resources", "resources: an object of at most 2, names in camelCase."),
     ("002.optional.meta", "meta: required, though it stands among the optional fields."),
-    {_WIRE: {"002.optional.meta-served": "It is the metadata of all tools over MCP."}},
+    ("002.optional.meta-served", "It is the metadata of all tools over MCP."),
     ("002.optional.defaults", "Without optional fields nothing is missing."),
     # -- Deprecated fields
     ("002.deprecated.routes", "routes: an alias of tools, with a warning."),

@@ -49,6 +49,7 @@ class Head(Struct, frozen=True, rename="camel"):
     required_server_params: Any = ()
     required_libraries: Any = ()
     meta: Any = None
+    description: Any = ""
 
 
 class Manifest:

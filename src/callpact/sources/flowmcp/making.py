@@ -208,12 +208,20 @@ class Workshop:
             wire_name=wire_name(f"{name}_{head.namespace}"),
             argument_aliases=aliases,
             disabled=self._keyless or self._hookless(name),
+            keywords=(*_texts(meta.get("aliases")), *_texts([head.description])),
+            search_hint=hint if isinstance(hint := meta.get("searchHint"), str) else "",
+            always_listed=meta.get("alwaysLoad") is True,
         )
 
     def _hookless(self, name: str) -> Disabled | None:
         if self._unhooked is None or name not in self._unhooked.names:
             return None
         return Disabled("handler_error", self._unhooked.reason)
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    held = cast("list[Any]", given) if isinstance(given, list) else []
+    return tuple(item for item in held if isinstance(item, str))
 
 
 def _keyless(head: Head, secrets: Secrets) -> Disabled | None:
