@@ -7,6 +7,7 @@ import platform
 import sys
 from importlib.metadata import version
 
+import audit
 import calls
 import flowmcp
 import hooks
@@ -23,6 +24,7 @@ PARTS = {
     "hooks": hooks.main,
     "schemas": schemas.main,
     "search": search.main,
+    "audit": audit.main,
     "serving": serving.main,
     "imports": imports.main,
 }

@@ -17,7 +17,7 @@ import typer.main
 from api_page import api, constant, sentences
 
 import callpact
-from callpact.cli import app
+from callpact.cli import whole
 from callpact.codes import CODES, OWN_CODE
 from callpact.config import Config, SourceConfig
 from callpact.sources.flowmcp.codes import RULES, Rule
@@ -104,7 +104,7 @@ def _rule_row(rule: Rule) -> str:
 
 def command_line() -> str:
     """Every command with its arguments and options, as typer has them."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(whole())
     lines = ["# Command line", "", root.help, ""]
     for name, command in root.commands.items():
         lines += _command(name, command)

@@ -17,6 +17,9 @@ if "CALLPACT_TEST_CACHE" not in os.environ:  # The first process of a run; worke
     os.environ["CALLPACT_TEST_CACHE"] = _folder = tempfile.mkdtemp(prefix="callpact-tests-")
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 os.environ["XDG_CACHE_HOME"] = os.environ["CALLPACT_TEST_CACHE"]
+# Each worker keeps its own records: nobody waits for another's store.
+_worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+os.environ["XDG_DATA_HOME"] = f"{os.environ['CALLPACT_TEST_CACHE']}/data{_worker}"
 
 _QUIET = [HealthCheck.too_slow]
 

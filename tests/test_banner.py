@@ -131,6 +131,11 @@ def test_what_was_not_loaded_and_what_is_watched_is_told():
     assert any(line.startswith("watching: ") for line in lines)
 
 
+def test_where_calls_are_put_on_record_is_told():
+    assert encode_lines(serving(audit="/var/log/calls"))[1:] == ["audit: /var/log/calls"]
+    assert encode_fields(serving(audit="/var/log/calls"))["audit"] == "/var/log/calls"
+
+
 def test_the_commonest_reasons_are_named_and_the_rest_is_counted():
     reasons = {f"disabled: Key {number}": 2_000 for number in range(MAX_BANNER_REASONS)}
     assert len(encode_lines(serving(left_out=reasons))) == 1 + MAX_BANNER_REASONS
@@ -154,6 +159,7 @@ def test_as_data_the_banner_has_the_same_keys_whatever_is_served():
         "searched": False,
         "protocol_versions": [],
         "authentication": None,
+        "audit": None,
         "watching": False,
         "not_loaded": 0,
         "left_out": 0,

@@ -43,6 +43,8 @@ class Serving:
     list_up_to: int | None = None
     """More tools than this are searched for, not listed."""
     is_watching: bool = False
+    audit: str | None = None
+    """The folder of the audit log; None if calls are not put on record."""
 
     @property
     def total(self) -> int:
@@ -104,6 +106,8 @@ def encode_lines(serving: Serving) -> list[str]:
     if serving.authentication is not None or serving.place != "stdio":
         asked = serving.authentication or "none, so it is bound to this machine"
         lines.append(f"authentication: {asked}")
+    if serving.audit is not None:
+        lines.append(f"audit: {serving.audit}")
     if serving.is_watching:
         lines.append("watching: changed sources are read again")
     if serving.not_loaded:
@@ -124,6 +128,7 @@ def encode_fields(serving: Serving) -> dict[str, Any]:
         "searched": serving.is_searched,
         "protocol_versions": list(serving.versions),
         "authentication": serving.authentication,
+        "audit": serving.audit,
         "watching": serving.is_watching,
         "not_loaded": serving.not_loaded,
         "left_out": sum(serving.left_out.values()),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,7 @@ from callpact.options import (
     chosen_so_far,
     takes_sources,
 )
+from callpact.recording import recorded
 from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.clients import client_config
@@ -48,6 +50,7 @@ from callpact.terminal import (
     run,
     warned_once,
 )
+from callpact.tool import Call
 from callpact.wire import cli as text
 
 if TYPE_CHECKING:
@@ -111,6 +114,14 @@ def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, s
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+AuditFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--audit",
+        help="Folder of the audit log, `off` for no record. [default: as configured]",
+        metavar="FOLDER",
+    ),
+]
 ToolName = Annotated[
     str,
     typer.Argument(metavar="TOOL", help="Id, wire name or alias.", autocompletion=_complete_tool),
@@ -227,6 +238,7 @@ def call(
             max=86400,
         ),
     ] = None,
+    audit: AuditFolder = None,
     chosen: Chosen,
 ) -> None:
     """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference).
@@ -238,7 +250,10 @@ def call(
     tightened = cast("Any", policy.value if policy else None)
 
     async def go() -> int:
-        async with await chosen.load() as loaded, Runtime(loaded.catalog) as runtime:
+        async with await chosen.load() as loaded, contextlib.AsyncExitStack() as stack:
+            secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
+            recorders = stack.enter_context(recorded(chosen, audit, secrets))
+            runtime = await stack.enter_async_context(Runtime(loaded.catalog, recorders))
             found: Tool | None = None
             try:
                 found = _find(runtime.catalog, tool)
@@ -246,16 +261,18 @@ def call(
                 with warned_once(found.id, chosen.log_level):
                     if found.kind == "subscription":
                         deadline = now_ms() + timeout * 1000 if timeout else None
-                        envelopes = runtime.subscribe(
-                            found.id, given, deadline=deadline, policy=tightened
+                        asked = Call(
+                            found.id, given, deadline=deadline, policy=tightened, via="cli"
                         )
-                        await print_stream(envelopes, as_)
+                        await print_stream(runtime.stream(asked, trusted=True), as_)
                         return 0
                     seconds = timeout or found.timeout or DEFAULT_TIMEOUT
                     with contextlib.redirect_stdout(sys.stderr):
-                        envelope = await runtime.execute(
-                            found.id, given, deadline=now_ms() + seconds * 1000, policy=tightened
+                        deadline = now_ms() + seconds * 1000
+                        asked = Call(
+                            found.id, given, deadline=deadline, policy=tightened, via="cli"
                         )
+                        envelope = await runtime.call(asked, trusted=True)
             except CallError as error:
                 is_stream = found is not None and found.kind == "subscription"
                 print_failure(error, as_, found.name if found else tool, is_line=is_stream)
@@ -368,8 +385,12 @@ def serve(
             "--ask-first", help="Ask the user before a tool runs that can destroy something."
         ),
     ] = False,
+    audit: AuditFolder = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Read changed sources again while serving.")
+    ] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Numbers for Prometheus at /metrics, over HTTP.")
     ] = False,
     print_config: Annotated[
         Client | None,
@@ -404,6 +425,8 @@ def serve(
         result_limit=result_limit,
         ask_first=ask_first,
         watch=watch,
+        metrics=metrics,
+        audit=audit,
         scopes=tuple(scope or ()),
     )
     if print_config is None:
@@ -450,10 +473,21 @@ def remove_libraries(
         raise typer.Exit(1)
 
 
+@cache
+def whole() -> typer.Typer:
+    """The command line with all its commands; a server starts without those that it never runs."""
+    from callpact.audits import audits, replay
+
+    app.add_typer(audits, name="audit")
+    app.command()(replay)
+    return app
+
+
 def main() -> None:
     """Run the command line; every error of ours is one clear line, never a trace."""
+    commands = app if sys.argv[1:2] == ["serve"] else whole()
     try:
-        app(prog_name="callpact")  # Also under `python -m`: completion goes by this name.
+        commands(prog_name="callpact")  # Also under `python -m`: completion goes by this name.
     except CallpactError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
         raise SystemExit(2) from None

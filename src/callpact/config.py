@@ -116,6 +116,22 @@ class ServeConfig(BaseModel):
     oauth: OAuthConfig | None = Field(None, description="An issuer whose tokens are accepted")
 
 
+class AuditConfig(BaseModel):
+    """The `[audit]` table."""
+
+    model_config = _MODEL
+
+    enabled: bool = Field(True, description="Whether calls are put on record")
+    folder: str | None = Field(None, description="Where; else the data folder of the user")
+    hashes_only: list[str] = Field(
+        [], description="Patterns of the tools whose inputs and outputs are kept as hashes alone"
+    )
+    durability: Literal["write", "fsync"] = Field(
+        "write", description="`fsync`: records outlive a loss of power, not only of the process"
+    )
+    keep_days: float = Field(90, gt=0, le=36_500, description="Days that records are kept")
+
+
 class Config(BaseModel):
     """The whole file."""
 
@@ -126,6 +142,9 @@ class Config(BaseModel):
     )
     serve: ServeConfig = Field(
         default_factory=ServeConfig.model_construct, description="How the tools are served"
+    )
+    audit: AuditConfig = Field(
+        default_factory=AuditConfig.model_construct, description="What is kept of calls"
     )
     secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
@@ -181,6 +200,8 @@ def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
     match place:
         case ("sources", _):
             return SourceConfig
+        case ("audit",):
+            return AuditConfig
         case ("serve",):
             return ServeConfig
         case ("serve", "tokens", _):

@@ -24,8 +24,10 @@ from callpact import banner
 from callpact.config import DEFAULT_FILE, ServeConfig, config_of, read_config
 from callpact.errors import InvalidConfig
 from callpact.logs import Logs, call_observers
+from callpact.recording import folder_of_log, recorded
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
+from callpact.telemetry import observing
 from callpact.terminal import ended_at, run, tell
 from callpact.tool import Identity
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     from callpact.app import App
     from callpact.catalog import Catalog
+    from callpact.events import Observer
+    from callpact.metrics import Metrics
     from callpact.options import Chosen
     from callpact.serve.auth import Authentication
     from callpact.tool import Tool
@@ -55,12 +59,14 @@ class ServeOptions:
     result_limit: int = 100_000
     ask_first: bool = False
     watch: bool = False
+    metrics: bool = False
+    audit: str | None = None
     scopes: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         """How a server over stdio is told the same on its command line."""
         told: list[str] = []
-        for name in ("list_up_to", "advertise", "result_limit", "ask_first", "watch"):
+        for name in ("list_up_to", "advertise", "result_limit", "ask_first", "watch", "audit"):
             value = getattr(self, name)
             if value != getattr(_DEFAULTS, name):
                 option = f"--{name.replace('_', '-')}"
@@ -95,6 +101,8 @@ def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
         InvalidConfig: the place cannot be served, or the `[serve]` table cannot be used.
         DeclarationError: nothing could be loaded.
     """
+    if options.stdio and options.metrics:
+        raise InvalidConfig("--metrics: the numbers are read over HTTP; leave out --stdio")
     with _without_collecting(), _models_when_used():
         # Heavy, and not for other commands: most of what the start takes.
         import_module("callpact.serve.mcp")
@@ -128,10 +136,15 @@ async def _serve(  # noqa: PLR0917 - one of each
     prepare = asking_first if options.ask_first else _as_it_is
     authentication = None if access is None else access.authentication
     identity = _identity(options)
-    async with (
-        Runtime(prepare(loaded.catalog), call_observers()) as runtime,
-        contextlib.AsyncExitStack() as stack,
-    ):
+    secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
+    async with contextlib.AsyncExitStack() as stack:
+        recorders = stack.enter_context(recorded(chosen, options.audit, secrets))
+        telemetry = stack.enter_context(observing())
+        metrics = _metrics(recorders) if options.metrics else None
+        counting = () if metrics is None else (metrics,)
+        runtime = await stack.enter_async_context(
+            Runtime(prepare(loaded.catalog), (*recorders, *call_observers(), *telemetry, *counting))
+        )
         door = Door(
             runtime,
             name=options.name,
@@ -142,8 +155,12 @@ async def _serve(  # noqa: PLR0917 - one of each
             result_limit=options.result_limit,
         )
 
+        for each in telemetry:
+            door.server.middleware.insert(0, each.time_message)
+
         def ready(place: str) -> None:
-            _tell(options, loaded, place, authentication, logs)
+            audit = folder_of_log(chosen, options.audit)
+            _tell(options, loaded, place, authentication, logs, audit)
 
         stack.push_async_callback(door.aclose)
         if options.watch:
@@ -179,9 +196,21 @@ async def _serve(  # noqa: PLR0917 - one of each
                 port=options.port,
                 path=options.path,
                 bound=bound,
+                page=None if metrics is None else metrics.render,
                 on_ready=ready,
                 **access.keywords(),
             )
+
+
+def _metrics(recorders: tuple[Observer, ...]) -> Metrics:
+    from callpact.metrics import Metrics, Reading
+
+    def lost() -> float:
+        return sum(getattr(recorder, "lost", 0) for recorder in recorders)
+
+    return Metrics(
+        [Reading("callpact_audit_lost_total", "Records that could not be kept.", lost, "counter")]
+    )
 
 
 def _as_it_is(catalog: Catalog) -> Catalog:
@@ -256,12 +285,13 @@ def _reserved(options: ServeOptions, access: _Access, logs: Logs) -> socket.sock
 # --- what is said at the start ----------------------------------------------------------------
 
 
-def _tell(
+def _tell(  # noqa: PLR0917 - one of each
     options: ServeOptions,
     loaded: App,
     place: str,
     authentication: Authentication | None,
     logs: Logs,
+    audit: Path | None,
 ) -> None:
     from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
@@ -273,6 +303,7 @@ def _tell(
         versions=KNOWN_PROTOCOL_VERSIONS,
         list_up_to=options.list_up_to,
         is_watching=options.watch,
+        audit=None if audit is None else str(audit),
         authentication=None if authentication is None else str(authentication),
     )
     lines = banner.encode_lines(serving)

@@ -254,7 +254,7 @@ async def print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], a
     """Write every result as soon as it comes; what the tool prints meanwhile goes to stderr."""
     output, task = sys.stdout, cast("asyncio.Task[Any]", asyncio.current_task())
     with contextlib.redirect_stdout(sys.stderr):
-        async with _while_read(output), contextlib.aclosing(envelopes):
+        async with while_read(output), contextlib.aclosing(envelopes):
             while not task.cancelling() and (envelope := await anext(envelopes, None)) is not None:
                 print_result(envelope, as_, output, is_line=True)
             if task.cancelling():  # Ctrl-C, and the tool did not wait or took no notice.
@@ -263,7 +263,7 @@ async def print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], a
 
 
 @contextlib.asynccontextmanager
-async def _while_read(output: TextIO) -> AsyncGenerator[None, None]:
+async def while_read(output: TextIO) -> AsyncGenerator[None, None]:
     """End what is inside when the reader of a pipe leaves, also while there is nothing to write."""
     loop, descriptor = asyncio.get_running_loop(), _pipe(output)
     if descriptor is None:

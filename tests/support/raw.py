@@ -48,7 +48,15 @@ class Served:
     @property
     def warnings(self):
         """What it said beside the banner, in which every line begins with what it is about."""
-        banner = ("serving ", "tools: ", "listed: ", "MCP: ", "authentication: ", "left out: ")
+        banner = (
+            "serving ",
+            "audit: ",
+            "tools: ",
+            "listed: ",
+            "MCP: ",
+            "authentication: ",
+            "left out: ",
+        )
         return [line for line in self.lines if not line.startswith(banner)]
 
     def until(self, line):

@@ -18,6 +18,8 @@ MAX_PAYLOAD_BYTES = 64 << 10
 """Size of an input or output that is kept with its record; what is larger is cut and flagged."""
 MAX_RECORDED_ISSUES = 50
 """Issues, warnings and changes of one call that its record tells."""
+MAX_RECORDED_BEFORE = 300
+"""Characters of what a change replaced that its record tells."""
 MAX_RECORDED_TEXT = 1_000
 """Characters of a message in a record."""
 
@@ -43,6 +45,8 @@ class Note(Struct, frozen=True, omit_defaults=True):
     code: str
     path: str = ""
     message: str = ""
+    before: str | None = None
+    """Of a change: the JSON of what stood there, if it is short."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
@@ -82,6 +86,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """How many results a subscription gave."""
     input: Payload | None = None
     output: Payload | None = None
+    tool_error: bool = False
+    """True if the tool itself said that it failed (`isError` over MCP); its answer is not judged."""
 
     @property
     def namespace(self) -> str:

@@ -87,9 +87,17 @@ class Store(Protocol):
         ...
 
     def log(
-        self, where: Filter, *, limit: int = 100, before: tuple[int, str] | None = None
+        self,
+        where: Filter,
+        *,
+        limit: int = 100,
+        before: tuple[int, str] | None = None,
+        with_payloads: bool = False,
     ) -> list[Record]:
-        """Records, the newest first; `before` is the time and id of the last one of a page."""
+        """Records, the newest first; `before` is the time and id of the last one of a page.
+
+        Of inputs and outputs they have the hashes alone, unless `with_payloads` asks for more.
+        """
         ...
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:

@@ -26,9 +26,11 @@ from callpact.net.address import Refused as BadHost
 from callpact.net.address import normal_host
 from callpact.serve.guard import Guard, Knockers, Limits, SlowClients, is_loopback
 from callpact.serve.ready import Filling
+from callpact.serve.scraping import METRICS_PATH, Scraping
 
 if TYPE_CHECKING:
     from mcp.server import Server
+    from starlette.types import ASGIApp
 
     from callpact.serve.auth import Authentication
 
@@ -93,6 +95,8 @@ def check_place(
             f"--path {path}: a path is '/' and letters, digits or '.', '_', '~', '-', as in "
             f"{DEFAULT_PATH}"
         )
+    if path.rstrip("/") == METRICS_PATH:
+        raise InvalidConfig(f"--path {path}: that is where numbers for Prometheus stand")
     return Knockers(frozenset(named), frozenset(map(_origin, origins)))
 
 
@@ -134,13 +138,15 @@ async def serve_http(
     origins: Iterable[str] = (),
     authentication: Authentication | None = None,
     bound: socket.socket | None = None,
+    page: Callable[[], bytes] | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the task is cancelled; `on_ready` gets the address.
 
     Calls under way are given `MAX_ENDING_SECONDS` then. With `authentication` every caller needs a
     token, and only then can the place be one that others reach: under the names in `hosts`, and
-    from the web pages in `origins`. `bound` is what `reserve` gave for this place.
+    from the web pages in `origins`. `bound` is what `reserve` gave for this place, `page` writes
+    what stands at /metrics.
 
     Raises:
         InvalidConfig: the place cannot be served.
@@ -163,9 +169,12 @@ async def serve_http(
         if authentication is not None:
             stack.push_async_callback(authentication.aclose)
             authentication.start()
+        # What binds the state of a request to its caller looks there.
+        inner: ASGIApp = Filling(app if authentication is None else AuthContextMiddleware(app))
+        if page is not None:
+            inner = Scraping(inner, page, is_open=authentication is None)
         guard = Guard(
-            # What binds the state of a request to its caller looks there.
-            Filling(app if authentication is None else AuthContextMiddleware(app)),
+            inner,
             limits,
             path=path,
             knockers=knockers,

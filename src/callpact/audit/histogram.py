@@ -1,0 +1,131 @@
+"""Durations in logarithmic buckets, and how a span of time is made of days, hours and the rest.
+
+A histogram is one integer with 32 bits for each bucket: two are merged by adding them, thousands in
+milliseconds. What is read from one is within 3.5 per cent of the true value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from msgspec import Struct
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+FIRST = -(1 << 63)
+LAST = (1 << 63) - 1
+
+_SMALLEST = 0.001
+_LOG_STEP = math.log(1.07)
+_BUCKETS = 400
+_LANE = 32
+_MASK = (1 << _LANE) - 1
+
+
+def bucket_of(ms: float) -> int:
+    """The bucket of a duration; what is no duration is in the first."""
+    if not ms > _SMALLEST:
+        return 0
+    if ms == math.inf:
+        return _BUCKETS - 1
+    return min(_BUCKETS - 1, 1 + int(math.log(ms / _SMALLEST) / _LOG_STEP))
+
+
+def one_in(bucket: int, count: int = 1) -> int:
+    """A histogram of so many durations in one bucket."""
+    return count << (bucket * _LANE)
+
+
+def packed(histogram: int) -> bytes:
+    """A histogram as it is kept: where it begins, and its buckets from there to the last."""
+    if not histogram:
+        return b""
+    first = ((histogram & -histogram).bit_length() - 1) // _LANE
+    rest = histogram >> (first * _LANE)
+    return first.to_bytes(2, "little") + rest.to_bytes((rest.bit_length() + 7) // 8, "little")
+
+
+def unpacked(kept: bytes) -> int:
+    """The histogram that `packed` was given."""
+    return int.from_bytes(kept[2:], "little") << (int.from_bytes(kept[:2], "little") * _LANE)
+
+
+def merged(first: bytes, second: bytes) -> bytes:
+    """Two packed histograms as one."""
+    return packed(unpacked(first) + unpacked(second))
+
+
+def quantiles(histogram: int, *shares: float) -> list[float]:
+    """The durations that these shares of all do not exceed; zeros for an empty histogram."""
+    count = (histogram.bit_length() + _LANE - 1) // _LANE
+    lanes = [(histogram >> (lane * _LANE)) & _MASK for lane in range(count)]
+    total = sum(lanes)
+    found: list[float] = []
+    for share in shares:
+        rank, seen = math.ceil(share * total), 0
+        for bucket, calls in enumerate(lanes):
+            seen += calls
+            if calls and seen >= rank:
+                found.append(_middle(bucket))
+                break
+        else:
+            found.append(0.0)
+    return found
+
+
+def _middle(bucket: int) -> float:
+    return _SMALLEST * math.exp((bucket - 0.5) * _LOG_STEP) if bucket else 0.0
+
+
+class Piece(Struct, frozen=True):
+    """A part of a window, the end excluded: from which rollups, or from records, it is counted."""
+
+    unit: Literal["day", "hour", "record"]
+    begin: int
+    end: int
+
+
+def pieces(since: int | None, until: int | None, *, finest: bool = False) -> list[Piece]:
+    """A window as whole days, the whole hours beside them, and what is left at both ends.
+
+    `finest` asks for hours instead of days.
+    """
+    begin = FIRST if since is None else since
+    end = LAST if until is None else until
+    first_hour = FIRST if since is None else _ceiling(begin, HOUR)
+    last_hour = LAST if until is None else _floor(end, HOUR)
+    if first_hour > last_hour:
+        return _nonempty(Piece("record", begin, end))
+    first_day = FIRST if since is None else _ceiling(begin, DAY)
+    last_day = LAST if until is None else _floor(end, DAY)
+    inner = (
+        [Piece("hour", first_hour, last_hour)]
+        if finest or first_day >= last_day
+        else [
+            Piece("hour", first_hour, first_day),
+            Piece("day", first_day, last_day),
+            Piece("hour", last_day, last_hour),
+        ]
+    )
+    return _nonempty(Piece("record", begin, first_hour), *inner, Piece("record", last_hour, end))
+
+
+def whole_hours(since: int | None, until: int | None) -> tuple[int | None, int | None]:
+    """The smallest window of whole hours that holds this one."""
+    return (
+        None if since is None else _floor(since, HOUR),
+        None if until is None else _ceiling(until, HOUR),
+    )
+
+
+def _nonempty(*parts: Piece) -> list[Piece]:
+    return [part for part in parts if part.begin < part.end]
+
+
+def _floor(at: int, unit: int) -> int:
+    return at // unit * unit
+
+
+def _ceiling(at: int, unit: int) -> int:
+    return -(-at // unit) * unit

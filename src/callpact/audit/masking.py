@@ -1,0 +1,273 @@
+"""What must not stand in a record: secrets by their value, by their place, by their header.
+
+`Hiding` knows places (`writeOnly`, `format: password`), `Mask` knows values and headers and writes
+JSON; what JSON cannot say is told as Python shows it, of what has no end the beginning.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Any, cast
+
+import orjson
+
+from callpact.audit.record import MAX_RECORDED_TEXT
+from callpact.json_text import json_text
+from callpact.schema import is_json
+from callpact.schema.secrecy import Secrets as SecretPlaces
+from callpact.secrets import MASK, Secrets
+from callpact.tool import Tool
+
+MAX_TOLD_DEPTH = 100
+"""Levels that are told of a value which is not JSON."""
+MAX_TOLD_PARTS = 5_000
+"""Lists and objects that are told of a value which is not JSON."""
+MAX_TOLD_TEXT = 200
+"""Characters that are told of an object which is not JSON."""
+MAX_ECHOES = 100
+"""Values at secret places of one call that are looked for in the rest of it."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CARRIERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+_CARRYING_LINE = re.compile(
+    r"^([ \t<>*]*(?:proxy-)?authorization|[ \t<>*]*(?:set-)?cookie)([ \t]*:[ \t]*)\S.*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MASKED_JSON = orjson.dumps(MASK)
+
+
+class Hiding:
+    """Hides what the schemas of a tool mark as secret, and remembers it: an answer may echo it."""
+
+    def __init__(self, tool: Tool, mask: Mask, *, sent: bool, given: bool) -> None:
+        self._tool = tool
+        self._mask = mask
+        self._hides_sent = sent
+        self._hides_given = given
+        self.found: list[str] = []
+
+    def sent(self, value: Any) -> Any:
+        """The arguments, also under their other names, also as JSON in a text."""
+        if not self._hides_sent:
+            return value
+        aliases, hidden = self._tool.argument_aliases, self._hider(self._tool.contract.input)
+        plain = self._plain(value)
+        if isinstance(plain, dict) and aliases:
+            held = cast("dict[str, Any]", plain)
+            named = {
+                key: hidden(item, (aliases[key],)) for key, item in held.items() if key in aliases
+            }
+            plain = {**held, **named}
+        told = hidden(plain, ())
+        # Where an object is due, a text that is none may be the secret itself.
+        return MASK if isinstance(told, str) else told
+
+    def given(self, value: Any) -> Any:
+        """The answer."""
+        if not self._hides_given:
+            return value
+        return self._hider(self._tool.contract.output)(self._plain(value), ())
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, bytes | bytearray | memoryview) or is_json(value):
+            return cast("Any", value)
+        return Telling(self._mask).tell(value, MAX_TOLD_DEPTH)
+
+    def _hider(self, schema: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
+        # One for each call: it remembers every path that it was asked for.
+        places = SecretPlaces(schema, has_any=True)
+
+        def hidden(value: Any, path: tuple[Any, ...]) -> Any:
+            if len(path) > MAX_TOLD_DEPTH or places.hide(list(path)):
+                self._remember(value, MAX_TOLD_DEPTH)
+                return MASK
+            if isinstance(value, Mapping):
+                held = cast("Mapping[Any, Any]", value).items()
+                return {key: hidden(item, (*path, key)) for key, item in held}
+            if isinstance(value, list | tuple):
+                items = enumerate(cast("list[Any]", value))
+                return [hidden(item, (*path, index)) for index, item in items]
+            if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+                return _within(value, lambda inner: hidden(inner, path))
+            return value
+
+        return hidden
+
+    def _remember(self, value: Any, depth: int) -> None:
+        if len(self.found) >= MAX_ECHOES:
+            return
+        if isinstance(value, str):
+            self.found.append(value)
+        elif isinstance(value, Mapping) and depth:
+            for item in cast("Mapping[Any, Any]", value).values():
+                self._remember(item, depth - 1)
+        elif isinstance(value, list | tuple) and depth:
+            for item in cast("list[Any]", value):
+                self._remember(item, depth - 1)
+
+
+def _within(text: str, change: Callable[[Any], Any]) -> Any:
+    """JSON in a text, as some models send objects, changed as if it were none."""
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    changed = change(held)
+    return text if changed == held else json_text(changed)
+
+
+class Mask:
+    """Finds and hides secrets in texts and in JSON, by value and by the header that carries them."""
+
+    def __init__(self, secrets: tuple[Secrets, ...]) -> None:
+        self._secrets = secrets
+        self._known: _Forms = ((), ())
+
+    def also(self, values: Iterable[str]) -> Mask:
+        """One that hides these values, too."""
+        more = {str(number): value for number, value in enumerate(values)}
+        return Mask((*self._secrets, Secrets(more))) if more else self
+
+    def finds(self, text: str) -> bool:
+        """True if a secret may stand in a text, or in one that holds JSON."""
+        lowered = text.lower()
+        if "authorization" in lowered or "cookie" in lowered:
+            return True
+        return self._finds_value(text)
+
+    def _finds_value(self, text: str) -> bool:
+        if not self._secrets:
+            return False
+        forms = tuple([secrets.forms() for secrets in self._secrets])
+        known = self._known
+        if forms != known[0]:  # Sources learn of secrets as they need them.
+            known = self._known = (forms, _fewest(form for some in forms for form in some))
+        for form in known[1]:  # noqa: SIM110 - a generator costs as much as the search
+            if form in text:
+                return True
+        return False
+
+    def text(self, text: Any) -> str:
+        """A text without secrets, of bounded length, that every encoder takes."""
+        told = text if isinstance(text, str) else _shown(text)
+        if self.finds(told):
+            told = _CARRYING_LINE.sub(rf"\1\2{MASK}", self._without_values(told))
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", told[:MAX_RECORDED_TEXT])
+
+    def json(self, value: Any) -> bytes:
+        """The JSON of a value without secrets; what JSON cannot say is told."""
+        if isinstance(value, bytes | bytearray | memoryview):
+            encoded = base64.b64encode(cast("bytes", value)).decode()
+            value = {"data": encoded, "encoding": "base64"}
+        try:
+            data = orjson.dumps(value)
+        except TypeError:
+            told = value if is_json(value) else Telling(self).tell(value, MAX_TOLD_DEPTH)
+            data = json_text(told).encode()
+        return self._masked(data) if self.finds(data.decode()) else data
+
+    def _masked(self, data: bytes) -> bytes:
+        try:
+            value = json.loads(data)  # Plain by now, whatever it was before.
+            for secrets in self._secrets:
+                value = secrets.mask_data(value)
+            text = json_text(_without_headers(value))
+            if self._finds_value(text):  # In a number, or across parts.
+                text = self._without_values(text)
+                json.loads(text)
+        except (ValueError, RecursionError):
+            return _MASKED_JSON
+        return text.encode()
+
+    def _without_values(self, text: str) -> str:
+        for secrets in self._secrets:
+            text = secrets.mask(text)
+        return text
+
+
+_Forms = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
+
+
+def _fewest(forms: Iterable[str]) -> tuple[str, ...]:
+    """As few forms as find all: where one stands within another, the shorter."""
+    found: list[str] = []
+    for form in sorted(set(forms), key=len):
+        if not any(shorter in form for shorter in found):
+            found.append(form)
+    return tuple(found)
+
+
+def _without_headers(value: Any) -> Any:
+    if isinstance(value, str):
+        return _CARRYING_LINE.sub(rf"\1\2{MASK}", value)
+    if isinstance(value, dict):
+        held = cast("dict[str, Any]", value)
+        if "value" in held and (_carries(held.get("name")) or _carries(held.get("key"))):
+            held = {**held, "value": MASK}
+        return {k: MASK if _carries(k) else _without_headers(v) for k, v in held.items()}
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if len(items) == 2 and _carries(items[0]):
+            return [items[0], MASK]
+        return [_without_headers(item) for item in items]
+    return value
+
+
+def _carries(name: Any) -> bool:
+    return isinstance(name, str) and name.strip().lower() in _CARRIERS
+
+
+class Telling:
+    """A value that is not JSON as JSON: the beginning of it, without circles, without secrets."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._left = MAX_TOLD_PARTS
+        self._above: set[int] = set()
+
+    def tell(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Enum):
+            value = value.value
+        if isinstance(value, str):
+            return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, int):
+            is_vast = value.bit_length() > 10_000  # Python writes no more than 4,300 digits.
+            return f"an integer of {value.bit_length()} bits" if is_vast else int(value)
+        if isinstance(value, Mapping | list | tuple | AbstractSet):
+            return self._structure(cast("Any", value), depth)
+        return self._mask.text(_shown(value))[:MAX_TOLD_TEXT]
+
+    def _structure(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        place = id(value)
+        if depth <= 0 or self._left < 0 or place in self._above:
+            return "…"
+        self._above.add(place)
+        if isinstance(value, Mapping):
+            pairs = list(cast("Mapping[Any, Any]", value).items())
+            told: Any = {str(self._key(key)): self.tell(item, depth - 1) for key, item in pairs}
+        else:
+            told = [self.tell(item, depth - 1) for item in list(value)]
+        self._above.discard(place)
+        return told
+
+    def _key(self, key: Any) -> str:
+        told = self.tell(key, 0) if isinstance(key, str | Enum) else _shown(key)
+        return told if isinstance(key, str) else self._mask.text(told)[:MAX_TOLD_TEXT]
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - boundary: whatever a handler left in its answer
+        return f"<{type(value).__name__}>"

@@ -1,0 +1,235 @@
+"""Recorded inputs against a changed contract: what would now be refused, what would now pass.
+
+Nothing is run: each input is only put before the gate again. What a record does not hold whole
+cannot be judged again, and is told as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Literal, cast
+
+from msgspec import UNSET, Struct
+
+from callpact.audit.record import Note, Payload, Record, error_key, note_of
+from callpact.audit.store import MAX_ROWS
+from callpact.errors import InvalidInput
+from callpact.gate import admit
+from callpact.secrets import MASK
+from callpact.tool import Contract, Tool
+
+MAX_SAMPLES = 20
+"""Calls that a report shows of each kind; all of them are counted."""
+_MAX_NOTES = 5
+_NOT_JUDGED = ("find", "access")
+
+Loss = Literal["cut", "hashed", "absent", "unreadable", "masked"]
+"""Why a value cannot be judged again."""
+
+
+class Lost(Struct, frozen=True, omit_defaults=True):
+    """How many values could not be judged again, by the reason."""
+
+    cut: int = 0
+    hashed: int = 0
+    absent: int = 0
+    unreadable: int = 0
+    masked: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.cut + self.hashed + self.absent + self.unreadable + self.masked
+
+
+class Turn(Struct, frozen=True):
+    """One recorded call that would now go the other way, and what was or would be wrong."""
+
+    id: str
+    at: int
+    tool: str
+    input: str
+    issues: tuple[Note, ...]
+
+
+class Turned(Struct, frozen=True):
+    """Calls of one tool that would go the other way for one cause."""
+
+    tool: str
+    key: str
+    calls: int
+
+
+class Replay(Struct, frozen=True):
+    """What a changed contract would have done to recorded calls."""
+
+    calls: int
+    """All that were looked at."""
+    admitted: int
+    """Let in then."""
+    refused: int
+    """Refused then, for their input."""
+    now_refused: int
+    """Let in then, refused now."""
+    now_admitted: int
+    """Refused then, let in now."""
+    refused_by: tuple[Turned, ...]
+    admitted_by: tuple[Turned, ...]
+    refused_samples: tuple[Turn, ...]
+    admitted_samples: tuple[Turn, ...]
+    lost: Lost
+    skipped: int
+    """Stopped before or apart from their input: unknown tools, access, a tool's own rules."""
+    gone: int
+    """Of tools that are no longer there."""
+    is_partial: bool = False
+    """True if there were more records than `MAX_ROWS`."""
+
+
+def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:
+    """Put recorded inputs before the gates of tools, by their ids; the earliest calls first."""
+    run = _Run(tools)
+    taken = list(islice(records, MAX_ROWS + 1))
+    for record in sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id)):
+        run.take(record)
+    return run.report(is_partial=len(taken) > MAX_ROWS)
+
+
+def under(tool: Tool, contract: Contract) -> Tool:
+    """The same tool under another contract."""
+    return dataclasses.replace(tool, contract=contract)
+
+
+def was_refused(record: Record) -> bool | None:
+    """True if the call was refused for its input, False if let in; None if it was not judged."""
+    if record.gate == "input":
+        return True if record.code == "schema_validation_failed" else None
+    return None if record.gate in _NOT_JUDGED else False
+
+
+def load(payload: Payload | None) -> tuple[Any, Loss | None]:
+    """A value as it was recorded, or UNSET and why it cannot be had."""
+    if payload is None:
+        return UNSET, "absent"
+    if payload.json is None:
+        return UNSET, "hashed"
+    if payload.is_cut:
+        return UNSET, "cut"
+    try:
+        return json.loads(payload.json), None
+    except (ValueError, RecursionError):
+        return UNSET, "unreadable"
+
+
+def is_masked(value: Any) -> bool:
+    """True for text in which a secret was hidden: it is not what came."""
+    return isinstance(value, str) and MASK in value
+
+
+def refusal(tool: Tool, arguments: Any) -> tuple[Note, ...]:
+    """What the gate of a tool has against arguments, the best first; empty if it lets them in."""
+    try:
+        admit(tool, arguments)
+    except InvalidInput as error:
+        return tuple(map(note_of, error.issues))
+    return ()
+
+
+def key_of(note: Note) -> str:
+    """The error key of a refusal whose first issue is this."""
+    return error_key("schema_validation_failed", note.path, note.code)
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What stands at a JSON Pointer; UNSET if nothing does."""
+    for part in path.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = cast("dict[str, Any]", value).get(name, UNSET)
+        elif isinstance(value, list) and name.isdigit():
+            items = cast("list[Any]", value)
+            value = items[int(name)] if int(name) < len(items) else UNSET
+        else:
+            return UNSET
+    return value
+
+
+def at_masked(value: Any, path: str) -> bool:
+    """True if a place was hidden."""
+    return is_masked(value_at(value, path))
+
+
+class Tally:
+    """Counts of what could not be judged again."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, loss: Loss) -> None:
+        """Count one."""
+        self._counts[loss] = self._counts.get(loss, 0) + 1
+
+    def lost(self) -> Lost:
+        """The counts."""
+        return Lost(**self._counts)
+
+
+class _Run:
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = tools
+        self._lost = Tally()
+        self._counts = dict.fromkeys(("calls", "admitted", "refused", "skipped", "gone"), 0)
+        self._turned: dict[bool, dict[tuple[str, str], int]] = {True: {}, False: {}}
+        self._samples: dict[bool, list[Turn]] = {True: [], False: []}
+
+    def take(self, record: Record) -> None:
+        self._counts["calls"] += 1
+        before = was_refused(record)
+        if before is None:
+            self._counts["skipped"] += 1
+            return
+        self._counts["refused" if before else "admitted"] += 1
+        tool = self._tools.get(record.tool)
+        if tool is None:
+            self._counts["gone"] += 1
+            return
+        value, loss = load(record.input)
+        if loss is not None:
+            self._lost.add(loss)
+            return
+        notes = refusal(tool, value)
+        if notes and any(at_masked(value, note.path) for note in notes):
+            self._lost.add("masked")
+        elif bool(notes) != before:
+            self._turn(record, notes or record.issues, is_refused=bool(notes))
+
+    def _turn(self, record: Record, notes: tuple[Note, ...], *, is_refused: bool) -> None:
+        key = key_of(notes[0]) if is_refused else (record.key or "")
+        counts = self._turned[is_refused]
+        counts[record.tool, key] = counts.get((record.tool, key), 0) + 1
+        samples = self._samples[is_refused]
+        if len(samples) < MAX_SAMPLES:
+            text = record.input.json if record.input is not None else None
+            turn = Turn(record.id, record.at, record.tool, text or "", notes[:_MAX_NOTES])
+            samples.append(turn)
+
+    def report(self, *, is_partial: bool) -> Replay:
+        return Replay(
+            **self._counts,
+            now_refused=sum(self._turned[True].values()),
+            now_admitted=sum(self._turned[False].values()),
+            refused_by=_ranked(self._turned[True]),
+            admitted_by=_ranked(self._turned[False]),
+            refused_samples=tuple(self._samples[True]),
+            admitted_samples=tuple(self._samples[False]),
+            lost=self._lost.lost(),
+            is_partial=is_partial,
+        )
+
+
+def _ranked(counts: dict[tuple[str, str], int]) -> tuple[Turned, ...]:
+    rows = (Turned(tool, key, calls) for (tool, key), calls in counts.items())
+    return tuple(sorted(rows, key=lambda row: (-row.calls, row.tool, row.key)))

@@ -1,0 +1,179 @@
+"""The file behind the SQLite store: how it is opened, its transactions, and its errors in words.
+
+It knows nothing of records; `migrations.py` says what tables there are.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from callpact.audit.histogram import merged
+from callpact.audit.migrations import migrate
+from callpact.errors import CallpactError, InvalidConfig, UsageError
+
+BUSY_SECONDS = 10.0
+"""How long a store waits for another process that writes."""
+_AT_ONCE = 500
+_INCREMENTAL = 2
+
+
+class SqliteFile:
+    """An open file of the latest version.
+
+    Raises:
+        InvalidConfig: if the file is not an audit log, or of a later callpact.
+        UsageError: if it cannot be read or written: locked, read-only, a full disk, damaged.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        with self.told():
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(f"cannot make the folder of '{path}': {error.strerror}") from None
+            self.connection = sqlite3.connect(
+                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._open()
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def _open(self) -> None:
+        connection = self.connection
+        # Only where it is new: asking for it takes the lock of whoever writes.
+        if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        self._switch_to_wal()
+        # The journal lets go of what is committed here, so a commit must be on the disk.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA cache_size = -32768")
+        # Pages that every batch writes again are moved into the file once for many batches.
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.create_function("merged", 2, merged, deterministic=True)
+        migrate(connection, str(self.path))
+
+    def _switch_to_wal(self) -> None:
+        """Two processes that open a new file at once: SQLite does not wait for this one itself."""
+        end = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self.told():
+            self.connection.close()
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement."""
+        return self.connection.execute(sql, parameters)
+
+    def execute_all(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row of parameters."""
+        self.connection.executemany(sql, parameters)
+
+    def among(self, select: str, values: Sequence[Any]) -> Iterator[Any]:
+        """The rows of a SELECT that ends in `IN`, for so many values as there are."""
+        for begin in range(0, len(values), _AT_ONCE):
+            part = values[begin : begin + _AT_ONCE]
+            sql = f"{select} ({', '.join('?' * len(part))})"
+            yield from self.connection.execute(sql, part).fetchall()
+
+    def number(self, pragma: str) -> int:
+        """What a PRAGMA tells."""
+        return self.connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes that hold something."""
+        with self.told():
+            pages = self.number("page_count") - self.number("freelist_count")
+            return pages * self.number("page_size")
+
+    def vacuum(self) -> None:
+        """Give pages that hold nothing back to the disk, some at a time."""
+        with self.told():
+            while free := self.number("freelist_count"):
+                self.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+                if self.number("freelist_count") >= free:
+                    break
+            self.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """All of it or nothing."""
+        with self.told():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """One state of the file for all parts of a question, whatever others write."""
+        with self.told():
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def told(self) -> Generator[None]:
+        """Errors of SQLite as ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _explained(error, str(self.path)) from error
+
+
+def _explained(error: sqlite3.Error, path: str) -> CallpactError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_NOTADB:
+            return InvalidConfig(
+                f"'{path}' is not an audit log: it is no SQLite database; name another file"
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return UsageError(
+                f"the audit log '{path}' has been locked by another process for "
+                f"{BUSY_SECONDS:g} s; nothing was written"
+            )
+        case sqlite3.SQLITE_READONLY:
+            return UsageError(
+                f"the audit log '{path}' cannot be written: the file or its folder is read-only"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return UsageError(
+                f"the audit log '{path}' cannot be opened: is it a file, and may it be read?"
+            )
+        case sqlite3.SQLITE_FULL:
+            return UsageError(
+                f"the audit log '{path}' cannot grow: the disk is full; nothing was written"
+            )
+        case sqlite3.SQLITE_CORRUPT:
+            return UsageError(
+                f"the audit log '{path}' is damaged ({error}); move it away, or restore a copy"
+            )
+        case _:
+            return UsageError(f"the audit log '{path}' cannot be used: {error}")

@@ -1,0 +1,503 @@
+"""`callpact audit` and `callpact replay`: questions to the audit log, answered on the terminal.
+
+The answers are the store's and those of `audit/`; here is what a person writes and reads. Nothing
+is called, and nothing but what is left in the journal is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import replace
+
+from callpact.audit import text
+from callpact.audit.chains import retry_chain
+from callpact.audit.record import Record
+from callpact.audit.store import MAX_ROWS, Filter, Rate
+from callpact.errors import UsageError
+from callpact.options import Chosen, ConfigFile, takes_sources
+from callpact.questions import (
+    AsCsv,
+    AsJson,
+    AsLines,
+    AuditOption,
+    By,
+    Pattern,
+    Since,
+    Until,
+    filter_of,
+    find_record,
+    hash_pattern,
+    opened,
+    pages_of,
+    recent_of,
+    records_of,
+    takes_filter,
+    tell_nothing,
+)
+from callpact.terminal import (
+    Row,
+    counted,
+    err,
+    flat,
+    out,
+    plain,
+    print_json,
+    print_lines,
+    print_table,
+    run,
+    shown,
+    while_read,
+)
+from callpact.wire.cli import encode_json
+
+if TYPE_CHECKING:
+    from callpact.audit.store import Cause, Store
+    from callpact.catalog import Catalog
+    from callpact.tool import Tool
+
+_HOUR = 3_600_000
+_OF_RESULTS = ("gate", "code", "key")
+
+audits = typer.Typer(
+    help="What was called, what was refused and why: the audit log.", no_args_is_help=True
+)
+
+
+# --- calls ----------------------------------------------------------------------------------
+
+
+@audits.command("log")
+@takes_filter
+def list_calls(
+    *,
+    where: Filter,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
+    as_json: AsLines = False,
+    as_csv: AsCsv = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """List calls, the newest first."""
+    _one_form(as_json, as_csv)
+    with opened(Chosen(config=config), audit) as store:
+        pages = pages_of(store, where, limit)
+        if as_json or as_csv:
+            _print_records(store, pages, as_csv=as_csv)
+            return
+        records = list(chain.from_iterable(pages))
+        if not records:
+            tell_nothing(store)
+            return
+        print_table([_row(record) for record in records], text.RECORD_HEADERS)
+        if len(records) == limit:
+            err.print(f"the newest {counted(limit, 'call')}; --limit shows more", style="dim")
+
+
+@audits.command("export")
+@takes_filter
+def export_calls(
+    *,
+    where: Filter,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="At most so many. [default: all]")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV instead of JSON lines.")] = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Write all calls that fit, the newest first, with their inputs and outputs, as JSON lines."""
+    with opened(Chosen(config=config), audit) as store:
+        pages = pages_of(store, where, limit, with_payloads=True)
+        _print_records(store, pages, as_csv=as_csv)
+
+
+@audits.command("tail")
+@takes_filter
+def follow_calls(
+    *,
+    where: Filter,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="Begin with so many that are there.")
+    ] = 10,
+    every: Annotated[
+        float, typer.Option("--every", min=0.05, max=3600, help="Seconds between two looks.")
+    ] = 1.0,
+    as_json: AsLines = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Show calls as they are recorded, until Ctrl-C ends it."""
+
+    async def go() -> int:
+        with opened(Chosen(config=config), audit) as store:
+            async with while_read(sys.stdout):
+                # In this order: what comes in between is in one of them, and is not lost.
+                recent = recent_of(store, where)
+                first = store.log(where, limit=limit)
+                _print_new(first, as_json=as_json)
+                seen = {record.id for record in (*first, *recent)}
+                while True:
+                    await asyncio.sleep(every)
+                    recent = recent_of(store, where)
+                    _print_new([r for r in recent if r.id not in seen], as_json=as_json)
+                    seen = {record.id for record in recent}
+
+    run(go())
+
+
+@audits.command("show")
+def show_call(
+    *,
+    id: Annotated[
+        str, typer.Argument(metavar="ID", help="As `log` tells it; its beginning or end will do.")
+    ],
+    as_json: AsJson = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Show one call: what was sent, what became of it, and what was tried before."""
+    with opened(Chosen(config=config), audit) as store:
+        record = find_record(store, id)
+        tries = retry_chain(store, record)
+    if as_json:
+        others = [other.id for other in tries] if len(tries) > 1 else []
+        print_json({**text.encode_record(record), "chain": others}, sys.stdout)
+        return
+    out.print(f"[bold]{plain(record.tool)}[/]  {plain(record.id)}")
+    for name, value in text.facts(record).items():
+        out.print(f"[dim]{name:>12}[/]  {plain(flat(value))}")
+    for title in ("issues", "warnings", "changes"):
+        if notes := getattr(record, title):
+            out.print(f"\n[bold]{title.capitalize()}[/]")
+            _print_plain(f"  {text.note_line(note)}" for note in notes)
+    for title, payload in (("Input", record.input), ("Output", record.output)):
+        if lines := text.payload_lines(title, payload):
+            out.print()
+            _print_plain(lines)
+    if len(tries) > 1:
+        out.print(f"\n[bold]Tries[/] {plain('of the same caller, the earliest first')}")
+        rows = [Row((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in tries]
+        print_table(rows, ("", *text.RECORD_HEADERS))
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+@audits.command("stats")
+@takes_filter
+def count_calls(
+    *,
+    where: Filter,
+    by: Annotated[By, typer.Option("--by", help="What calls are counted by.")] = By.tool,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Groups and causes, each.")
+    ] = 20,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            help="A former --version or --contract: how often each cause was one then.",
+            metavar="TEXT",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Count calls: how many failed, how long they took, and the commonest causes."""
+    _one_form(as_json, as_csv)
+    former = None if compare is None else _former(where, compare)
+    with opened(Chosen(config=config), audit) as store:
+        rates = store.rates(where, by.value)
+        if not rates:
+            tell_nothing(store)
+        total, rates = rates, rates[:limit]
+        if by is By.hour:
+            rates = sorted(total, key=lambda rate: int(rate.group))[-limit:]
+        causes = store.causes(where, limit=limit)
+        before = [] if former is None else store.causes(former, limit=limit)
+        if as_csv:
+            rows = [text.encode_rate(rate, by.value).values() for rate in rates]
+            _print_csv(text.RATE_FIELDS, [list(map(str, row)) for row in rows])
+        elif as_json:
+            told: dict[str, Any] = {
+                "by": by.value,
+                "groups": [text.encode_rate(rate, by.value) for rate in rates],
+                "causes": [text.encode_cause(cause) for cause in causes],
+            }
+            if former is not None:
+                told["causes_before"] = [text.encode_cause(cause) for cause in before]
+            print_json(told, sys.stdout)
+        elif rates:
+            _print_rates(store, where, by, rates)
+            _print_causes(causes, None if former is None else before)
+            _tell_total(total)
+
+
+def _former(where: Filter, compare: str) -> Filter:
+    if where.contract is not None:
+        return replace(where, contract=hash_pattern(compare))
+    if where.version is not None:
+        return replace(where, version=compare)
+    raise UsageError(
+        f"--compare {compare} tells what was before; give --version or --contract for what is after"
+    )
+
+
+def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate]) -> None:
+    trends, hours = _trends(store, where, by, rates)
+    headers = (by.value.upper(), *text.RATE_HEADERS, *(["TREND"] if trends else []))
+    rows: list[Row] = []
+    for number, rate in enumerate(rates):
+        cells = (_group(rate.group, by), *text.rate_cells(rate), *trends[number : number + 1])
+        rows.append(Row(cells, first="bold"))
+    print_table(rows, headers)
+    if hours:
+        err.print(f"a bar of the trend is {counted(hours, 'hour')} of calls", style="dim")
+
+
+def _trends(store: Store, where: Filter, by: By, rates: list[Rate]) -> tuple[list[str], int]:
+    """For each group a sparkline of its calls, and how many hours a bar is."""
+    if by is By.hour:
+        most = max(rate.calls for rate in rates)
+        return ["█" * -(-rate.calls * 20 // most) for rate in rates], 0
+    latest = store.log(where, limit=1)
+    if not latest:  # Let go of; what was counted of them stays.
+        return [], 0
+    until = latest[0].at + 1
+    since = (until // _HOUR - text.BARS + 1) * _HOUR if where.since is None else where.since
+    parts = text.stretches(since, until)
+    counts = {rate.group: [0] * len(parts) for rate in rates}
+    for number, (begin, end) in enumerate(parts):
+        # Whole hours are read from rollups, so the window is cut only where it was given.
+        part = replace(
+            where,
+            since=begin if where.since is None else max(begin, since),
+            until=end if where.until is None else min(end, where.until),
+        )
+        for rate in store.rates(part, by.value):
+            if rate.group in counts:
+                counts[rate.group][number] = rate.calls
+    hours = (parts[-1][1] - parts[-1][0]) // _HOUR
+    return [text.sparkline(row) for row in counts.values()], hours
+
+
+def _group(group: str, by: By) -> str:
+    if by is By.hour:
+        return text.local(int(group))[:-3]
+    return group or ("(a result)" if by.value in _OF_RESULTS else "(none)")
+
+
+def _print_causes(causes: list[Cause], before: list[Cause] | None) -> None:
+    if before is not None:
+        rows = [Row(cells, first="bold") for cells in text.compared(before, causes)]
+        if rows:
+            out.print()
+            print_table(rows, text.CAUSE_HEADERS)
+    elif causes:
+        out.print()
+        _print_plain(flat(text.cause_line(cause)) for cause in causes)
+
+
+def _tell_total(rates: list[Rate]) -> None:
+    calls, failed, rejected = (
+        sum(getattr(rate, name) for rate in rates) for name in ("calls", "failed", "rejected")
+    )
+    share = text.percent(failed / calls if calls else 0)
+    told = f"{counted(calls, 'call')}: {failed:,} failed ({share}), {rejected:,} of them rejected"
+    err.print(told, style="dim")
+
+
+# --- contracts ------------------------------------------------------------------------------
+
+
+@audits.command("drift")
+@takes_sources
+def tell_drift(
+    *,
+    tool: Pattern = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsLines = False,
+    audit: AuditOption = None,
+    chosen: Chosen,
+) -> None:
+    """Tell how answers have moved away from output schemas, and the change that would accept them."""
+    from callpact.audit import reports
+    from callpact.audit.drift import drift
+
+    where, kept, silent = filter_of(since=since, until=until), 0, 0
+    catalog = asyncio.run(_loaded(chosen))
+    with opened(chosen, audit) as store:
+        for found in _called(store, where, catalog, tool):
+            report = drift(records_of(store, replace(where, tool=found.id)), found.contract)
+            if as_json:
+                _print_plain([encode_json(reports.encode_drift(found.id, report), is_line=True)])
+            elif report.findings:
+                rows = map(reports.finding_cells, report.findings)
+                out.print(f"[bold]{plain(reports.drift_head(found.id, report))}[/]")
+                _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report))
+            kept += bool(report.answers) and not report.findings
+            silent += not report.answers
+    if kept:
+        err.print(f"the answers of {counted(kept)} keep the contract", style="dim")
+    if silent:
+        err.print(f"{counted(silent)} without an answer on record", style="dim")
+
+
+@audits.command("advice")
+@takes_sources
+def tell_advice(
+    *,
+    tool: Pattern = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsLines = False,
+    audit: AuditOption = None,
+    chosen: Chosen,
+) -> None:
+    """Tell which input contracts are too strict for what is sent, and what would let it in."""
+    from callpact.audit import reports
+    from callpact.audit.advice import advise
+
+    where, kept = filter_of(since=since, until=until), 0
+    catalog = asyncio.run(_loaded(chosen))
+    with opened(chosen, audit) as store:
+        for found in _called(store, where, catalog, tool):
+            report = advise(records_of(store, replace(where, tool=found.id)), found)
+            if as_json:
+                _print_plain([encode_json(reports.encode_advice(found.id, report), is_line=True)])
+            elif report.relaxations:
+                rows = map(reports.relaxation_cells, report.relaxations)
+                out.print(f"[bold]{plain(reports.advice_head(found.id, report))}[/]")
+                _print_report(rows, reports.RELAXATION_HEADERS, reports.advice_tail(report))
+            kept += not report.relaxations
+    if kept:
+        err.print(f"nothing to advise for {counted(kept)}", style="dim")
+
+
+@takes_sources
+@takes_filter
+def replay(
+    *,
+    where: Filter,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against", help="Where the changed tools are, instead of --source.", metavar="SOURCE"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    audit: AuditOption = None,
+    chosen: Chosen,
+) -> None:
+    """Put recorded inputs before the contracts as they are now: what would change. Nothing is run."""
+    from callpact.audit import reports
+    from callpact.audit.replay import replay as replayed
+
+    sources = dataclasses.replace(chosen, source=against) if against else chosen
+    catalog = asyncio.run(_loaded(sources))
+    with opened(chosen, audit) as store:
+        report = replayed(records_of(store, where), {tool.id: tool for tool in catalog})
+        if not report.calls:
+            tell_nothing(store)
+        elif as_json:
+            print_json(reports.encode_replay(report), sys.stdout)
+        else:
+            _print_plain(reports.replay_lines(report))
+
+
+def _print_report(
+    rows: Iterable[tuple[str, ...]], headers: tuple[str, ...], tail: Iterable[str]
+) -> None:
+    print_table([Row(cells, first="cyan") for cells in rows], headers, indent=2)
+    _print_plain(f"  {line}" for line in tail)
+    out.print()
+
+
+async def _loaded(chosen: Chosen) -> Catalog:
+    async with await chosen.load() as loaded:
+        return loaded.catalog
+
+
+def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> list[Tool]:
+    """The tools that are meant, of those on record."""
+    if tool is not None and "*" not in tool:
+        return [catalog.find(tool)]
+    names = {rate.group for rate in store.rates(where, "tool")}
+    if not names:
+        tell_nothing(store)
+    meant = {name for name in names if tool is None or fnmatchcase(name, tool)}
+    found = [each for each in catalog if each.id in meant]
+    if len(found) < len(meant):
+        gone = counted(len(meant) - len(found))
+        err.print(f"{gone} on record cannot be judged: not in the sources", style="dim")
+    return found
+
+
+# --- printing -------------------------------------------------------------------------------
+
+
+def _one_form(as_json: bool, as_csv: bool) -> None:  # noqa: FBT001 - two flags, as they came
+    if as_json and as_csv:
+        raise UsageError("--json and --csv are two forms; choose one")
+
+
+def _row(record: Record) -> Row:
+    return Row(_cells(record), _style(record))
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    return text.record_cells(record, is_short=out.is_terminal)
+
+
+def _style(record: Record) -> str:
+    return "red" if record.is_error else "yellow" if record.warnings else ""
+
+
+def _print_records(store: Store, pages: Iterator[list[Record]], *, as_csv: bool) -> None:
+    first = next(pages, None)
+    if first is None:
+        tell_nothing(store)
+        return
+    if as_csv:
+        _print_csv(text.CSV_HEADERS, [])
+    for page in chain([first], pages):
+        if as_csv:
+            _print_csv(None, map(text.record_row, page))
+        else:
+            _print_plain(encode_json(text.encode_record(r), is_line=True) for r in page)
+
+
+def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> None:
+    written = text.csv_text(chain([headers] if headers else [], rows))
+    if written:
+        _print_plain(written.removesuffix("\n").split("\n"))
+
+
+def _print_new(records: list[Record], *, as_json: bool) -> None:
+    """Records as they come, the earliest first."""
+    for record in reversed(records):
+        if as_json:
+            _print_plain([encode_json(text.encode_record(record), is_line=True)])
+            continue
+        time, tool, outcome, ms, *others = map(flat, _cells(record))
+        line = "  ".join((time, f"{tool:<32}", f"{outcome:<32}", f"{ms:>8}", *others))
+        if out.is_terminal:
+            out.print(plain(line), style=_style(record) or None)
+        else:
+            _print_plain([line])
+
+
+def _print_plain(lines: Iterable[str]) -> None:
+    """Lines that hold text of others. What `shown` writes is the same text in JSON."""
+    print_lines(map(shown, lines))

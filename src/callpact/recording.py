@@ -1,0 +1,64 @@
+"""Puts the calls of a command on record, as the `[audit]` table and the command line say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from callpact.config import DEFAULT_FILE, AuditConfig, config_of, read_config
+from callpact.folders import data_folder
+
+if TYPE_CHECKING:
+    from callpact.events import Observer
+    from callpact.options import Chosen
+    from callpact.secrets import Secrets
+
+OFF = "off"
+"""What `--audit` takes for no record at all."""
+
+
+@contextlib.contextmanager
+def recorded(
+    chosen: Chosen, audit: str | None, secrets: Iterable[Secrets]
+) -> Generator[tuple[Observer, ...]]:
+    """The observers that put calls on record, for as long as this is open.
+
+    `audit` is a folder, or `off`; else the configuration decides.
+
+    Raises:
+        CallpactError: the log cannot be opened, with what to do.
+    """
+    where = folder_of_log(chosen, audit)
+    if where is None:
+        yield ()
+        return
+    from callpact.audit.auditing import auditing
+
+    table, _ = audit_table(chosen)
+    with auditing(
+        where,
+        secrets=secrets,
+        hashes_only=table.hashes_only,
+        durability=table.durability,
+        keep_days=table.keep_days,
+    ) as recorder:
+        yield (recorder,)
+
+
+def folder_of_log(chosen: Chosen, audit: str | None) -> Path | None:
+    """Where calls are put on record; None if they are not."""
+    table, folder = audit_table(chosen)
+    if audit == OFF or (audit is None and not table.enabled):
+        return None
+    if audit is not None:
+        return Path(audit)
+    return data_folder("audit") if table.folder is None else folder / table.folder
+
+
+def audit_table(chosen: Chosen) -> tuple[AuditConfig, Path]:
+    """The `[audit]` table of the configuration that is in use, and the folder of its file."""
+    path = chosen.config or Path(DEFAULT_FILE)
+    is_used = chosen.config is not None or (not chosen.source and path.exists())
+    return (read_config(path) if is_used else config_of({})).audit, path.parent

@@ -1,0 +1,571 @@
+"""`callpact audit` and `callpact replay`: questions asked as a person asks them, of real logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from callpact import CallError, Catalog, Runtime, cli
+from callpact.app import load_app
+from callpact.audit.auditing import auditing
+from callpact.audit.record import Note, Payload, Record, error_key, payload_of
+from callpact.audit.sqlite import SqliteStore
+
+HOUR = 3_600_000
+NOON = 1_788_264_000_000  # 2026-09-01T12:00:00Z
+SHOP = """\
+from typing import Annotated
+from callpact import tool
+from pydantic import Field
+
+@tool(namespace="shop", version="1.0.0")
+def product_search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 10) -> list[str]:
+    "Find products."
+    return [query]
+"""
+MARKET = """\
+from typing import TypedDict
+from callpact import tool
+
+class Ticker(TypedDict):
+    price: float
+    volume24h: float
+
+@tool(namespace="market", policy="warn")
+def ticker(number: int) -> Ticker:
+    "Tell the price."
+    if number >= 70:
+        return {"price": "12.5"}
+    return {"price": 12.5, "volume24h": 3.0}
+"""
+
+
+cli.whole()
+
+
+@pytest.fixture
+def ask(monkeypatch, capfdbinary, tmp_path):
+    """Run `callpact` in this process: exit code, standard output, standard error."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TZ", "UTC-2")  # Two hours ahead, in POSIX's spelling.
+    time.tzset()
+    monkeypatch.chdir(tmp_path)
+
+    def ask_(*args):
+        monkeypatch.setattr(sys, "argv", ["callpact", *map(str, args)])
+        capfdbinary.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfdbinary.readouterr()
+        return SimpleNamespace(code=left.value.code or 0, out=out.decode(), err=err.decode())
+
+    yield ask_
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Fill a log, and give its folder as options."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+
+    def fill(*records):
+        with contextlib.closing(SqliteStore(folder / "audit.db")) as store:
+            assert store.add(records) == len(records)
+        return ("--audit", str(folder))
+
+    return fill
+
+
+def called(number=0, **more):
+    given = {
+        "id": f"{number:08x}-0000-4000-8000-{number:012d}",
+        "at": NOON + number * 1000,
+        "ms": 2.0,
+        "tool": "shop.search",
+        "kind": "query",
+        "caller": "ada",
+        "via": "http",
+        "input": payload_of(b'{"limit":10}'),
+    }
+    return Record(**{**given, **more})
+
+
+def refused(number=0, limit=80, **more):
+    message = f"Property 'limit' must be ≤ 50, got {limit}"
+    given = {
+        "gate": "input",
+        "code": "schema_validation_failed",
+        "path": "/limit",
+        "message": message,
+        "key": error_key("schema_validation_failed", "/limit", "maximum"),
+        "issues": (Note("maximum", "/limit", message),),
+        "input": payload_of(b'{"limit":%d}' % limit),
+    }
+    return called(number, **{**given, **more})
+
+
+def lines(answer):
+    return [json.loads(line) for line in answer.out.splitlines()]
+
+
+def numbers_of(found):
+    return [int(one[-12:]) for one in found]
+
+
+def ids(answer):
+    return [row["id"] for row in lines(answer)]
+
+
+def record_calls(folder, source, calls):
+    """Call real tools, with everything on record."""
+
+    async def go():
+        async with await load_app((str(source),)) as loaded:
+            with auditing(folder) as recorder:
+                async with Runtime(Catalog(loaded.catalog), [recorder]) as runtime:
+                    for tool, arguments in calls:
+                        with contextlib.suppress(CallError):
+                            await runtime.execute(tool, arguments)
+
+    asyncio.run(go())
+    return ("--audit", str(folder))
+
+
+# --- the acceptance stories -----------------------------------------------------------------
+
+
+def test_five_per_cent_of_the_calls_of_a_tool_fail_with_one_cause(ask, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    calls = [{"query": "tea", "limit": 80 if n % 20 == 0 else n % 20} for n in range(100)]
+    there = record_calls(
+        tmp_path / "log",
+        tmp_path / "shop.py",
+        [("shop.product_search", arguments) for arguments in calls],
+    )
+    answer = ask("audit", "stats", *there)
+    assert answer.code == 0
+    assert (
+        "5.0 % of shop.product_search calls fail with: Property 'limit' must be ≤ 50 "
+        "(schema_validation_failed:/limit:maximum)"
+    ) in answer.out.splitlines()
+    [row] = [line.split() for line in answer.out.splitlines() if line.startswith("shop.")]
+    assert row[1:6] == ["100", "5", "5.0", "%", "5"]
+
+
+def test_drift_names_both_paths_their_share_and_a_patch_that_holds(ask, tmp_path):
+    source = tmp_path / "market.py"
+    source.write_text(MARKET, "utf-8")
+    there = record_calls(
+        tmp_path / "log", source, [("market.ticker", {"number": n}) for n in range(100)]
+    )
+    answer = ask("audit", "drift", "-s", source, *there)
+    assert answer.code == 0
+    rows = [line.split() for line in answer.out.splitlines()]
+    assert ["/price", "type", "30", "30.0", "%"] in [row[:5] for row in rows]
+    assert ["/volume24h", "required", "30", "30.0", "%"] in [row[:5] for row in rows]
+    assert "with it 100 of 100 recorded answers pass, without it 70" in answer.out
+
+    [told] = lines(ask("audit", "drift", "market.*", "-s", source, "--json", *there))
+    first = next(row for row in told["findings"] if row["path"] == "/price")["first"]
+    [at] = [
+        row["at"]
+        for row in lines(ask("audit", "export", *there))
+        if row["input"]["value"] == {"number": 70}
+    ]
+    assert first == at
+    assert told["proof"]["passed_after"] == told["proof"]["checked"] == 100
+    assert told["patch"]["operations"]
+
+
+def test_advice_tells_what_was_sent_and_the_change_that_lets_it_in(ask, tmp_path):
+    source = tmp_path / "shop.py"
+    source.write_text(SHOP, "utf-8")
+    calls = [("shop.product_search", {"query": "tea", "limit": n}) for n in (5, 60, 80)]
+    there = record_calls(tmp_path / "log", source, calls)
+    answer = ask("audit", "advice", "-s", source, *there)
+    assert answer.code == 0
+    assert "/properties/limit/maximum: 50 → 80" in answer.out
+    assert '+      "maximum": 80,' in answer.out
+    [told] = lines(ask("audit", "advice", "shop.product_search", "-s", source, "--json", *there))
+    assert (told["calls"], told["refused"], told["saved"]) == (3, 2, 2)
+
+
+def test_replay_tells_which_calls_a_changed_contract_would_turn(ask, tmp_path):
+    source, changed = tmp_path / "shop.py", tmp_path / "changed.py"
+    source.write_text(SHOP, "utf-8")
+    changed.write_text(SHOP.replace("ge=1, le=50", "ge=10, le=70"), "utf-8")
+    calls = [("shop.product_search", {"query": "tea", "limit": n}) for n in (5, 20, 60, 80)]
+    there = record_calls(tmp_path / "log", source, calls)
+    answer = ask("replay", "--against", changed, *there)
+    assert answer.code == 0
+    assert "1 of 2 let in then would be refused now" in answer.out
+    assert "1 of 2 refused then would pass now" in answer.out
+    told = json.loads(ask("replay", "--against", changed, "--json", *there).out)
+    assert json.loads(told["refused_samples"][0]["input"])["limit"] == 5
+    assert json.loads(told["admitted_samples"][0]["input"])["limit"] == 60
+    same = json.loads(ask("replay", "-s", source, "--json", *there).out)
+    assert (same["now_refused"], same["now_admitted"]) == (0, 0)
+
+
+# --- log and its filters --------------------------------------------------------------------
+
+
+def test_the_log_is_a_table_of_local_times_the_newest_first(ask, log):
+    there = log(called(1), refused(2, caller=None, via=""))
+    header, newest, older = ask("audit", "log", *there).out.splitlines()
+    assert header.split() == ["TIME", "TOOL", "OUTCOME", "MS", "CALLER", "VIA", "ID"]
+    assert newest.startswith("2026-09-01 14:00:02  shop.search  schema_validation_failed /limit")
+    assert older.split()[2:7] == ["shop.search", "ok", "2.0", "ada", "http"]
+
+
+def test_json_lines_have_times_in_utc(ask, log):
+    [row] = lines(ask("audit", "log", "--json", *log(called(1))))
+    assert row["at"] == "2026-09-01T12:00:01.000Z"
+    assert row["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        (["--tool", "shop.search"], [4, 3, 1]),
+        (["--tool", "mail.*"], [2]),
+        (["--namespace", "mail"], [2]),
+        (["--caller", "bob"], [3]),
+        (["--caller", ""], [2]),
+        (["--gate", "input"], [4]),
+        (["--code", "timeout"], [3]),
+        (["--key", "schema_validation_failed:*"], [4]),
+        (["--version", "2.0.0"], [2]),
+        (["--contract", "abc"], [1]),
+        (["--failed"], [4, 3]),
+        (["--ok"], [2, 1]),
+        (["--since", "2026-09-01T12:00:03Z"], [4, 3]),
+        (["--until", "2026-09-01T14:00:03"], [2, 1]),
+        (["--since", "2026-09-01", "--until", "2026-09-02", "--limit", "1"], [4]),
+    ],
+)
+def test_a_filter_gives_the_calls_that_fit(ask, log, options, numbers):
+    there = log(
+        called(1, contract="abcdef"),
+        called(2, tool="mail.send", version="2.0.0", caller=None),
+        called(3, gate="handler", code="timeout", key="timeout::", caller="bob"),
+        refused(4),
+    )
+    answer = ask("audit", "log", "--json", *options, *there)
+    assert answer.code == 0
+    assert numbers_of(ids(answer)) == numbers
+
+
+def test_so_long_ago_counts_from_now(ask, log):
+    now = int(time.time() * 1000)
+    there = log(called(1, at=now - 3 * HOUR), called(2, at=now - HOUR))
+    assert numbers_of(ids(ask("audit", "log", "--json", "--since", "2h", *there))) == [2]
+
+
+def test_nothing_found_is_no_error(ask, log):
+    there = log(called(1))
+    for command in (["log"], ["log", "--json"], ["stats"], ["export"]):
+        answer = ask("audit", *command, "--tool", "none.*", *there)
+        assert answer.code == 0
+        assert "no call on record fits" in answer.err
+    assert not ask("audit", "log", "--tool", "none.*", *there).out
+
+
+def test_text_of_records_draws_nothing_and_stays_the_same_in_json(ask, log):
+    evil = "\x1b[2J\x9b31m\u202ename"
+    there = log(called(1, tool=evil, caller=evil, input=payload_of(json.dumps(evil).encode())))
+    shown = [
+        ask("audit", *command, *there).out
+        for command in (["log"], ["show", "00000001"], ["stats"], ["log", "--csv"], ["export"])
+    ]
+    assert not any(sign in text for text in shown for sign in ("\x1b", "\x9b", "\u202e"))
+    [row] = lines(ask("audit", "export", *there))
+    assert row["tool"] == row["input"]["value"] == evil
+
+
+# --- export ---------------------------------------------------------------------------------
+
+
+def test_an_export_has_every_call_once_over_many_pages(ask, log):
+    there = log(*(called(n, at=NOON + n // 7) for n in range(1_234)))
+    rows = lines(ask("audit", "export", *there))
+    assert len({row["id"] for row in rows}) == len(rows) == 1_234
+    assert [row["at"] for row in rows] == sorted((row["at"] for row in rows), reverse=True)
+    assert rows[0]["input"]["value"] == {"limit": 10}
+    assert len(lines(ask("audit", "export", "--limit", "600", *there))) == 600
+
+
+def test_csv_is_read_back_and_holds_no_formula(ask, log):
+    there = log(called(1, caller="=1+1", output=payload_of(b'["a\\nb",1]')), refused(2))
+    rows = list(csv.DictReader(io.StringIO(ask("audit", "export", "--csv", *there).out)))
+    assert [row["outcome"] for row in rows] == ["failed", "ok"]
+    assert rows[1]["caller"] == "'=1+1"
+    assert json.loads(rows[1]["output"]) == ["a\nb", 1]
+    assert json.loads(rows[0]["issues"])[0]["code"] == "maximum"
+
+
+def test_a_closed_pipe_ends_an_export_quietly(log):
+    there = log(*(called(n) for n in range(3_000)))
+    with subprocess.Popen(
+        [sys.executable, "-m", "callpact", "audit", "export", *there],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert json.loads(process.stdout.readline())["tool"] == "shop.search"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 141
+
+
+# --- show -----------------------------------------------------------------------------------
+
+
+def test_a_call_is_shown_with_all_that_is_known(ask, log):
+    warned = called(
+        1,
+        warnings=(Note("type", "/price", "must be a number"),),
+        changes=(Note("converted", "/limit"),),
+        status=200,
+        source="http",
+        output=payload_of(b'{"price":"12"}'),
+    )
+    answer = ask("audit", "show", warned.id, *log(warned))
+    assert answer.code == 0
+    for part in (
+        "2026-09-01 14:00:01 (2026-09-01T12:00:01.000Z)",
+        "http 200",
+        "/price  type  must be a number",
+        "/limit  converted",
+        '"price": "12"',
+        '"limit": 10',
+    ):
+        assert part in answer.out
+
+
+def test_what_is_cut_or_kept_as_a_hash_says_so(ask, log):
+    whole = payload_of(b'"' + b"x" * 70_000 + b'"')
+    answer = ask("audit", "show", "0", *log(called(1, input=whole, output=Payload("ab" * 32, 9))))
+    assert "70,002 bytes" in answer.out
+    assert "cut, only the first 65,536 bytes are kept" in answer.out
+    assert "only its hash is kept" in answer.out
+    told = json.loads(ask("audit", "show", "0", "--json", "--audit", "log").out)
+    assert told["input"]["is_cut"]
+    assert told["output"] == {"sha256": "ab" * 32, "size": 9}
+
+
+def test_the_tries_before_a_repaired_call_are_its_chain(ask, log):
+    there = log(
+        called(1),
+        refused(2, 90),
+        refused(3, 80, caller="bob"),
+        refused(4, 70),
+        called(5),
+        called(6),
+    )
+    for number in (2, 4, 5):
+        told = json.loads(ask("audit", "show", f"{number:012d}", "--json", *there).out)
+        assert numbers_of(told["chain"]) == [2, 4, 5]
+    assert json.loads(ask("audit", "show", called(6).id, "--json", *there).out)["chain"] == []
+    shown = ask("audit", "show", called(5).id, *there).out
+    assert shown.count("schema_validation_failed /limit") == 2
+
+
+def test_a_part_of_an_id_must_be_of_one_call(ask, log):
+    there = log(called(1), called(2))
+    unknown = ask("audit", "show", "nothing", *there)
+    assert unknown.code == 2
+    assert "no call 'nothing' on record" in unknown.err
+    several = ask("audit", "show", "0000000", *there)
+    assert several.code == 2
+    assert called(1).id in several.err
+    assert called(2).id in several.err
+    for part in ("00000002", "000002", "00000002..000002"):
+        assert json.loads(ask("audit", "show", part, "--json", *there).out)["id"] == called(2).id
+    assert ask("audit", "show", "00000001..000002", *there).code == 2
+
+
+# --- stats ----------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_by_what_was_asked_for(ask, log):
+    there = log(
+        *(called(n) for n in range(3)),
+        refused(3),
+        called(4, tool="mail.send", caller=None, gate="handler", code="timeout", key="timeout::"),
+    )
+    expected = {
+        "tool": {"shop.search": (4, 1, 1), "mail.send": (1, 1, 0)},
+        "namespace": {"shop": (4, 1, 1), "mail": (1, 1, 0)},
+        "caller": {"ada": (4, 1, 1), "": (1, 1, 0)},
+        "gate": {"": (3, 0, 0), "input": (1, 1, 1), "handler": (1, 1, 0)},
+        "hour": {"2026-09-01T12:00:00.000Z": (5, 2, 1)},
+        "via": {"http": (5, 2, 1)},
+    }
+    for by, groups in expected.items():
+        told = json.loads(ask("audit", "stats", "--by", by, "--json", *there).out)
+        counts = {
+            row["group"]: (row["calls"], row["failed"], row["rejected"]) for row in told["groups"]
+        }
+        assert counts == groups
+        assert ask("audit", "stats", "--by", by, *there).code == 0
+    rows = list(csv.DictReader(io.StringIO(ask("audit", "stats", "--csv", *there).out)))
+    assert [(row["group"], row["rate"]) for row in rows] == [
+        ("shop.search", "0.25"),
+        ("mail.send", "1.0"),
+    ]
+
+
+def test_the_trend_is_one_bar_for_each_hour(ask, log):
+    there = log(*(called(n, at=NOON - hour * HOUR) for n, hour in enumerate([0, 0, 2, 30])))
+    [row] = [x for x in ask("audit", "stats", *there).out.splitlines() if x.startswith("shop")]
+    # Two calls in the last hour, none before it, half as many before that; the fourth is too old.
+    assert row.endswith("   ▄ █")
+    later = ask("audit", "stats", "--until", "9999-12-31", *there)
+    assert [line for line in later.out.splitlines() if line.endswith("   ▄ █")]
+    # In a longer window a bar is two hours: the last is from 11:00 to 13:00, with two calls.
+    longer = ask("audit", "stats", "--since", "2026-08-31T06:00Z", "--by", "via", *there)
+    [row] = [line for line in longer.out.splitlines() if line.startswith("http")]
+    assert "a bar of the trend is 2 hours" in longer.err
+    assert row.split()[-2:] == ["▄", "▄█"]
+
+
+def test_causes_before_and_after_a_version_stand_side_by_side(ask, log):
+    there = log(
+        *(called(n, version="1.0.0") for n in range(9)),
+        refused(9, version="1.0.0"),
+        called(10, version="1.1.0"),
+        refused(11, version="1.1.0"),
+    )
+    answer = ask("audit", "stats", "--version", "1.1.0", "--compare", "1.0.0", *there)
+    assert answer.code == 0
+    row = answer.out.splitlines()[-1].split()
+    assert row[:5] == ["shop.search", "10.0", "%", "50.0", "%"]
+    lonely = ask("audit", "stats", "--compare", "1.0.0", *there)
+    assert lonely.code == 2
+    assert "give --version or --contract" in lonely.err
+
+
+# --- what goes wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["log", "--since", "yesterday"], "'yesterday' is no time"),
+        (["log", "--since", "1h", "--until", "2h"], "is not before"),
+        (["log", "--json", "--csv"], "choose one"),
+        (["stats", "--by", "colour"], "'colour' is not one of"),
+        (["log", "--gate", "door"], "'door' is not one of"),
+    ],
+)
+def test_a_question_that_cannot_be_read_is_one_clear_error(ask, log, options, said):
+    answer = ask("audit", *options, *log(called(1)))
+    assert answer.code == 2
+    assert not answer.out
+    assert said in " ".join(answer.err.split())
+
+
+def test_where_nothing_was_recorded_is_told_and_nothing_is_made(ask, tmp_path):
+    for command in (["log"], ["stats"], ["show", "1"], ["export"], ["tail"]):
+        answer = ask("audit", *command)
+        assert answer.code == 2
+        assert "nothing is on record yet" in answer.err
+        missing = ask("audit", *command, "--audit", "elsewhere")
+        assert missing.code == 2
+        assert "no audit log in 'elsewhere'" in missing.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_log_says_how_it_is_filled(ask, log):
+    there = log()
+    for command in ("log", "stats", "export"):
+        answer = ask("audit", command, *there)
+        assert answer.code == 2
+        assert "`callpact call`" in answer.err
+
+
+def test_a_log_of_a_later_callpact_is_refused(ask, log, tmp_path):
+    there = log(called(1))
+    with contextlib.closing(sqlite3.connect(tmp_path / "log" / "audit.db")) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    answer = ask("audit", "log", *there)
+    assert answer.code == 2
+    assert "upgrade callpact" in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_the_folder_of_the_configuration_is_the_one_that_is_read(ask, log, tmp_path):
+    log(called(1))
+    (tmp_path / "callpact.toml").write_text('[audit]\nfolder = "log"\n', "utf-8")
+    assert ids(ask("audit", "log", "--json")) == [called(1).id]
+    (tmp_path / "callpact.toml").rename(tmp_path / "other.toml")
+    assert ids(ask("audit", "log", "--json", "-c", "other.toml")) == [called(1).id]
+
+
+def test_a_tool_that_is_not_in_the_sources_is_told(ask, log, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    there = log(called(1))
+    for command in ("drift", "advice"):
+        named = ask("audit", command, "shop.nothing", "-s", "shop.py", *there)
+        assert named.code == 2
+        assert "shop.nothing" in named.err
+        every = ask("audit", command, "-s", "shop.py", *there)
+        assert every.code == 0
+        assert "1 tool on record cannot be judged" in every.err
+
+
+# --- tail -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def following(*args):
+    with subprocess.Popen(
+        [sys.executable, "-m", "callpact", "audit", "tail", "--every", "0.05", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_tail_shows_what_is_recorded_until_ctrl_c(log):
+    now = int(time.time() * 1000)
+    there = log(called(1, at=now - HOUR), called(2, at=now - 1000))
+    with following("--json", "-n", "1", *there) as process:
+        assert json.loads(process.stdout.readline())["id"] == called(2).id
+        # A call is recorded when it ends: one that began earlier may come later.
+        log(called(4, at=now))
+        assert json.loads(process.stdout.readline())["id"] == called(4).id
+        log(called(3, at=now - 500))
+        assert json.loads(process.stdout.readline())["id"] == called(3).id
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stdout.read() == b""
+        assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes that can be watched")
+def test_tail_ends_when_its_reader_does(log):
+    there = log(called(1, at=int(time.time() * 1000)))
+    with following(*there) as process:
+        assert b"shop.search" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
