@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import time
 
 import pytest
 
 from callpact import Runtime, ToolError, data_tool, exhausted_message
+from callpact.audit.auditing import auditing, open_store
+from callpact.audit.store import Filter
 from callpact.errors import CallError, InvalidInput, OutputRejected
 from callpact.schema import check
 from callpact.schema.properties import (
@@ -318,3 +323,51 @@ def test_wrong_missing_and_extra_fields_are_rejected_at_every_level(answer, path
     assert told["error"]["message"].startswith("Output")
     assert told["error"]["path"] == path
     assert set(told) == {"error"}
+
+
+# --- observability ----------------------------------------------------------------------------
+
+
+def _search_log(tmp_path, limits):
+    """The log of a search that was called once with each limit, of which 50 is the largest."""
+    block = {"query": STRING, "limit": PropertyInteger(max=50)}
+    search = data_tool("Product Search", block, {}, _Heard())
+
+    async def go():
+        with auditing(tmp_path) as recorder:
+            runtime = Runtime([search], observers=[recorder])
+            for limit in limits:
+                with contextlib.suppress(CallError):
+                    await runtime.execute(search.id, {"query": "tea", "limit": limit})
+
+    asyncio.run(go())
+    return search, open_store(tmp_path)
+
+
+@pytest.mark.requirement("004.audit.every-rejection")
+@pytest.mark.requirement("004.audit.timestamp")
+@pytest.mark.requirement("004.audit.tool")
+@pytest.mark.requirement("004.audit.input")
+@pytest.mark.requirement("004.audit.error")
+def test_every_rejection_is_on_record_with_its_time_tool_input_and_error(tmp_path):
+    before = time.time() * 1000
+    search, store = _search_log(tmp_path, [80, 10, 51])
+    rejected = [store.find(record.id) for record in store.log(Filter(gate="input"))]
+    assert len(rejected) == 2
+    for record, limit in zip(reversed(rejected), (80, 51), strict=True):
+        assert before - 1 <= record.at <= time.time() * 1000
+        assert record.tool == search.id
+        assert json.loads(record.input.json) == {"query": "tea", "limit": limit}
+        assert record.message == f"Property 'limit' must be ≤ 50, got {limit}"
+        assert (record.code, record.path) == ("schema_validation_failed", "/limit")
+    store.close()
+
+
+@pytest.mark.requirement("004.audit.patterns")
+def test_the_log_says_that_five_per_cent_of_the_calls_fail_with_one_error(tmp_path):
+    search, store = _search_log(tmp_path, [80, *[10] * 18, 99, *[20] * 20])
+    [cause] = store.causes(Filter(tool=search.id))
+    assert (cause.calls, cause.of, cause.rate) == (2, 40, 0.05)
+    assert cause.key == "schema_validation_failed:/limit:maximum"
+    assert store.causes(Filter(tool="other.*")) == []
+    store.close()

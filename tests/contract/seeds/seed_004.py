@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _INTERACTIVE = "waits for Interactive Tools and component allowlists"
-_AUDIT = "waits for the audit log; the event CallFinished already carries it"
 _PACKAGES = "waits for packages and their versions"
 _LINT = "waits for the authoring lint at publish"
 
@@ -70,14 +69,10 @@ ROWS = (
     ("004.custom.tool-error", "Cross-field rules raise ToolError in the handler."),
     ("004.custom.tool-error-is-clean", "A ToolError reads like a schema rejection."),
     # -- Observability
-    {
-        _AUDIT: {
-            "004.audit.every-rejection": "Every rejection is in the audit log.",
-            "004.audit.timestamp": "… with its timestamp.",
-            "004.audit.tool": "… with the tool's name.",
-            "004.audit.input": "… with the input that was rejected.",
-            "004.audit.error": "… with the specific validation error.",
-            "004.audit.patterns": "The log shows how often a tool fails with one error.",
-        }
-    },
+    ("004.audit.every-rejection", "Every rejection is in the audit log."),
+    ("004.audit.timestamp", "… with its timestamp."),
+    ("004.audit.tool", "… with the tool's name."),
+    ("004.audit.input", "… with the input that was rejected."),
+    ("004.audit.error", "… with the specific validation error."),
+    ("004.audit.patterns", "The log shows how often a tool fails with one error."),
 )
