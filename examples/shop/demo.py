@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import random
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ import hostile
 import shop
 import weather
 
-from callpact import CallError, CallFinished, Catalog, Runtime, from_functions
+from callpact import CallError, CallFinished, Catalog, Runtime, Tool, from_functions
+from callpact.audit.auditing import auditing, open_store
+from callpact.audit.store import Filter
 from callpact.wire import cli, gate
 
 SHOP = Path(__file__).parent / "shop.py"
@@ -84,6 +87,22 @@ async def show_story(script: Path) -> None:
         raise SystemExit(f"{script.parent.name}/{script.name} failed; its error stands above")
 
 
+async def show_log(tools: list[Tool]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with auditing(folder) as recorder:
+            runtime = Runtime(Catalog(tools), observers=[recorder])
+            for tool_id, arguments in WHAT_AN_AGENT_TRIES * 5:
+                with contextlib.suppress(CallError):
+                    await runtime.execute(tool_id, arguments)
+        store = open_store(folder)
+        for rate in store.rates(Filter(), "tool"):
+            console.print(f"{rate.group}: {rate.calls} calls, {rate.rate:.0%} failed")
+        for cause in store.causes(Filter()):
+            told = f"{cause.rate:.0%} of {cause.tool} calls fail with: {cause.message}"
+            console.print(told, style="red", markup=False)
+        store.close()
+
+
 def tell(event: CallFinished) -> None:
     outcome = f"[green]ok[/] from {event.envelope.meta.source}" if event.envelope else ""
     if event.error is not None:
@@ -124,7 +143,9 @@ async def main(*, once: bool) -> None:
     await hostile.main()
     title("8. Served over HTTP: pages, questions to the user, and a change while it is served")
     await show_story(DESK)
-    title("9. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    title("9. Every call on record, and what the log answers")
+    await show_log(tools)
+    title("10. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
     await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
 
 
