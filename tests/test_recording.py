@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from typer.testing import CliRunner
 
-from callpact.audit.auditing import open_store
+from callpact.audit.auditing import auditing, open_store
 from callpact.audit.store import Filter
 from callpact.cli import app
 
@@ -113,3 +113,18 @@ def test_every_call_over_mcp_leaves_one_record_with_its_door(folder, mode):
         (None, f"mcp {era}"),
         ("input", f"mcp {era}"),
     ]
+
+
+def test_old_records_go_when_the_log_is_opened_again_and_so_do_those_beyond_its_size(folder):
+    call("shop_on_record.buy", "item=tea", "--audit", "log")
+    with auditing("log", keep_days=1):
+        pass
+    assert len(records("log")) == 1
+    with auditing("log", keep_days=1e-9):
+        pass
+    assert records("log") == []
+    for _ in range(3):
+        call("shop_on_record.buy", "item=tea", "--audit", "log")
+    with auditing("log", keep_bytes=1):
+        pass
+    assert len(records("log")) < 3

@@ -130,6 +130,9 @@ class AuditConfig(BaseModel):
         "write", description="`fsync`: records outlive a loss of power, not only of the process"
     )
     keep_days: float = Field(90, gt=0, le=36_500, description="Days that records are kept")
+    keep_megabytes: float | None = Field(
+        None, gt=0, description="Size of the store from which on the oldest records go"
+    )
 
 
 class Config(BaseModel):

@@ -43,6 +43,7 @@ def recorded(
         hashes_only=table.hashes_only,
         durability=table.durability,
         keep_days=table.keep_days,
+        keep_bytes=None if table.keep_megabytes is None else int(table.keep_megabytes * 1_000_000),
     ) as recorder:
         yield (recorder,)
 

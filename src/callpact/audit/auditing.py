@@ -79,6 +79,7 @@ def auditing(
     hashes_only: Iterable[str] = (),
     durability: Durability = "write",
     keep_days: float = KEEP_DAYS,
+    keep_bytes: int | None = None,
 ) -> Generator[Recorder]:
     """Keep a record of every call, for as long as this is open; gives the observer.
 
@@ -88,7 +89,8 @@ def auditing(
     folder = folder_of(where)
     _prepare(folder)
     journal = Journal(folder / _JOURNAL, durability=durability)
-    indexing = _Indexing(folder, int(time.time() * 1000 - keep_days * _DAY_MS))
+    keep_since = int(time.time() * 1000 - keep_days * _DAY_MS)
+    indexing = _Indexing(folder, keep_since, keep_bytes)
     # A call needs the journal alone: whoever waits for the first answer does not wait for the rest.
     later = threading.Timer(_START_SECONDS, indexing.start)
     later.daemon = True
@@ -105,9 +107,10 @@ def auditing(
 class _Indexing:
     """The store and what fills it, opened when there is time."""
 
-    def __init__(self, folder: Path, keep_since: int) -> None:
+    def __init__(self, folder: Path, keep_since: int, keep_bytes: int | None) -> None:
         self._folder = folder
         self._keep_since = keep_since
+        self._keep_bytes = keep_bytes
         self._open: tuple[Indexer, SqliteStore] | None = None
 
     def start(self) -> None:
@@ -117,7 +120,7 @@ class _Indexing:
 
         try:
             store = SqliteStore(self._folder / _STORE)
-            store.retention(older_than=self._keep_since)
+            store.retention(older_than=self._keep_since, larger_than=self._keep_bytes)
         except CallpactError as error:
             _log.error("records wait in %s: %s", self._folder / _JOURNAL, error)
             return
