@@ -11,7 +11,7 @@ import orjson
 from callpact import Call, Contract, Runtime, Tool
 from callpact.audit.journal import Journal
 from callpact.audit.recorder import Recorder
-from callpact.events import CallFinished
+from callpact.finished import CallFinished
 from callpact.secrets import Secrets
 from cases import ARGUMENTS, IN, OUT, THREE_WRONG
 from measure import cpu, drive, table

@@ -84,7 +84,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "sources.flowmcp.loading",
     ),
     "Envelopes": ("envelope", "schema.change"),
-    "Events and bus": ("events", "bus"),
+    "Events and bus": ("events", "finished", "bus"),
     "Errors": ("errors", "codes"),
     "Property blocks": ("schema.properties",),
 }

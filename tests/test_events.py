@@ -49,7 +49,6 @@ from callpact.events import (
     CallAborted,
     CallCompleted,
     CallFailed,
-    CallFinished,
     CallRequested,
     CallResponded,
     decode_event,
@@ -58,6 +57,7 @@ from callpact.events import (
     read_event,
     write_event,
 )
+from callpact.finished import CallFinished
 from callpact.runtime import Runtime
 from callpact.schema import Change
 from callpact.tool import Contract, Identity, Tool

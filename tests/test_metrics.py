@@ -22,7 +22,7 @@ from callpact.errors import (
     UnknownTool,
     UpstreamError,
 )
-from callpact.events import CallFinished
+from callpact.finished import CallFinished
 from callpact.metrics import BUCKETS, MAX_OWN_CODES, MAX_TOOLS, Metrics, Reading
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Identity, Tool

@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from callpact import ToolError
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import AccessDenied, CallError, Issue, UnknownTool, UpstreamError
-from callpact.events import CallFinished
+from callpact.finished import CallFinished
 from callpact.metrics import MAX_OWN_CODES
 from callpact.runtime import Runtime
 from callpact.telemetry import BOUNDARIES, MAX_HELD, MAX_HELD_SECONDS, Telemetry

@@ -78,15 +78,14 @@ from callpact.events import (
     CallCompleted,
     CallEvent,
     CallFailed,
-    CallFinished,
     CallRequested,
     CallResponded,
-    Observer,
     decode_event,
     encode_event,
     read_event,
     write_event,
 )
+from callpact.finished import CallFinished, Observer
 from callpact.offers import Prompt, Resource
 from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime, build_env

@@ -7,10 +7,8 @@ is called, and nothing but what is left in the journal is written.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,23 +20,17 @@ from callpact.audit.chains import retry_chain
 from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter, Rate
 from callpact.errors import UsageError
-from callpact.options import Chosen, ConfigFile, takes_sources
+from callpact.options import AsJson, Chosen, ConfigFile
 from callpact.questions import (
     AsCsv,
-    AsJson,
     AsLines,
     AuditOption,
     By,
-    Pattern,
-    Since,
-    Until,
-    filter_of,
     find_record,
     hash_pattern,
     opened,
     pages_of,
     recent_of,
-    records_of,
     takes_filter,
     tell_nothing,
 )
@@ -60,8 +52,6 @@ from callpact.wire.cli import encode_json
 
 if TYPE_CHECKING:
     from callpact.audit.store import Cause, Store
-    from callpact.catalog import Catalog
-    from callpact.tool import Tool
 
 _HOUR = 3_600_000
 _OF_RESULTS = ("gate", "code", "key")
@@ -177,11 +167,11 @@ def show_call(
     for title in ("issues", "warnings", "changes"):
         if notes := getattr(record, title):
             out.print(f"\n[bold]{title.capitalize()}[/]")
-            _print_plain(f"  {text.note_line(note)}" for note in notes)
+            print_plain(f"  {text.note_line(note)}" for note in notes)
     for title, payload in (("Input", record.input), ("Output", record.output)):
         if lines := text.payload_lines(title, payload):
             out.print()
-            _print_plain(lines)
+            print_plain(lines)
     if len(tries) > 1:
         out.print(f"\n[bold]Tries[/] {plain('of the same caller, the earliest first')}")
         rows = [Row((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in tries]
@@ -305,7 +295,7 @@ def _print_causes(causes: list[Cause], before: list[Cause] | None) -> None:
             print_table(rows, text.CAUSE_HEADERS)
     elif causes:
         out.print()
-        _print_plain(flat(text.cause_line(cause)) for cause in causes)
+        print_plain(flat(text.cause_line(cause)) for cause in causes)
 
 
 def _tell_total(rates: list[Rate]) -> None:
@@ -315,133 +305,6 @@ def _tell_total(rates: list[Rate]) -> None:
     share = text.percent(failed / calls if calls else 0)
     told = f"{counted(calls, 'call')}: {failed:,} failed ({share}), {rejected:,} of them rejected"
     err.print(told, style="dim")
-
-
-# --- contracts ------------------------------------------------------------------------------
-
-
-@audits.command("drift")
-@takes_sources
-def tell_drift(
-    *,
-    tool: Pattern = None,
-    since: Since = None,
-    until: Until = None,
-    as_json: AsLines = False,
-    audit: AuditOption = None,
-    chosen: Chosen,
-) -> None:
-    """Tell how answers have moved away from output schemas, and the change that would accept them."""
-    from callpact.audit import reports
-    from callpact.audit.drift import drift
-
-    where, kept, silent = filter_of(since=since, until=until), 0, 0
-    catalog = asyncio.run(_loaded(chosen))
-    with opened(chosen, audit) as store:
-        for found in _called(store, where, catalog, tool):
-            report = drift(records_of(store, replace(where, tool=found.id)), found.contract)
-            if as_json:
-                _print_plain([encode_json(reports.encode_drift(found.id, report), is_line=True)])
-            elif report.findings:
-                rows = map(reports.finding_cells, report.findings)
-                out.print(f"[bold]{plain(reports.drift_head(found.id, report))}[/]")
-                _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report))
-            kept += bool(report.answers) and not report.findings
-            silent += not report.answers
-    if kept:
-        err.print(f"the answers of {counted(kept)} keep the contract", style="dim")
-    if silent:
-        err.print(f"{counted(silent)} without an answer on record", style="dim")
-
-
-@audits.command("advice")
-@takes_sources
-def tell_advice(
-    *,
-    tool: Pattern = None,
-    since: Since = None,
-    until: Until = None,
-    as_json: AsLines = False,
-    audit: AuditOption = None,
-    chosen: Chosen,
-) -> None:
-    """Tell which input contracts are too strict for what is sent, and what would let it in."""
-    from callpact.audit import reports
-    from callpact.audit.advice import advise
-
-    where, kept = filter_of(since=since, until=until), 0
-    catalog = asyncio.run(_loaded(chosen))
-    with opened(chosen, audit) as store:
-        for found in _called(store, where, catalog, tool):
-            report = advise(records_of(store, replace(where, tool=found.id)), found)
-            if as_json:
-                _print_plain([encode_json(reports.encode_advice(found.id, report), is_line=True)])
-            elif report.relaxations:
-                rows = map(reports.relaxation_cells, report.relaxations)
-                out.print(f"[bold]{plain(reports.advice_head(found.id, report))}[/]")
-                _print_report(rows, reports.RELAXATION_HEADERS, reports.advice_tail(report))
-            kept += not report.relaxations
-    if kept:
-        err.print(f"nothing to advise for {counted(kept)}", style="dim")
-
-
-@takes_sources
-@takes_filter
-def replay(
-    *,
-    where: Filter,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--against", help="Where the changed tools are, instead of --source.", metavar="SOURCE"
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    audit: AuditOption = None,
-    chosen: Chosen,
-) -> None:
-    """Put recorded inputs before the contracts as they are now: what would change. Nothing is run."""
-    from callpact.audit import reports
-    from callpact.audit.replay import replay as replayed
-
-    sources = dataclasses.replace(chosen, source=against) if against else chosen
-    catalog = asyncio.run(_loaded(sources))
-    with opened(chosen, audit) as store:
-        report = replayed(records_of(store, where), {tool.id: tool for tool in catalog})
-        if not report.calls:
-            tell_nothing(store)
-        elif as_json:
-            print_json(reports.encode_replay(report), sys.stdout)
-        else:
-            _print_plain(reports.replay_lines(report))
-
-
-def _print_report(
-    rows: Iterable[tuple[str, ...]], headers: tuple[str, ...], tail: Iterable[str]
-) -> None:
-    print_table([Row(cells, first="cyan") for cells in rows], headers, indent=2)
-    _print_plain(f"  {line}" for line in tail)
-    out.print()
-
-
-async def _loaded(chosen: Chosen) -> Catalog:
-    async with await chosen.load() as loaded:
-        return loaded.catalog
-
-
-def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> list[Tool]:
-    """The tools that are meant, of those on record."""
-    if tool is not None and "*" not in tool:
-        return [catalog.find(tool)]
-    names = {rate.group for rate in store.rates(where, "tool")}
-    if not names:
-        tell_nothing(store)
-    meant = {name for name in names if tool is None or fnmatchcase(name, tool)}
-    found = [each for each in catalog if each.id in meant]
-    if len(found) < len(meant):
-        gone = counted(len(meant) - len(found))
-        err.print(f"{gone} on record cannot be judged: not in the sources", style="dim")
-    return found
 
 
 # --- printing -------------------------------------------------------------------------------
@@ -475,29 +338,29 @@ def _print_records(store: Store, pages: Iterator[list[Record]], *, as_csv: bool)
         if as_csv:
             _print_csv(None, map(text.record_row, page))
         else:
-            _print_plain(encode_json(text.encode_record(r), is_line=True) for r in page)
+            print_plain(encode_json(text.encode_record(r), is_line=True) for r in page)
 
 
 def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> None:
     written = text.csv_text(chain([headers] if headers else [], rows))
     if written:
-        _print_plain(written.removesuffix("\n").split("\n"))
+        print_plain(written.removesuffix("\n").split("\n"))
 
 
 def _print_new(records: list[Record], *, as_json: bool) -> None:
     """Records as they come, the earliest first."""
     for record in reversed(records):
         if as_json:
-            _print_plain([encode_json(text.encode_record(record), is_line=True)])
+            print_plain([encode_json(text.encode_record(record), is_line=True)])
             continue
         time, tool, outcome, ms, *others = map(flat, _cells(record))
         line = "  ".join((time, f"{tool:<32}", f"{outcome:<32}", f"{ms:>8}", *others))
         if out.is_terminal:
             out.print(plain(line), style=_style(record) or None)
         else:
-            _print_plain([line])
+            print_plain([line])
 
 
-def _print_plain(lines: Iterable[str]) -> None:
+def print_plain(lines: Iterable[str]) -> None:
     """Lines that hold text of others. What `shown` writes is the same text in JSON."""
     print_lines(map(shown, lines))

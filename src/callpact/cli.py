@@ -20,6 +20,7 @@ from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
 from callpact.logs import Logs
 from callpact.options import (
+    AsJson,
     Chosen,
     ConfigFile,
     LibrariesOption,
@@ -67,10 +68,6 @@ app = typer.Typer(
 )
 
 
-libs = typer.Typer(help="Libraries for the hooks of FlowMCP files.", no_args_is_help=True)
-app.add_typer(libs, name="libs")
-
-
 class AdvertiseName(StrEnum):
     """How much of an output schema clients are shown."""
 
@@ -113,7 +110,6 @@ def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, s
     ]
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 AuditFolder = Annotated[
     str | None,
     typer.Option(
@@ -438,48 +434,16 @@ def serve(
     print_json(client_config(print_config.value, name, refs, file, arguments), sys.stdout)
 
 
-@libs.command("add")
-def add_libraries(
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME", help="As on npm; `NAME@VERSION` for a version.")
-    ],
-) -> None:
-    """Build libraries from npm for hooks, pinned by hash; none of their code runs outside the sandbox."""
-    from callpact.hooks.packs import user_packs
-    from callpact.libs import add_libraries as add
-
-    if not add(names, user_packs()):
-        raise typer.Exit(1)
-
-
-@libs.command("list")
-def list_libraries(*, as_json: AsJson = False) -> None:
-    """List the libraries that hooks can have."""
-    from callpact.hooks.packs import user_packs
-    from callpact.libs import list_libraries as tell
-
-    tell(user_packs(), as_json=as_json)
-
-
-@libs.command("remove")
-def remove_libraries(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="As `libs list` has it.")],
-) -> None:
-    """Remove libraries."""
-    from callpact.hooks.packs import user_packs
-    from callpact.libs import remove_libraries as remove
-
-    if not remove(names, user_packs()):
-        raise typer.Exit(1)
-
-
 @cache
 def whole() -> typer.Typer:
     """The command line with all its commands; a server starts without those that it never runs."""
-    from callpact.audits import audits, replay
+    from callpact.audits import audits
+    from callpact.judging import judge_by
+    from callpact.libs import libs
 
+    app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")
-    app.command()(replay)
+    judge_by(app, audits)
     return app
 
 

@@ -1,8 +1,8 @@
-"""What is said about calls: the events of the call protocol, and what observers are told.
+"""The events of the call protocol, as seed 001 has them.
 
-The five `call.*` events are seed 001's: typed here, plain JSON on a wire (`write_event`,
-`read_event`), each with its JSON Schema; a bus carries them (`bus.py`). What the runtime tells its
-observers is exactly one `CallFinished` per call, and never leaves the process.
+The five `call.*` events are typed here, plain JSON on a wire (`write_event`, `read_event`), each
+with its JSON Schema; a bus carries them (`bus.py`). What observers of a runtime are told is none of
+them (`finished.py`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from callpact.errors import (
     Issue,
     NotJson,
     OutputRejected,
-    Rejected,
-    UnknownTool,
     UsageError,
     class_of,
     restored,
@@ -35,7 +33,7 @@ from callpact.errors import (
 from callpact.json_text import json_text, sendable
 from callpact.schema import CompiledSchema, check, compile_schema, is_json
 from callpact.schema.compiled import not_json
-from callpact.tool import Identity, Tool
+from callpact.tool import Identity
 
 MAX_EVENT_BYTES = 16_000_000
 """Bytes of JSON that one event may have when it is read from a wire."""
@@ -43,51 +41,6 @@ MAX_ID_LENGTH = 200
 """Characters that a request id may have when it is read from a wire."""
 MAX_CHAIN = 100
 """Tools that the chain of a request may name when it is read from a wire."""
-
-
-_ACCESS = ("access_denied", "not_confirmed")
-
-
-class CallFinished(Struct, frozen=True, gc=False):
-    """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds.
-
-    A subscription has no envelope of its own; `count` says how many it delivered.
-    """
-
-    call_id: str
-    tool_id: str
-    arguments: Any
-    started: int
-    duration: float
-    envelope: ResponseEnvelope[Any] | None = None
-    error: CallError | None = None
-    identity: Identity | None = None
-    parent_id: str | None = None
-    count: int | None = None
-    tool: Tool | None = None
-    """The tool as it was when the call began; None if there was none of this name."""
-    via: str = ""
-    """The door that the call came through; empty for code of the same process."""
-
-    @property
-    def is_error(self) -> bool:
-        """True if the call gave no result."""
-        return self.error is not None
-
-    @property
-    def gate(self) -> str | None:
-        """Where the call was stopped: find, access, input, handler or output; None for a result."""
-        if self.error is None:
-            return None
-        if isinstance(self.error, UnknownTool):
-            return "find"
-        if isinstance(self.error, Rejected):
-            return "access" if self.error.code in _ACCESS else "input"
-        return "output" if isinstance(self.error, OutputRejected) else "handler"
-
-
-Observer = Callable[[CallFinished], None]
-"""Sync, no I/O beyond one write. What it raises is logged and counted, never passed on."""
 
 
 # --- the events of the call protocol --------------------------------------------------------

@@ -8,11 +8,42 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from callpact.hooks.building import LibraryRefused, find_npm, kept, parse, workshop
-from callpact.hooks.packs import Pack, PackRefused, drop, installed
+from callpact.hooks.packs import Pack, PackRefused, drop, installed, user_packs
+from callpact.options import AsJson
 from callpact.terminal import Row, err, plain, print_json, print_table
+
+libs = typer.Typer(help="Libraries for the hooks of FlowMCP files.", no_args_is_help=True)
+
+
+@libs.command("add")
+def add_by_name(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME", help="As on npm; `NAME@VERSION` for a version.")
+    ],
+) -> None:
+    """Build libraries from npm for hooks, pinned by hash; none of their code runs outside the sandbox."""
+    if not add_libraries(names, user_packs()):
+        raise typer.Exit(1)
+
+
+@libs.command("list")
+def list_all(*, as_json: AsJson = False) -> None:
+    """List the libraries that hooks can have."""
+    list_libraries(user_packs(), as_json=as_json)
+
+
+@libs.command("remove")
+def remove_by_name(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="As `libs list` has it.")],
+) -> None:
+    """Remove libraries."""
+    if not remove_libraries(names, user_packs()):
+        raise typer.Exit(1)
 
 
 def add_libraries(specs: Iterable[str], directory: Path) -> bool:

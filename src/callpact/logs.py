@@ -26,7 +26,7 @@ from callpact.json_text import json_text, sendable
 from callpact.secrets import MASK, Secrets
 
 if TYPE_CHECKING:
-    from callpact.events import CallFinished, Observer
+    from callpact.finished import CallFinished, Observer
 
 MAX_LOG_MESSAGE = 10_000
 """Characters of a message in the log; of a longer one the rest is left out."""

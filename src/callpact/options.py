@@ -70,6 +70,8 @@ LibrariesOption = Annotated[
     ),
 ]
 
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
 _SHARED: dict[str, tuple[Any, Any]] = {
     "source": (
         Annotated[

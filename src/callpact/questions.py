@@ -92,7 +92,6 @@ AuditOption = Annotated[
         "--audit", help="Folder of the audit log. [default: as configured]", metavar="FOLDER"
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 AsLines = Annotated[bool, typer.Option("--json", help="One JSON object for each call.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="CSV instead of a table.")]
 Pattern = Annotated[

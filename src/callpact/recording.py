@@ -11,7 +11,7 @@ from callpact.config import DEFAULT_FILE, AuditConfig, config_of, read_config
 from callpact.folders import data_folder
 
 if TYPE_CHECKING:
-    from callpact.events import Observer
+    from callpact.finished import Observer
     from callpact.options import Chosen
     from callpact.secrets import Secrets
 

@@ -29,7 +29,8 @@ from callpact.errors import (
     Failed,
     UsageError,
 )
-from callpact.events import CallFinished, Observer, new_id
+from callpact.events import new_id
+from callpact.finished import CallFinished, Observer
 from callpact.gate import admit, grant, release, tightened
 from callpact.loop_thread import LoopThread
 from callpact.pending import PendingRequestMap, check_deadline, check_identity

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from callpact.app import App
     from callpact.catalog import Catalog
-    from callpact.events import Observer
+    from callpact.finished import Observer
     from callpact.metrics import Metrics
     from callpact.options import Chosen
     from callpact.serve.auth import Authentication

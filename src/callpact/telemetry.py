@@ -15,7 +15,7 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from callpact.errors import UsageError
-from callpact.events import CallFinished
+from callpact.finished import CallFinished
 from callpact.metrics import MAX_OWN_CODES, OTHER, UNKNOWN, End, end_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from callpact.envelope import (
     mcp_envelope,
 )
 from callpact.errors import AccessDenied, InvalidInput, Issue, OutputRejected, UnknownTool
-from callpact.events import CallFinished
+from callpact.finished import CallFinished
 from callpact.schema import Change
 from callpact.secrets import Secrets
 

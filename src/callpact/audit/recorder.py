@@ -37,7 +37,7 @@ from callpact.envelope import (
     ResponseEnvelope,
 )
 from callpact.errors import CallError, InvalidSchema
-from callpact.events import CallFinished
+from callpact.finished import CallFinished
 from callpact.json_text import json_text
 from callpact.schema import Change, Issue, canonical_json
 from callpact.secrets import Secrets

@@ -1,0 +1,59 @@
+"""What the runtime tells its observers: exactly one `CallFinished` per call.
+
+It never leaves the process; what does are the events of the call protocol (`events.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from callpact.envelope import ResponseEnvelope
+from callpact.errors import CallError, OutputRejected, Rejected, UnknownTool
+from callpact.tool import Identity, Tool
+
+_ACCESS = ("access_denied", "not_confirmed")
+
+
+class CallFinished(Struct, frozen=True, gc=False):
+    """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds.
+
+    A subscription has no envelope of its own; `count` says how many it delivered.
+    """
+
+    call_id: str
+    tool_id: str
+    arguments: Any
+    started: int
+    duration: float
+    envelope: ResponseEnvelope[Any] | None = None
+    error: CallError | None = None
+    identity: Identity | None = None
+    parent_id: str | None = None
+    count: int | None = None
+    tool: Tool | None = None
+    """The tool as it was when the call began; None if there was none of this name."""
+    via: str = ""
+    """The door that the call came through; empty for code of the same process."""
+
+    @property
+    def is_error(self) -> bool:
+        """True if the call gave no result."""
+        return self.error is not None
+
+    @property
+    def gate(self) -> str | None:
+        """Where the call was stopped: find, access, input, handler or output; None for a result."""
+        if self.error is None:
+            return None
+        if isinstance(self.error, UnknownTool):
+            return "find"
+        if isinstance(self.error, Rejected):
+            return "access" if self.error.code in _ACCESS else "input"
+        return "output" if isinstance(self.error, OutputRejected) else "handler"
+
+
+Observer = Callable[[CallFinished], None]
+"""Sync, no I/O beyond one write. What it raises is logged and counted, never passed on."""
