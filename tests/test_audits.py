@@ -544,7 +544,7 @@ def following(*args):
             process.kill()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT for one process")
 def test_tail_shows_what_is_recorded_until_ctrl_c(log):
     now = int(time.time() * 1000)
     there = log(called(1, at=now - HOUR), called(2, at=now - 1000))
@@ -561,7 +561,7 @@ def test_tail_shows_what_is_recorded_until_ctrl_c(log):
         assert b"Traceback" not in process.stderr.read()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="pipes that can be watched")
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes that can be watched")
 def test_tail_ends_when_its_reader_does(log):
     there = log(called(1, at=int(time.time() * 1000)))
     with following(*there) as process:

@@ -36,6 +36,9 @@ _CAUSES = (
 )
 _DRIFT = Note("type", "/items/0/price", "price must be a number, got a string")
 
+TEXT_FIELDS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "contract")
+"""What a filter compares texts of."""
+
 
 def records(
     count: int,
@@ -152,19 +155,7 @@ def fits(record: Record, where: Filter) -> bool:
         return False
     if where.outcome is not None and record.is_error != (where.outcome == "failed"):
         return False
-    return all(
-        matches(getattr(record, name), getattr(where, name))
-        for name in (
-            "tool",
-            "namespace",
-            "caller",
-            "gate",
-            "code",
-            "key",
-            "version",
-            "contract",
-        )
-    )
+    return all(matches(getattr(record, name), getattr(where, name)) for name in TEXT_FIELDS)
 
 
 def matches(value: str | None, wanted: str | None) -> bool:

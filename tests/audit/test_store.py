@@ -8,6 +8,7 @@ from generated import (
     BEGIN,
     DAY,
     HOUR,
+    TEXT_FIELDS,
     fits,
     naive_causes,
     naive_log,
@@ -63,19 +64,7 @@ FILTERS = st.builds(
     since=_TIMES,
     until=_TIMES,
     outcome=st.sampled_from([None, "ok", "failed"]),
-    **{
-        name: st.one_of(st.none(), st.none(), _texts(name))
-        for name in (
-            "tool",
-            "namespace",
-            "caller",
-            "gate",
-            "code",
-            "key",
-            "version",
-            "contract",
-        )
-    },
+    **{name: st.one_of(st.none(), st.none(), _texts(name)) for name in TEXT_FIELDS},
 )
 
 

@@ -104,18 +104,24 @@ def test_of_a_client_that_does_not_read_only_so_much_is_read_and_then_all_is_ans
     assert serving(question, {"say": say}, requests=20)
 
 
-@ERAS
-def test_requests_beyond_the_most_wait_and_none_is_lost(era):
-    running = most = 0
+class Counting:
+    """A tool that counts how many calls of it run at once."""
 
-    async def count(context, arguments):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
+    def __init__(self):
+        self.running = self.most = 0
+
+    async def __call__(self, context, arguments):
+        self.running += 1
+        self.most = max(self.most, self.running)
         for _ in range(5):
             await asyncio.sleep(0)
-        running -= 1
+        self.running -= 1
         return ""
+
+
+@ERAS
+def test_requests_beyond_the_most_wait_and_none_is_lost(era):
+    count = Counting()
 
     def question(wire):
         wire.open(era)
@@ -126,21 +132,12 @@ def test_requests_beyond_the_most_wait_and_none_is_lost(era):
         return all("result" in answer for answer in told)
 
     assert serving(question, {"count": count}, requests=3)
-    assert most == 3
+    assert count.most == 3
 
 
 @ERAS
 def test_large_requests_beyond_the_most_bytes_wait(era):
-    running = most = 0
-
-    async def count(context, arguments):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        running -= 1
-        return ""
+    count = Counting()
 
     def question(wire):
         wire.open(era)
@@ -152,7 +149,7 @@ def test_large_requests_beyond_the_most_bytes_wait(era):
         return all("result" in answer for answer in told)
 
     assert serving(question, {"count": count}, requests_bytes=15_000)
-    assert most == 2
+    assert count.most == 2
 
 
 @ERAS
