@@ -20,6 +20,7 @@ DESIGN = {
     "timeout": ("TIMEOUT", "E002", 504),
     "aborted": ("ABORTED", "E002", 503),
     "client_unable": ("EXECUTION_ERROR", "E005", 422),
+    "overloaded": ("EXECUTION_ERROR", "E002", 503),
     "handler_error": ("EXECUTION_ERROR", "E005", 500),
 }
 

@@ -252,6 +252,7 @@ CLASS_OF = {
     "timeout": Timeout,
     "aborted": Aborted,
     "client_unable": ClientUnable,
+    "overloaded": Failed,
     "handler_error": HandlerCrashed,
 }
 

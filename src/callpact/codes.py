@@ -139,6 +139,15 @@ _ROWS = (
         6,
         "The tool had to ask its client, which cannot be asked or gave no usable answer.",
     ),
+    Code(
+        "overloaded",
+        "overload",
+        "EXECUTION_ERROR",
+        "E002",
+        503,
+        9,
+        "Too many calls of the tool, or of the caller, run already; nothing was run.",
+    ),
     Code("aborted", "aborted", "ABORTED", "E002", 503, 9, "The call was cancelled before its end."),
     Code(
         "handler_error",

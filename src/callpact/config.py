@@ -112,6 +112,12 @@ class ServeConfig(BaseModel):
     origins: list[str] = Field(
         [], description="Web pages that may call it, as `https://app.example.com`"
     )
+    calls_per_tool: int = Field(
+        1_000, ge=1, description="Calls of one tool that run at one time over HTTP"
+    )
+    calls_per_caller: int = Field(
+        1_000, ge=1, description="Calls of one caller that run at one time over HTTP"
+    )
     tokens: dict[str, TokenConfig] = Field({}, description="Tokens of callers, by name")
     oauth: OAuthConfig | None = Field(None, description="An issuer whose tokens are accepted")
 

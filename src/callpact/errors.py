@@ -354,6 +354,7 @@ _CLASSES: dict[str, type[CallError]] = {
     "output_validation_failed": OutputRejected,
     "timeout": Timeout,
     "client_unable": ClientUnable,
+    "overloaded": Failed,
     "aborted": Aborted,
     "handler_error": HandlerCrashed,
 }

@@ -136,6 +136,7 @@ async def _serve(  # noqa: PLR0917 - one of each
     prepare = asking_first if options.ask_first else _as_it_is
     authentication = None if access is None else access.authentication
     identity = _identity(options)
+    table = config_of({}).serve if access is None else access.table
     secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
     async with contextlib.AsyncExitStack() as stack:
         recorders = stack.enter_context(recorded(chosen, options.audit, secrets))
@@ -153,6 +154,8 @@ async def _serve(  # noqa: PLR0917 - one of each
             list_up_to=options.list_up_to,
             advertise=options.advertise,
             result_limit=options.result_limit,
+            calls_per_tool=table.calls_per_tool,
+            calls_per_caller=table.calls_per_caller,
         )
 
         for each in telemetry:

@@ -25,6 +25,7 @@ TABLE = {
     "timeout": "E002",
     "aborted": "E002",
     "client_unable": "E005",
+    "overloaded": "E002",
     "not_confirmed": "E007",
     "handler_error": "E005",
 }

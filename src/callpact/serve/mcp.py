@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mcp_types as types
@@ -34,6 +35,7 @@ from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.asking import AskedPeer, Peer
 from callpact.serve.changes import Changes
 from callpact.serve.completing import complete
+from callpact.serve.crowd import CALLS_PER_CALLER, CALLS_PER_TOOL, Crowd
 from callpact.serve.kept import KeptReader
 from callpact.serve.ready import stand_in
 from callpact.serve.rounds import Rounds
@@ -106,6 +108,7 @@ class Door:
     may not use is neither listed nor run. Of more than `list_up_to` tools none is listed: three
     tools that search, describe and call them stand in for them. `advertise` is how much of an
     output schema the list shows. Results over `result_limit` bytes come in pages of whole items.
+    More calls at one time than `calls_per_tool` and `calls_per_caller` are refused.
     """
 
     def __init__(
@@ -120,6 +123,8 @@ class Door:
         list_up_to: int = LIST_UP_TO,
         advertise: Advertise = "full",
         result_limit: int = LIMIT,
+        calls_per_tool: int = CALLS_PER_TOOL,
+        calls_per_caller: int = CALLS_PER_CALLER,
     ) -> None:
         self._runtime = runtime
         self._timeout = timeout
@@ -127,6 +132,7 @@ class Door:
         self._advertise: Advertise = advertise
         self._views = Views(runtime, list_up_to=list_up_to, advertise=advertise)
         self._rounds = Rounds()
+        self._crowd = Crowd(calls_per_tool, calls_per_caller)
         self._kept = KeptReader(result_limit)
         self.writes_lines = False
         """True where orjson writes the answers: what is written already need not be read again."""
@@ -219,7 +225,7 @@ class Door:
             deadline, via = self._deadline(meant), _via(context)
             call = Call(params.name, params.arguments, deadline=deadline, via=via)
             try:
-                envelope = await called.call(call, identity, client=client)
+                envelope = await self._admitted(called, call, meant, identity, client)
             except UnknownTool as error:
                 # A handler that misses a tool of its own is a failed call, not a wrong request.
                 if tool is None:
@@ -248,6 +254,23 @@ class Door:
         except ValidationError as error:
             _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
             return _result(wire.encode_error(HandlerCrashed(tool.id)))
+
+    async def _admitted(
+        self,
+        called: Runtime,
+        call: Call,
+        meant: Tool | None,
+        identity: Identity | None,
+        client: Client,
+    ) -> ResponseEnvelope[Any]:
+        """Run a call, if there are not too many."""
+        if meant is None:
+            return await called.call(call, identity, client=client)
+        with self._crowd.entered(meant.id, _owner(identity)) as refusal:
+            if refusal is not None:
+                tool = cast("Tool", called.catalog.get(call.tool_id))
+                called = called.over((replace(tool, disabled=refusal),))
+            return await called.call(call, identity, client=client)
 
     def _called(self, view: View, name: str) -> tuple[Runtime, Tool | None]:
         """What runs a tool of this name, and the tool; one that is not listed may be called, too."""
