@@ -86,6 +86,21 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Envelopes": ("envelope", "schema.change"),
     "Events and bus": ("events", "finished", "bus"),
     "Errors": ("errors", "codes"),
+    "Typed answers": (
+        "answer.agent",
+        "answer.account",
+        "answer.reliability",
+        "answer.injections",
+        "answer.memory",
+        "answer.model",
+        "answer.models",
+        "answer.events",
+        "answer.streaming",
+        "answer.shape",
+        "answer.parsing",
+        "answer.reader",
+        "answer.reading_result",
+    ),
     "Property blocks": ("schema.properties",),
 }
 """The modules whose public names stand under a heading."""
@@ -97,6 +112,7 @@ ABOUT = {
     "Envelopes": "The one result: `data`, `meta`, and beside them what the contract found.",
     "Events and bus": "What is said about calls. The protocol itself: [call protocol](call-protocol.md).",
     "Errors": "Everything that callpact raises. Codes on each wire: [codes](codes.md).",
+    "Typed answers": "An agent's final answer under contract; see [typed answers](../guides/typed-answers.md).",
     "Property blocks": "Each writes one property of a Data Tool; see [Data Tools](../guides/data-tools.md).",
 }
 

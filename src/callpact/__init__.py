@@ -1,8 +1,8 @@
 """callpact: every tool an AI agent can call, under one contract.
 
 Importing this package runs nothing, reads no environment and configures no logging. What a program
-may never use (`from_functions` with its pydantic, `from_flowmcp`, Data Tools) is imported on first
-use.
+may never use (agents, `from_functions` with its pydantic, `from_flowmcp`, Data Tools) is imported on
+first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from callpact.bus import Bus, Listener, LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
-from callpact.client import Client, Elicited, Root, Sampled
+from callpact.client import Client, Elicited, Resumed, Root, Sampled
 from callpact.codes import CODES
 from callpact.env import Env
 from callpact.envelope import (
@@ -58,12 +58,19 @@ from callpact.errors import (
     InvalidSchema,
     InvalidTool,
     Issue,
+    LimitReached,
+    ModelError,
     NotAllowed,
     NotAnEnvelope,
     NotConfirmed,
     NotJson,
     OutputRejected,
+    OutputSchemaError,
+    PauseAsked,
     Rejected,
+    ReliabilityFailFastError,
+    RunPaused,
+    RunStopped,
     Silent,
     SourceRefused,
     Timeout,
@@ -94,6 +101,33 @@ from callpact.sources.marker import prompt, resource, tool
 from callpact.tool import Access, Call, Context, Contract, Handler, Identity, Policy, Tool
 
 if TYPE_CHECKING:
+    from callpact.answer.account import Account, Answer, Paused
+    from callpact.answer.agent import Agent
+    from callpact.answer.events import AnswerEvent
+    from callpact.answer.injections import Skill, Turn
+    from callpact.answer.memory import Memory, Remembered, SqliteMemory
+    from callpact.answer.model import (
+        Message,
+        Model,
+        ModelReply,
+        ModelRequest,
+        ToolOffer,
+        ToolUse,
+        Usage,
+    )
+    from callpact.answer.models import open_model
+    from callpact.answer.parsing import Parsed, parse_answer
+    from callpact.answer.reader import Read, Repair, Unreadable, read_json
+    from callpact.answer.reliability import (
+        CircuitBreaker,
+        Rule,
+        Scope,
+        default_stuck_loop_rule,
+        last_n_validation_errors_match,
+        strict_output_rules,
+    )
+    from callpact.answer.shape import Shape, shape_of
+    from callpact.answer.streaming import Finished, Reset, Token
     from callpact.schema.properties import (
         PropertyArray,
         PropertyAsset,
@@ -112,6 +146,19 @@ if TYPE_CHECKING:
     from callpact.sources.function import from_functions
 
 _LAZY = {
+    "Account": "callpact.answer.account",
+    "Agent": "callpact.answer.agent",
+    "Answer": "callpact.answer.account",
+    "AnswerEvent": "callpact.answer.events",
+    "CircuitBreaker": "callpact.answer.reliability",
+    "Finished": "callpact.answer.streaming",
+    "Memory": "callpact.answer.memory",
+    "Message": "callpact.answer.model",
+    "Model": "callpact.answer.model",
+    "ModelReply": "callpact.answer.model",
+    "ModelRequest": "callpact.answer.model",
+    "Parsed": "callpact.answer.parsing",
+    "Paused": "callpact.answer.account",
     "PropertyArray": "callpact.schema.properties",
     "PropertyAsset": "callpact.schema.properties",
     "PropertyBoolean": "callpact.schema.properties",
@@ -123,10 +170,32 @@ _LAZY = {
     "PropertyInteger": "callpact.schema.properties",
     "PropertyNumber": "callpact.schema.properties",
     "PropertyString": "callpact.schema.properties",
+    "Read": "callpact.answer.reader",
+    "Remembered": "callpact.answer.memory",
+    "Repair": "callpact.answer.reader",
+    "Reset": "callpact.answer.streaming",
+    "Rule": "callpact.answer.reliability",
+    "Scope": "callpact.answer.reliability",
+    "Shape": "callpact.answer.shape",
+    "Skill": "callpact.answer.injections",
+    "SqliteMemory": "callpact.answer.memory",
+    "Token": "callpact.answer.streaming",
+    "ToolOffer": "callpact.answer.model",
+    "ToolUse": "callpact.answer.model",
+    "Turn": "callpact.answer.injections",
+    "Unreadable": "callpact.answer.reader",
+    "Usage": "callpact.answer.model",
     "data_tool": "callpact.sources.data",
+    "default_stuck_loop_rule": "callpact.answer.reliability",
     "exhausted_message": "callpact.sources.data",
     "from_flowmcp": "callpact.sources.flowmcp.loading",
     "from_functions": "callpact.sources.function",
+    "last_n_validation_errors_match": "callpact.answer.reliability",
+    "open_model": "callpact.answer.models",
+    "parse_answer": "callpact.answer.parsing",
+    "read_json": "callpact.answer.reader",
+    "shape_of": "callpact.answer.shape",
+    "strict_output_rules": "callpact.answer.reliability",
 }
 
 
@@ -157,6 +226,10 @@ __all__ = [
     "Aborted",
     "Access",
     "AccessDenied",
+    "Account",
+    "Agent",
+    "Answer",
+    "AnswerEvent",
     "AudioBlock",
     "Bus",
     "Call",
@@ -172,6 +245,7 @@ __all__ = [
     "CastError",
     "Catalog",
     "Change",
+    "CircuitBreaker",
     "Client",
     "ClientUnable",
     "Context",
@@ -181,6 +255,7 @@ __all__ = [
     "Elicited",
     "Env",
     "Failed",
+    "Finished",
     "HTTPResponseMeta",
     "Handler",
     "HandlerCrashed",
@@ -192,6 +267,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidTool",
     "Issue",
+    "LimitReached",
     "Listener",
     "LocalBus",
     "LocalResponseMeta",
@@ -199,12 +275,22 @@ __all__ = [
     "MCPContentBlock",
     "MCPResourceContent",
     "MCPResponseMeta",
+    "Memory",
+    "Message",
+    "Model",
+    "ModelError",
+    "ModelReply",
+    "ModelRequest",
     "NotAllowed",
     "NotAnEnvelope",
     "NotConfirmed",
     "NotJson",
     "Observer",
     "OutputRejected",
+    "OutputSchemaError",
+    "Parsed",
+    "PauseAsked",
+    "Paused",
     "PendingRequestMap",
     "Policy",
     "Prompt",
@@ -219,40 +305,66 @@ __all__ = [
     "PropertyInteger",
     "PropertyNumber",
     "PropertyString",
+    "Read",
     "Rejected",
+    "ReliabilityFailFastError",
+    "Remembered",
+    "Repair",
+    "Reset",
     "Resource",
     "ResourceBlock",
     "ResourceLinkBlock",
     "ResponseEnvelope",
     "ResponseMeta",
+    "Resumed",
     "Root",
+    "Rule",
+    "RunPaused",
+    "RunStopped",
     "Runtime",
     "Sampled",
+    "Scope",
+    "Shape",
     "Silent",
+    "Skill",
     "SourceRefused",
+    "SqliteMemory",
     "TextBlock",
     "Timeout",
+    "Token",
     "Tool",
     "ToolError",
+    "ToolOffer",
+    "ToolUse",
+    "Turn",
     "UnknownTool",
+    "Unreadable",
     "UpstreamError",
+    "Usage",
     "UsageError",
     "build_call_handler",
     "build_env",
     "data_tool",
     "decode_event",
+    "default_stuck_loop_rule",
     "encode_event",
     "exhausted_message",
     "from_flowmcp",
     "from_functions",
     "http_envelope",
     "is_response_envelope",
+    "last_n_validation_errors_match",
     "local_envelope",
     "mcp_envelope",
+    "open_model",
+    "parse_answer",
     "prompt",
     "raise_for_error",
     "read_event",
+    "read_json",
     "resource",
+    "shape_of",
+    "strict_output_rules",
     "tool",
     "unwrap",
     "write_event",

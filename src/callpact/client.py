@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from callpact.errors import ClientUnable
+
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
@@ -45,8 +47,30 @@ class Root(Struct, frozen=True):
     name: str = ""
 
 
+class Resumed(Struct, frozen=True):
+    """What a call that paused with a state goes on with."""
+
+    state: Any
+    answer: Any
+
+
 class Client(ABC):
     """The client of one call. Asking raises `ClientUnable` where it cannot be asked."""
+
+    resumed: Resumed | None = None
+    """Set where the call goes on from a state that it paused with."""
+
+    async def pause(self, question: Any, state: Any = None) -> Any:  # noqa: ARG002 - for clients that can
+        """The answer to a question that may be given much later, in another process.
+
+        Raises:
+            PauseAsked: it is not answered yet; what called the tool keeps the question.
+            ClientUnable: nothing here can wait so long.
+        """
+        raise ClientUnable(
+            "the tool pauses until somebody answers, which only an agent's run can wait for; "
+            "call it through an Agent, or ask with context.client.elicit"
+        )
 
     @property
     @abstractmethod

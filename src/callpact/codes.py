@@ -148,6 +148,15 @@ _ROWS = (
         9,
         "Too many calls of the tool, or of the caller, run already; nothing was run.",
     ),
+    Code(
+        "paused",
+        "paused",
+        "EXECUTION_ERROR",
+        "E005",
+        409,
+        6,
+        "The tool waits for an answer from outside; the agent that called it pauses.",
+    ),
     Code("aborted", "aborted", "ABORTED", "E002", 503, 9, "The call was cancelled before its end."),
     Code(
         "handler_error",

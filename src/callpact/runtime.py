@@ -75,6 +75,11 @@ class Runtime:
         other._open_env = self._open_env
         return other
 
+    @property
+    def has_observers(self) -> bool:
+        """True if somebody is told of calls."""
+        return bool(self._observers)
+
     def execute(
         self,
         tool_id: str,
@@ -344,7 +349,12 @@ class Runtime:
             count,
             tool,
             call.via,
+            call.policy,
         )
+        self.tell(event)
+
+    def tell(self, event: CallFinished) -> None:
+        """Tell the observers of something that is on record like a call; nothing is raised."""
         for observer in self._observers:
             try:
                 observer(event)

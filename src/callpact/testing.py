@@ -1,4 +1,7 @@
-"""Fakes for tests of tools that reach upstreams. Nothing here opens a connection."""
+"""Fakes for tests: an upstream (`StubTransport`), a model (`ScriptedModel`).
+
+Nothing here opens a connection.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any, cast
 
+from callpact.answer.scripted import ScriptedModel
 from callpact.errors import UsageError
 from callpact.net import Request, Response, check_request
+
+__all__ = ["Answer", "ScriptedModel", "StubTransport", "as_response"]
 
 Answer = Response | Mapping[str, Any]
 """A `Response`, or `{"status": 200, "contentType": "application/json", "body": "…"}`."""

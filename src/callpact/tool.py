@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from callpact.errors import InvalidTool, Issue, UsageError
+from callpact.errors import ClientUnable, InvalidTool, Issue, UsageError
 from callpact.schema import CompiledSchema, compile_schema
 
 if TYPE_CHECKING:
-    from callpact.client import Client
+    from callpact.client import Client, Resumed
     from callpact.env import Env
 
 Policy = Literal["pass", "warn", "cast", "reject"]
@@ -208,6 +208,26 @@ class Context(Struct, frozen=True):
         """Tell whoever waits how far the call is; `done` grows from call to call."""
         if self.client is not None:
             await self.client.progress(done, total, message)
+
+    async def pause(self, question: Any, *, state: Any = None) -> Any:
+        """Ask something that is answered later, perhaps in another process; gives the answer.
+
+        The agent's run ends here and goes on with `resume`: the tool is then called again with the
+        same arguments, and each `pause` gives the answer that it got. With `state`, JSON data, it is
+        called again as well, and `resumed` has that state and the answer.
+
+        Raises:
+            PauseAsked: there is no answer yet; it is not to be caught.
+            ClientUnable: no agent called the tool.
+        """
+        if self.client is None:
+            raise ClientUnable("the tool pauses for an answer; call it through an Agent")
+        return await self.client.pause(question, state)
+
+    @property
+    def resumed(self) -> Resumed | None:
+        """The state that the call paused with, and the answer; None for one that did not."""
+        return None if self.client is None else self.client.resumed
 
     @property
     def logger(self) -> logging.Logger:

@@ -1,0 +1,440 @@
+"""`Agent`: a model, its tools, and the contract of its final answer. The door of this package.
+
+Every method that declares something gives a new agent; none is ever changed, so one can be shared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar, Unpack, cast, overload
+
+from msgspec import UNSET
+from pydantic import TypeAdapter
+
+from callpact.answer.account import Answer, Paused
+from callpact.answer.as_tool import agent_tool
+from callpact.answer.declaring import (
+    AgentOptions,
+    AnswerOptions,
+    Tools,
+    allowed_repairs,
+    check_agent,
+    check_options,
+    declared_contract,
+    text_of,
+)
+from callpact.answer.events import EventHandler, Teller
+from callpact.answer.fallback import declared_fallback
+from callpact.answer.injections import Injection, Skill, Text, added
+from callpact.answer.limits import MAX_ITERATIONS, MAX_REJECTIONS, declared_limits
+from callpact.answer.loop import Run
+from callpact.answer.memory import TURNS, Memory, SqliteMemory
+from callpact.answer.model import Model, ModelRequest
+from callpact.answer.offering import Offers
+from callpact.answer.parsing import Parsed, Repairing, parse_answer
+from callpact.answer.pausing import read_checkpoint
+from callpact.answer.plan import Plan, Who
+from callpact.answer.reliability import CircuitBreaker, Rule, declared_reliability
+from callpact.answer.shape import Parses
+from callpact.answer.streaming import Streamed, streamed
+from callpact.answer.typed import by_tiers, contract_of, typed
+from callpact.catalog import Catalog
+from callpact.errors import OutputSchemaError, UsageError
+from callpact.runtime import Runtime
+from callpact.sources.function import from_functions
+from callpact.tool import Identity, Tool
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Agent(Generic[T]):
+    """A model that may call tools, and whose final answer is held to a contract.
+
+    `Agent(model, system="…").tools(catalog).output_schema(Refund, retries=2)`; the same can be
+    given as keyword arguments. `observers` hear of every call and every request to the model like
+    those of a `Runtime`; handlers given to `on` hear what happens in a run.
+
+    Raises:
+        UsageError: a part cannot be used, with what to do.
+    """
+
+    __slots__ = ("_plan",)
+
+    _plan: Plan
+
+    @overload
+    def __init__(
+        self: Agent[U],
+        model: Model,
+        *,
+        output_schema: type[U] | TypeAdapter[U] | Parses[U],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[Any],
+        model: Model,
+        *,
+        output_schema: Mapping[str, Any] | Callable[[Any], Any] | None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    def __init__(
+        self, model: Model, *, output_schema: Any = None, **options: Unpack[AgentOptions]
+    ) -> None:
+        check_options(options)
+        system, name = options.get("system", ""), options.get("name", "agent")
+        check_agent(model, system, name)
+        runtime = Runtime((), options.get("observers", ()))
+        settings = dict(options.get("settings") or {})
+        self._plan = Plan(model, name, runtime, system, settings=settings)
+        tools, retries = options.get("tools"), options.get("retries", 0)
+        if tools is not None:
+            self._plan = self._tooled(tools)
+        if output_schema is not None:
+            self._plan = self._contracted(output_schema, retries=retries)
+        elif retries:
+            raise UsageError("retries ask again for what breaks output_schema=, and there is none")
+        fallback, canned = options.get("fallback"), options.get("canned", UNSET)
+        if fallback is not None or canned is not UNSET:
+            self._plan = self._recovering(fallback, canned)
+
+    @staticmethod
+    def _of(plan: Plan) -> Agent[Any]:
+        agent: Agent[Any] = object.__new__(Agent)
+        agent._plan = plan
+        return agent
+
+    def _with(self, **changes: Any) -> Agent[T]:
+        return self._of(dataclasses.replace(self._plan, **changes))
+
+    @property
+    def name(self) -> str:
+        """What events, records and checkpoints call it."""
+        return self._plan.name
+
+    # --- declaring ------------------------------------------------------------------------
+
+    def tools(self, tools: Tools) -> Agent[T]:
+        """Tools that the model may call: a catalog, tools or functions; or a runtime of yours.
+
+        Raises:
+            UsageError: they were given already.
+            DeclarationError: one cannot be a tool.
+        """
+        return self._of(self._tooled(tools))
+
+    def _tooled(self, tools: Tools) -> Plan:
+        plan = self._plan
+        if plan.has_tools:
+            raise UsageError("the agent has tools already; give them all at once, or join catalogs")
+        if plan.is_forced:
+            raise UsageError("strategy='tool-forced' leaves no room for tools; use 'instruct'")
+        if not isinstance(tools, Runtime):
+            catalog = tools if isinstance(tools, Catalog) else Catalog(from_functions(tools))
+            runtime = plan.runtime.over(catalog)
+            return dataclasses.replace(plan, runtime=runtime, has_tools=True, offers=Offers())
+        if plan.runtime.has_observers:
+            raise UsageError("the runtime has observers of its own; give them to it, not the agent")
+        return dataclasses.replace(plan, runtime=tools, has_tools=True, offers=Offers())
+
+    @overload
+    def output_schema(
+        self,
+        schema: type[U] | TypeAdapter[U] | Parses[U],
+        **options: Unpack[AnswerOptions],
+    ) -> Agent[U]: ...
+    @overload
+    def output_schema(
+        self, schema: Callable[[Any], U], **options: Unpack[AnswerOptions]
+    ) -> Agent[U]: ...
+    @overload
+    def output_schema(self, schema: Any, **options: Unpack[AnswerOptions]) -> Agent[Any]: ...
+    def output_schema(self, schema: Any, **options: Unpack[AnswerOptions]) -> Agent[Any]:
+        """Hold the final answer to a shape: told to the model, parsed, and typed for the checker.
+
+        `name` is the id of the injected instruction; `instruction` replaces its text. `retries` are
+        corrective re-asks, each a turn of its own. `repair="safe"` reads slightly broken JSON, and
+        `allow` names repairs that could change its meaning. `strategy="tool-forced"` makes the
+        model answer by a call, where it declares that it can.
+
+        Raises:
+            UsageError: there is one already, or an option cannot be.
+            InvalidSchema: a JSON Schema that cannot be compiled.
+        """
+        return self._of(self._contracted(schema, **options))
+
+    def _contracted(self, schema: Any, **options: Unpack[AnswerOptions]) -> Plan:
+        plan = self._plan
+        if plan.contract is not None:
+            raise UsageError(
+                "output_schema is already set; an agent has one contract for its answer: build two "
+                "agents for two shapes"
+            )
+        contract = declared_contract(schema, **options)
+        if contract.strategy == "tool-forced" and (plan.has_tools or plan.skills):
+            raise UsageError("strategy='tool-forced' leaves no room for tools; use 'instruct'")
+        injections = added(plan.injections, Injection(contract.name, contract.instruction))
+        return dataclasses.replace(plan, contract=contract, injections=injections)
+
+    def output_fallback(
+        self,
+        *,
+        fallback: Callable[[OutputSchemaError, str], Any | Awaitable[Any]] | None = None,
+        canned: Any = UNSET,
+    ) -> Agent[T]:
+        """What `run_typed` gives when the answer breaks its contract.
+
+        First what `fallback(error, raw)` gives, held to the contract as well; then `canned`, which
+        is judged here and now.
+
+        Raises:
+            UsageError: no `output_schema` yet, a second fallback, or a canned value that breaks it.
+        """
+        return self._of(self._recovering(fallback, canned))
+
+    def _recovering(self, fallback: Any, canned: Any) -> Plan:
+        plan = self._plan
+        if plan.contract is None:
+            raise UsageError("output_fallback needs output_schema first: there is nothing to keep")
+        if plan.fallback is not None:
+            raise UsageError("output_fallback is already set; an agent has one")
+        held = declared_fallback(plan.contract.shape, fallback, canned)
+        return dataclasses.replace(plan, fallback=held)
+
+    def reliability(
+        self,
+        *rules: Rule | Iterable[Rule],
+        pre_check: Iterable[Rule] = (),
+        providers: Iterable[Model] = (),
+        fallback: Callable[[ModelRequest, Exception | None], Any] | None = None,
+        circuit_breaker: CircuitBreaker | None = None,
+        stops_when_stuck: bool = True,
+        shows_failed_answer: bool = True,
+    ) -> Agent[T]:
+        """Rules for each attempt at a reply: `.reliability(strict_output_rules(3))`.
+
+        Raises:
+            UsageError: they were given already, or one is no rule.
+        """
+        if self._plan.reliability is not None:
+            raise UsageError("reliability is already set; give all rules at once")
+        return self._with(
+            reliability=declared_reliability(
+                cast("Iterable[Rule]", rules),
+                pre_check=pre_check,
+                providers=providers,
+                fallback=fallback,
+                circuit_breaker=circuit_breaker,
+                stops_when_stuck=stops_when_stuck,
+                shows_failed_answer=shows_failed_answer,
+            )
+        )
+
+    def instruction(self, text: Text, *, name: str | None = None) -> Agent[T]:
+        """Words for the system prompt of every request; a function of (turn) finds them each time.
+
+        Raises:
+            UsageError: another injection has the name.
+        """
+        injections = self._plan.injections
+        id_ = name or f"instruction-{len(injections) + 1}"
+        return self._with(injections=added(injections, Injection(id_, text)))
+
+    def skills(self, *skills: Skill) -> Agent[T]:
+        """Instructions that the model reads when it needs them.
+
+        Raises:
+            UsageError: two have one name, or the strategy leaves no room.
+        """
+        plan = self._plan
+        if plan.is_forced:
+            raise UsageError("strategy='tool-forced' leaves no room for skills; use 'instruct'")
+        held = (*plan.skills, *skills)
+        names = [skill.name for skill in held]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UsageError(f"two skills are called '{twice[0]}'; rename one")
+        return self._with(skills=held)
+
+    def memory(self, store: Memory | str | Path | None = None, *, turns: int = TURNS) -> Agent[T]:
+        """Remember the accepted answer of each turn, by session; in a SQLite file by default.
+
+        Raises:
+            UsageError: there is one already, or no turns are to be recalled.
+        """
+        if self._plan.memory is not None:
+            raise UsageError("memory is already set; an agent has one")
+        if turns < 1:
+            raise UsageError(f"a memory recalls one turn or more, got {turns}")
+        held = SqliteMemory(store) if store is None or isinstance(store, str | Path) else store
+        if not hasattr(held, "recall") or not hasattr(held, "keep"):
+            raise UsageError(
+                f"a memory is a file, or has recall(…) and keep(…), got {type(held).__name__}"
+            )
+        return self._with(memory=held, turns=turns)
+
+    def limits(
+        self,
+        *,
+        iterations: int = MAX_ITERATIONS,
+        tokens: int | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
+        rejections: int = MAX_REJECTIONS,
+    ) -> Agent[T]:
+        """What a run may cost; beyond it, it is stopped with `LimitReached`.
+
+        Raises:
+            UsageError: one is no positive number.
+        """
+        return self._with(
+            limits=declared_limits(
+                iterations=iterations,
+                tokens=tokens,
+                cost=cost,
+                seconds=seconds,
+                rejections=rejections,
+            )
+        )
+
+    def on(self, handler: EventHandler, *, whole_texts: bool = False) -> Agent[T]:
+        """Tell a function what happens in runs. Texts of the model are previews, unless asked for.
+
+        Raises:
+            UsageError: it is no function.
+        """
+        if not callable(handler):
+            raise UsageError(f"a handler of events is a function of (event), got {handler!r:.100}")
+        whole = whole_texts or self._plan.tells_whole_texts
+        return self._with(handlers=(*self._plan.handlers, handler), tells_whole_texts=whole)
+
+    # --- running --------------------------------------------------------------------------
+
+    async def run(
+        self,
+        message: str | Mapping[str, Any],
+        *,
+        session: str = "default",
+        identity: Identity | None = None,
+    ) -> Answer | Paused:
+        """The final answer as the model wrote it, also when it breaks the contract; or the pause.
+
+        With an identity, tools are offered and called only where it may use them.
+
+        Raises:
+            UsageError: the message is empty or no text.
+            RunStopped: a limit was met, or the rules gave up.
+            ModelError: the model could not be asked.
+        """
+        return await Run(self._plan, text_of(message), session, Who(identity)).go()
+
+    async def run_typed(
+        self,
+        message: str | Mapping[str, Any],
+        *,
+        session: str = "default",
+        identity: Identity | None = None,
+    ) -> T:
+        """Run, and give the value that keeps the contract, by the fallback if need be.
+
+        Raises:
+            OutputSchemaError: the answer breaks the contract, and no fallback answers.
+            RunPaused: a tool waits for an answer; the error has the checkpoint.
+            RunStopped: a limit was met, or the rules gave up.
+            ModelError: the model could not be asked.
+            UsageError: there is no `output_schema`, or the message is empty.
+        """
+        contract_of(self._plan)
+        return await typed(self._plan, Run(self._plan, text_of(message), session, Who(identity)))
+
+    def parse_output(
+        self, raw: str, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+    ) -> T:
+        """The value of an answer that is there already; `repair` and `allow` as `output_schema` has them.
+
+        Raises:
+            OutputSchemaError: it is not JSON, or breaks the schema; no fallback is asked.
+            UsageError: there is no `output_schema`.
+        """
+        return self.read_output(raw, repair=repair, allow=allow).value
+
+    def read_output(
+        self, raw: str, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+    ) -> Parsed[T]:
+        """`parse_output` with the list of repairs beside the value.
+
+        Raises:
+            OutputSchemaError: it is not JSON, or breaks the schema.
+            UsageError: there is no `output_schema`.
+        """
+        contract = contract_of(self._plan)
+        how = contract.repair if repair is None else repair
+        allowed = allowed_repairs(allow) or (contract.allow if how == "safe" else ())
+        return parse_answer(raw, contract.shape, repair=how, allow=allowed)
+
+    async def parse_output_async(
+        self, raw: str, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+    ) -> T:
+        """`parse_output`, and the fallback if need be.
+
+        Raises:
+            OutputSchemaError: it breaks the contract, and no fallback answers.
+            UsageError: there is no `output_schema`.
+        """
+        try:
+            return self.parse_output(raw, repair=repair, allow=allow)
+        except OutputSchemaError as error:
+            return await by_tiers(self._plan, error, Teller(self._plan.handlers), None)
+
+    async def resume(
+        self,
+        checkpoint: str | bytes | Paused,
+        answer: Any,
+        *,
+        identity: Identity | None = None,
+    ) -> Answer | Paused:
+        """Go on with a run that paused, in this process or another, with the answer to its question.
+
+        Raises:
+            UsageError: the checkpoint is none of this agent's.
+            RunStopped: as `run`.
+        """
+        text = checkpoint.checkpoint if isinstance(checkpoint, Paused) else checkpoint
+        kept = read_checkpoint(text, self.name)
+        return await Run.resumed(self._plan, kept, answer, Who(identity)).go()
+
+    def stream(
+        self,
+        message: str | Mapping[str, Any],
+        *,
+        session: str = "default",
+        identity: Identity | None = None,
+    ) -> AsyncGenerator[Streamed, None]:
+        """The answer as it is written: tokens, a reset where they do not stand, and the end.
+
+        With an `output_schema` tokens are provisional until the end says otherwise.
+
+        Raises:
+            UsageError: the message is empty.
+            RunStopped: as `run`, after what was streamed.
+        """
+        return streamed(self._plan, text_of(message), session, Who(identity))
+
+    # --- as a tool ------------------------------------------------------------------------
+
+    def as_tool(
+        self, id: str | None = None, *, description: str | None = None, timeout: float | None = None
+    ) -> Tool:
+        """The agent as a tool, `message` in and its answer out, under the contract of the answer.
+
+        Raises:
+            InvalidTool: the id cannot be one.
+        """
+        return agent_tool(self._plan, id, description, timeout)
+
+    def __repr__(self) -> str:
+        contract = self._plan.contract
+        shape = "" if contract is None else f", output_schema={contract.shape.label}"
+        return f"Agent({self._plan.model.name!r}, name={self.name!r}{shape})"

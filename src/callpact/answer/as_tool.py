@@ -1,0 +1,79 @@
+"""An agent as a tool: a message in, its answer out, under the contract of the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callpact.answer.account import Paused
+from callpact.answer.declaring import MAX_MESSAGE, text_of
+from callpact.answer.loop import Run
+from callpact.answer.pausing import read_checkpoint
+from callpact.answer.plan import Plan, Who
+from callpact.answer.typed import contract_of, typed
+from callpact.errors import ModelError, OutputSchemaError, RunPaused, RunStopped, ToolError
+from callpact.tool import Context, Contract, Tool
+
+_MESSAGE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "message": {
+            "type": "string",
+            "description": "What the agent is asked.",
+            "minLength": 1,
+            "maxLength": MAX_MESSAGE,
+        }
+    },
+    "required": ["message"],
+    "additionalProperties": False,
+}
+
+
+def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: float | None) -> Tool:
+    """The tool.
+
+    Raises:
+        InvalidTool: the id cannot be one.
+    """
+    schema: Any = {"type": "string"}
+    if plan.contract is not None:
+        schema = plan.contract.shape.json_schema
+
+    async def answer(arguments: dict[str, Any], context: Context) -> Any:
+        try:
+            return await _answer(plan, arguments, context)
+        except RunPaused as error:
+            paused: Paused = error.paused
+            return await context.pause(paused.question, state=paused.checkpoint)
+        except OutputSchemaError as error:
+            # The raw answer stays here: a stranger reads this.
+            raise ToolError(error.code, error.message, path=error.path) from error
+        except (RunStopped, ModelError) as error:
+            raise ToolError(error.code, str(error)) from error
+
+    return Tool(
+        id=id or f"{plan.name}.ask",
+        description=description or f"Ask the agent '{plan.name}'.",
+        contract=Contract(
+            input=_MESSAGE_SCHEMA, output=schema, policy=None if schema is None else "reject"
+        ),
+        handler=answer,
+        source="agent",
+        timeout=timeout,
+    )
+
+
+async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> Any:
+    chain = (*context.chain, context.tool_id)
+    who = Who(context.identity, context.client, chain, context.deadline, context.call_id)
+    if (resumed := context.resumed) is not None:
+        checkpoint = read_checkpoint(resumed.state, plan.name)
+        run = Run.resumed(plan, checkpoint, resumed.answer, who)
+    else:
+        run = Run(plan, text_of(arguments["message"]), "default", who)
+    if plan.contract is not None:
+        dump, value = contract_of(plan).shape.dump, await typed(plan, run)
+        return value if dump is None else dump(value)
+    answer = await run.go()
+    if isinstance(answer, Paused):
+        raise RunPaused(answer)
+    return str(answer)

@@ -1,0 +1,476 @@
+"""One reply of the model, in as many attempts as the rules allow.
+
+Every attempt is told to the observers of calls, so it is in the audit log, and counted. Without
+rules there is one attempt, and what goes wrong is raised.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any, Literal, cast
+
+import msgspec
+
+from callpact.answer.events import Teller
+from callpact.answer.model import (
+    NATIVE_OUTPUT,
+    Message,
+    Model,
+    ModelReply,
+    ModelRequest,
+    ToolUse,
+    Usage,
+    abilities_of,
+    as_data,
+    without_ephemeral,
+)
+from callpact.answer.reliability import (
+    GENERIC_FEEDBACK,
+    MAX_ROUNDS,
+    CircuitBreaker,
+    ErrorKind,
+    Reliability,
+    Rule,
+    Scope,
+    ValidationError,
+    default_stuck_loop_rule,
+    error_kind,
+    validation_error,
+)
+from callpact.envelope import local_envelope
+from callpact.errors import (
+    CallError,
+    ModelError,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    ToolError,
+    UsageError,
+)
+from callpact.events import new_id
+from callpact.finished import CallFinished
+from callpact.json_text import json_text
+from callpact.runtime import Runtime
+from callpact.schema import is_json
+from callpact.tool import Identity, Tool
+
+Phase = Literal["pre-check", "post-decide"]
+Judge = Callable[[str], OutputSchemaError | None]
+"""Says why a text cannot be the final answer; None if it can."""
+_log = logging.getLogger("callpact.answer")
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A reply, and why it cannot be the final answer; None if it can, or nobody asked."""
+
+    reply: ModelReply
+    refusal: OutputSchemaError | None = None
+
+
+class Asking:
+    """Asks models in one run: counts what it costs, tells what happens."""
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        tool: Tool,
+        runtime: Runtime,
+        teller: Teller,
+        identity: Identity | None,
+        on_token: Callable[[str], None] | None,
+        on_reset: Callable[[str], None],
+        usage: Usage,
+        requests: int,
+    ) -> None:
+        self._model = model
+        self._tool = tool
+        self._runtime = runtime
+        self._teller = teller
+        self._identity = identity
+        self._on_token = on_token
+        self._on_reset = on_reset
+        self._said = False
+        self._told = 0
+        self.usage = usage
+        self.requests = requests
+
+    async def once(
+        self,
+        request: ModelRequest,
+        judge: Judge | None = None,
+        *,
+        model: Model | None = None,
+        attempt: int = 1,
+    ) -> Judged:
+        """One attempt, on record, and why it cannot be the final answer.
+
+        Raises:
+            ModelError: the model could not be asked, or gave nothing that can be used.
+        """
+        model = model or self._model
+        started, begun = time.time_ns() // 1_000_000, time.perf_counter()
+        reply: ModelReply | None = None
+        failure: Exception | None = None
+        refusal: OutputSchemaError | None = None
+        self.requests += 1
+        try:
+            given = reply = _answered(await self._reply(model, _fitted(request, model)), request)
+            self.usage += reply.usage
+            if judge is not None and not reply.tool_uses:
+                failure = refusal = judge(reply.content)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            self._record(model, request, attempt, started, begun, reply, failure)
+        return Judged(given, refusal)
+
+    async def _reply(self, model: Model, request: ModelRequest) -> ModelReply:
+        stream = getattr(model, "stream", None)
+        if self._on_token is None or stream is None:
+            return _checked(await model.complete(request), model)
+        last: Any = None
+        async for item in stream(request):
+            if isinstance(item, str):
+                self._said = self._said or bool(item)
+                self._on_token(item)
+            else:
+                last = item
+        return _checked(last, model)
+
+    def reset(self, reason: str) -> None:
+        """Take back what was streamed of this reply."""
+        if self._said:
+            self._said = False
+            self._on_reset(reason)
+
+    def begin(self) -> None:
+        """A new reply: what was streamed before stands."""
+        self._said = False
+
+    def _record(  # noqa: PLR0917 - by position, like the event that it makes
+        self,
+        model: Model,
+        request: ModelRequest,
+        attempt: int,
+        started: int,
+        begun: float,
+        reply: ModelReply | None,
+        failure: Exception | None,
+    ) -> None:
+        fresh = request.messages[min(self._told, len(request.messages)) :] or request.messages[-1:]
+        self._told = len(without_ephemeral(request.messages))
+        arguments = {
+            "model": model.name,
+            "iteration": self._teller.iteration,
+            "attempt": attempt,
+            "messages": [as_data(message) for message in fresh],
+        }
+        envelope = None
+        if failure is None and reply is not None:
+            envelope = local_envelope(as_data(reply), self._tool.id)
+        self._runtime.tell(
+            CallFinished(
+                new_id(),
+                self._tool.id,
+                arguments,
+                started,
+                time.perf_counter() - begun,
+                envelope,
+                _recorded(failure, reply),
+                self._identity,
+                self._teller.run_id,
+                None,
+                self._tool,
+                "agent",
+            )
+        )
+
+
+def _checked(reply: Any, model: Model) -> ModelReply:
+    if not isinstance(reply, ModelReply):
+        kind = type(reply).__name__
+        raise ModelError(f"the model '{model.name}' must give a ModelReply, got {kind}")
+    content: Any = reply.content
+    uses: Any = reply.tool_uses
+    if not isinstance(content, str) or not isinstance(cast("Any", reply.usage), Usage):
+        raise ModelError(f"the model '{model.name}' gave a reply without text or usage")
+    if not isinstance(uses, tuple) or not all(map(_is_use, cast("tuple[Any, ...]", uses))):
+        raise ModelError(
+            f"the model '{model.name}' wants something called that is no ToolUse with an id and a "
+            "name as text, and arguments that are JSON"
+        )
+    return reply
+
+
+def _is_use(use: Any) -> bool:
+    return (
+        isinstance(use, ToolUse)
+        and isinstance(cast("Any", use.id), str)
+        and isinstance(cast("Any", use.name), str)
+        and is_json(use.arguments)
+    )
+
+
+def _fitted(request: ModelRequest, model: Model) -> ModelRequest:
+    """Only what a model declares that it can do is asked of it."""
+    if request.answer_schema is None or NATIVE_OUTPUT in abilities_of(model):
+        return request
+    return msgspec.structs.replace(request, answer_schema=None)
+
+
+def _answered(reply: ModelReply, request: ModelRequest) -> ModelReply:
+    """A forced call is the answer: from here on it is text like any other."""
+    forced = request.forced_tool
+    use = next((use for use in reply.tool_uses if use.name == forced), None)
+    if use is None:
+        return reply
+    given = use.arguments
+    text = given if isinstance(given, str) else json_text(given)
+    return msgspec.structs.replace(reply, content=text, tool_uses=())
+
+
+def _recorded(failure: Exception | None, reply: ModelReply | None) -> CallError | None:
+    if failure is None:
+        return None if reply is not None else ToolError("aborted", "The model was not heard out")
+    if isinstance(failure, OutputSchemaError):
+        return ToolError(failure.code, str(failure), path=failure.path)
+    code = failure.code if isinstance(failure, ModelError) else "ERR_MODEL"
+    return ToolError(code, f"{type(failure).__name__}: {failure}")
+
+
+class Attempts:
+    """Plays by the rules until there is a reply to take."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        model: Model,
+        reliability: Reliability,
+        teller: Teller,
+        *,
+        judge: Judge | None,
+        check_limits: Callable[[], None],
+    ) -> None:
+        self._asking = asking
+        self._check_limits = check_limits
+        self._models = (model, *reliability.providers)
+        self._config = reliability
+        self._breaker = cast("CircuitBreaker", reliability.circuit_breaker)
+        self._teller = teller
+        self._judge = judge
+        self._rules = reliability.rules
+        if reliability.stops_when_stuck:
+            self._rules = (default_stuck_loop_rule, *self._rules)
+
+    async def reply(self, request: ModelRequest) -> ModelReply:
+        """The reply that the rules take.
+
+        Raises:
+            ReliabilityFailFastError: they gave up.
+        """
+        scope = self._scope(request, 0, 0, (), {})
+        rule = _first(self._config.pre_check, scope)
+        if rule is not None and rule.then == "fail-fast":
+            raise self._give_up(rule.kind or "pre-check-failed", scope, rule.label, "pre-check")
+        at, made, prior, failed = 0, 0, 0, scope.error_kind
+        counts: dict[str, int] = {}
+        errors: tuple[ValidationError, ...] = ()
+        sent, how = request, "retry"
+        for _ in range(MAX_ROUNDS):
+            model = self._models[at]
+            scope = await self._attempt(model, sent, made + 1)
+            if scope.error_kind != "circuit-open":
+                made += 1
+                counts[model.name] = counts.get(model.name, 0) + 1
+            if scope.validation_error is not None:
+                errors = (*errors, scope.validation_error)
+            known = self._scope(request, at, made, errors, counts)
+            scope = msgspec.structs.replace(
+                known,
+                response=scope.response,
+                error=scope.error,
+                error_kind=scope.error_kind,
+                latency_ms=scope.latency_ms,
+                validation_error=scope.validation_error,
+            )
+            self._tell_failure(scope)
+            rule = _first(self._rules, scope)
+            verb = rule.then if rule is not None else ("ok" if scope.error is None else "fail-fast")
+            label = None if rule is None else rule.label
+            kind = (rule.kind if rule is not None else "") or scope.error_kind
+            if verb == "ok":
+                if scope.response is None:
+                    raise self._give_up("no-response", scope, label)
+                self._tell_recovery(made, how, prior, failed)
+                return scope.response
+            if verb == "fallback":
+                reply = await self._fall_back(scope, label)
+                self._tell_recovery(made, "fallback", prior + 1, scope.error_kind)
+                return reply
+            if verb == "fail-fast":
+                raise self._give_up(kind, scope, label)
+            if verb == "retry-other":
+                if not scope.can_switch_provider:
+                    raise self._give_up("no-more-providers", scope, label)
+                at += 1
+            prior, how, failed = prior + 1, verb, scope.error_kind
+            self._teller.tell(
+                "reliability.retried",
+                attempt=made,
+                action=verb,
+                error_kind=scope.error_kind,
+                error_message=_words(scope),
+                from_provider=model.name,
+                to_provider=self._models[at].name,
+            )
+            self._asking.reset(scope.error_kind)
+            self._check_limits()
+            sent = await self._corrected(request, rule, scope)
+        raise self._give_up("max-loop-exceeded", scope, f"{MAX_ROUNDS} attempts")
+
+    async def _attempt(self, model: Model, request: ModelRequest, attempt: int) -> Scope:
+        begun = time.perf_counter()
+        reply: ModelReply | None = None
+        failure: Exception | None = None
+        try:
+            self._breaker.check(model.name)
+            judged = await self._asking.once(request, self._judge, model=model, attempt=attempt)
+            reply, failure = judged.reply, judged.refusal
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: the rules decide what a failure means
+            failure = error
+        kind = "ok" if failure is None else error_kind(failure)
+        if kind in {"ok", "schema-fail"}:  # An answer that breaks the contract is an answer.
+            self._breaker.succeeded(model.name)
+        elif kind != "circuit-open":
+            self._breaker.failed(model.name)
+        refused = validation_error(failure) if isinstance(failure, OutputSchemaError) else None
+        return Scope(
+            request,
+            response=reply if failure is None else None,
+            error=failure,
+            error_kind=kind,
+            latency_ms=(time.perf_counter() - begun) * 1000,
+            validation_error=refused,
+        )
+
+    def _scope(
+        self,
+        request: ModelRequest,
+        at: int,
+        made: int,
+        errors: tuple[ValidationError, ...],
+        counts: dict[str, int],
+    ) -> Scope:
+        return Scope(
+            request,
+            made,
+            len(self._models),
+            at,
+            self._models[at].name,
+            at + 1 < len(self._models),
+            self._config.fallback is not None,
+            validation_errors=errors,
+            attempts_per_provider=dict(counts),
+            breaker_states={model.name: self._breaker.state(model.name) for model in self._models},
+            usage=self._asking.usage,
+        )
+
+    def _tell_failure(self, scope: Scope) -> None:
+        error = scope.validation_error
+        if error is not None:
+            self._teller.tell(
+                "agent.output_schema_validation_failed",
+                message=error.message,
+                stage=error.stage,
+                path=error.path,
+                raw_output=self._teller.shown(error.raw_output),
+                attempt=scope.attempt,
+                cumulative_retries=scope.attempt - 1,
+            )
+
+    def _tell_recovery(self, made: int, how: str, prior: int, failed: ErrorKind) -> None:
+        if prior:
+            self._teller.tell(
+                "reliability.recovered",
+                attempt=made,
+                recovered_via=how,
+                prior_failures=prior,
+                error_kind=failed,
+            )
+
+    async def _fall_back(self, scope: Scope, label: str | None) -> ModelReply:
+        if self._config.fallback is None:
+            raise self._give_up("fallback-not-configured", scope, label)
+        self._asking.reset("fallback")
+        given = self._config.fallback(scope.request, scope.error)
+        given = await given if isawaitable(given) else given
+        if isinstance(given, str):
+            return ModelReply(given)
+        if isinstance(given, ModelReply):
+            return given
+        raise UsageError(
+            "the fallback of reliability must give text or a ModelReply, "
+            f"got {type(given).__name__}"
+        )
+
+    async def _corrected(
+        self, request: ModelRequest, rule: Rule | None, scope: Scope
+    ) -> ModelRequest:
+        """The request with the last failed answer and what is said to it; nothing of earlier ones."""
+        if rule is None or rule.feedback_for_llm is None:
+            return request
+        words = await _feedback(rule, scope)
+        more = [Message("user", words, ephemeral=True)]
+        failed = scope.validation_error
+        if failed is not None and self._config.shows_failed_answer:
+            more.insert(0, Message("assistant", failed.raw_output, ephemeral=True))
+        return msgspec.structs.replace(request, messages=(*request.messages, *more))
+
+    def _give_up(
+        self, kind: str, scope: Scope, label: str | None, phase: Phase = "post-decide"
+    ) -> ReliabilityFailFastError:
+        payload = {
+            "phase": phase,
+            "attempt": scope.attempt,
+            "provider_used": scope.current_provider,
+            "error_kind": scope.error_kind,
+        }
+        words = _words(scope)
+        if words is not None:
+            payload["error_message"] = words
+        self._teller.tell("reliability.fail_fast", kind=kind, label=label or kind, **payload)
+        return ReliabilityFailFastError(
+            kind, phase=phase, label=label, cause=scope.error, payload=payload
+        )
+
+
+def _first(rules: tuple[Rule, ...], scope: Scope) -> Rule | None:
+    for rule in rules:
+        try:
+            if rule.when(scope):
+                return rule
+        except Exception as error:  # noqa: BLE001 - boundary: a rule that raises does not hold
+            _log.warning("the rule '%s' raised %r and is passed over", rule.kind, error)
+    return None
+
+
+async def _feedback(rule: Rule, scope: Scope) -> str:
+    given: Any = rule.feedback_for_llm
+    try:
+        if callable(given):
+            given = given(scope)
+            given = await given if isawaitable(given) else given
+        return str(given)
+    except Exception as error:  # noqa: BLE001 - boundary: a run does not end for want of words
+        _log.warning("the feedback of the rule '%s' raised %r", rule.kind, error)
+        return GENERIC_FEEDBACK
+
+
+def _words(scope: Scope) -> str | None:
+    return None if scope.error is None else str(scope.error) or type(scope.error).__name__

@@ -1,0 +1,108 @@
+"""What is given instead of an answer that breaks its contract: three tiers, each judged.
+
+Primary is the model's own answer; then a function, then a value that was judged beforehand.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec import UNSET
+
+from callpact.answer.events import PREVIEW, Teller
+from callpact.answer.parsing import judged
+from callpact.answer.shape import Shape
+from callpact.errors import OutputSchemaError, UsageError
+from callpact.schema import is_json
+
+T = TypeVar("T")
+
+FallbackFunction = Callable[[OutputSchemaError, str], Any | Awaitable[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fallback(Generic[T]):
+    """The second and the third tier; `canned` is data that the shape is known to take."""
+
+    function: FallbackFunction | None
+    canned: Any = UNSET
+    parsed: Any = UNSET
+    """The canned value as it was parsed when it was declared."""
+
+
+def declared_fallback(shape: Shape[T], function: Any, canned: Any) -> Fallback[T]:
+    """The tiers, checked.
+
+    Raises:
+        UsageError: there is none, or the canned value breaks the contract itself.
+    """
+    if function is None and canned is UNSET:
+        raise UsageError("output_fallback needs fallback=, a function, or canned=, a value")
+    if function is not None and not callable(function):
+        raise UsageError(
+            f"fallback must be a function of (error, raw), got {type(function).__name__}"
+        )
+    if canned is UNSET:
+        return Fallback(function)
+    try:
+        data = copy.deepcopy(_data(shape, canned))
+        parsed = judged(copy.deepcopy(data), shape, repr(canned))
+    except OutputSchemaError as error:
+        raise UsageError(f"the canned answer breaks its own contract: {error.error}") from error
+    except (TypeError, ValueError) as error:  # It cannot be dumped, or copied.
+        raise UsageError(f"the canned answer is no data of this shape: {error}") from error
+    return Fallback(function, data, parsed)
+
+
+async def recovered(
+    error: OutputSchemaError,
+    fallback: Fallback[T],
+    shape: Shape[T],
+    teller: Teller,
+    retries_spent: int | None,
+) -> T:
+    """The value of the first tier that has one.
+
+    Raises:
+        OutputSchemaError: what the fallback gave breaks the contract, and nothing is canned.
+        Exception: what the fallback raised, if nothing is canned.
+    """
+    preview = error.raw_output[:PREVIEW]
+    failure: Exception = error
+    if fallback.function is not None:
+        teller.tell(
+            "resilience.output_fallback_triggered",
+            stage=error.stage,
+            raw_output_preview=preview,
+            primary_error_message=error.error,
+            retries_spent=retries_spent,
+        )
+        try:
+            given = fallback.function(error, error.raw_output)
+            given = await given if isawaitable(given) else given
+            return judged(_data(shape, given), shape, error.raw_output)
+        except Exception as raised:
+            if fallback.canned is UNSET:
+                raise
+            failure = raised
+    teller.tell(
+        "resilience.output_canned_used",
+        raw_output_preview=preview,
+        fallback_error_message=str(failure) or type(failure).__name__,
+        retries_spent=retries_spent,
+    )
+    try:
+        return judged(copy.deepcopy(fallback.canned), shape, error.raw_output)
+    except OutputSchemaError:  # A parser that changed its mind: the caller gets its value.
+        return cast("T", copy.deepcopy(fallback.parsed))
+
+
+def _data(shape: Shape[Any], value: Any) -> Any:
+    """JSON data; a typed value is dumped as its type says."""
+    if shape.dump is None or is_json(value):
+        return value
+    return shape.dump(value)

@@ -1,0 +1,424 @@
+"""One run of an agent: ask the model, call the tools that it wants, judge its answer.
+
+A run is made for one message and thrown away. Everything that it may do was declared before
+(`plan.py`); what it did stands in its account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from callpact.answer.account import Account, Answer, Attempt, Outcome, Paused, Unmet
+from callpact.answer.attempts import Asking, Attempts
+from callpact.answer.events import Teller
+from callpact.answer.injections import Turn, compose, skill_injections
+from callpact.answer.memory import Remembered
+from callpact.answer.model import (
+    FORCED_TOOL,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolOffer,
+    Usage,
+    abilities_of,
+    without_ephemeral,
+)
+from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoint
+from callpact.answer.plan import ANSWER_TOOL, Plan, Who
+from callpact.answer.reliability import framed, told
+from callpact.answer.using import Using
+from callpact.errors import (
+    LimitReached,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    RunStopped,
+    UsageError,
+)
+from callpact.events import new_id
+from callpact.sources.data import exhausted_message
+
+_log = logging.getLogger("callpact.answer")
+
+
+class Run:
+    """One turn of an agent, from the message to the answer, or to a pause."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        message: str,
+        session: str,
+        who: Who,
+        *,
+        on_token: Callable[[str, int], None] | None = None,
+        on_reset: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._message = message
+        self._session = session
+        self._who = who
+        self._on_token, self._on_reset = on_token, on_reset
+        self._run_id = who.run_id or new_id()
+        self._messages: list[Message] = [Message("user", message)]
+        self._waiting: list[Waiting] = []
+        self._attempts: list[Attempt] = []
+        self._unmet: Unmet | None = None
+        self._iteration = 0
+        self._seconds, self._begun = 0.0, time.monotonic()
+        self._start(Usage(), 0)
+
+    def _start(self, usage: Usage, requests: int) -> None:
+        plan = self._plan
+        self._teller = Teller(plan.handlers, self._run_id, is_whole=plan.tells_whole_texts)
+        on_token, on_reset = self._on_token, self._on_reset
+        self._asking = Asking(
+            model=plan.model,
+            tool=plan.model_tool,
+            runtime=plan.runtime,
+            teller=self._teller,
+            identity=self._who.identity,
+            on_token=None if on_token is None else lambda text: on_token(text, self._iteration),
+            on_reset=lambda why: None if on_reset is None else on_reset(why, self._iteration),
+            usage=usage,
+            requests=requests,
+        )
+        self._using = Using(plan, self._who, self._teller, self._seconds_left)
+
+    @classmethod
+    def resumed(cls, plan: Plan, checkpoint: Checkpoint, answer: Any, who: Who) -> Run:
+        """A run that goes on where it paused."""
+        run = cls(plan, checkpoint.message, checkpoint.session, who)
+        run._run_id = checkpoint.run_id
+        run._messages = list(checkpoint.messages)
+        run._waiting = list(checkpoint.waiting)
+        run._attempts = list(checkpoint.attempts)
+        run._iteration, run._seconds = checkpoint.iteration, checkpoint.seconds
+        run._start(checkpoint.usage, checkpoint.requests)
+        run._using.calls = checkpoint.tool_calls
+        run._using.skills = list(checkpoint.skills)
+        run._using.rejections = dict(checkpoint.rejections)
+        asked = next(waiting for waiting in run._waiting if waiting.is_paused)
+        asked.answers = [*asked.answers, answer]
+        asked.is_paused, asked.question = False, None
+        return run
+
+    @property
+    def account(self) -> Account:
+        """What the run did and cost so far."""
+        return Account(
+            self._run_id,
+            self._iteration,
+            self._asking.requests,
+            self._using.calls,
+            self._asking.usage,
+            self._seconds + time.monotonic() - self._begun,
+            tuple(self._attempts),
+            self._unmet,
+        )
+
+    async def go(self) -> Answer | Paused:
+        """Run to the answer, or to a pause.
+
+        Raises:
+            RunStopped: a limit was met, or the rules gave up.
+            ModelError: the model could not be asked, and no rules say what then.
+        """
+        tell = self._teller.tell
+        tell("agent.turn_start", message=self._teller.shown(self._message))
+        left = self._seconds_left()
+        timer = asyncio.timeout(left)
+        try:
+            async with timer:
+                outcome = await self._turns()
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            seconds = self._plan.limits.seconds or left or 0.0
+            raise LimitReached("seconds", seconds, self.account) from None
+        except RunStopped as error:
+            self._tell_unmet_by_rules(error)
+            error.account = self.account
+            raise
+        finally:
+            account = self.account
+            tell(
+                "agent.turn_end",
+                iterations=account.iterations,
+                requests=account.requests,
+                tool_calls=account.tool_calls,
+                input_tokens=account.usage.input_tokens,
+                output_tokens=account.usage.output_tokens,
+                cost=account.usage.cost,
+            )
+        return outcome
+
+    async def _turns(self) -> Answer | Paused:
+        self._check_forced()
+        outcome: Answer | Paused | None = None
+        if self._waiting:
+            self._teller.iteration = self._iteration
+            outcome = await self._use_tools()
+        while outcome is None:
+            self._check_limits()
+            self._iteration += 1
+            self._teller.iteration = self._iteration
+            self._teller.tell("agent.iteration_start")
+            outcome = await self._turn()
+            self._teller.tell("agent.iteration_end")
+        return outcome
+
+    async def _turn(self) -> Answer | Paused | None:
+        request = await self._request()
+        self._asking.begin()
+        self._teller.tell(
+            "stream.llm_start",
+            model=self._plan.model.name,
+            messages=len(request.messages),
+            tools=[tool.name for tool in request.tools],
+        )
+        reply, refusal = await self._reply(request)
+        self._teller.tell(
+            "stream.llm_end",
+            input_tokens=self._asking.usage.input_tokens,
+            output_tokens=self._asking.usage.output_tokens,
+            content=self._teller.shown(reply.content),
+            tools=[use.name for use in reply.tool_uses],
+        )
+        if reply.tool_uses:
+            self._messages.append(Message("assistant", reply.content, reply.tool_uses))
+            self._waiting = [Waiting(use) for use in reply.tool_uses]
+            return await self._use_tools()
+        return await self._judge(reply.content, refusal)
+
+    # --- asking ---------------------------------------------------------------------------
+
+    async def _request(self) -> ModelRequest:
+        plan = self._plan
+        remembered = await self._remembered()
+        turn = Turn(self._run_id, self._iteration, tuple(self._messages))
+        injections = (*plan.injections, *skill_injections(plan.skills, self._using.skills))
+        system, ids = compose(plan.system, injections, turn)
+        for id_ in ids:
+            self._teller.tell("context.injected", id=id_, slot="system-prompt")
+        schema = None
+        if plan.contract is not None and not plan.is_forced:
+            schema = plan.contract.shape.json_schema
+        return ModelRequest(
+            system,
+            (*remembered, *self._messages),
+            self._offered(),
+            schema,
+            ANSWER_TOOL if plan.is_forced else None,
+            plan.settings,
+            self._seconds_left(),
+        )
+
+    def _offered(self) -> tuple[ToolOffer, ...]:
+        contract = self._plan.contract
+        if contract is None or not self._plan.is_forced:
+            return self._using.offers()
+        text = "Give your final answer by calling this tool."
+        return (ToolOffer(ANSWER_TOOL, text, contract.shape.json_schema),)
+
+    def _check_forced(self) -> None:
+        if not self._plan.is_forced:
+            return
+        models = (self._plan.model, *(r.providers if (r := self._plan.reliability) else ()))
+        for model in models:
+            if FORCED_TOOL not in abilities_of(model):
+                raise UsageError(
+                    f"the model '{model.name}' does not declare that it can be made to call a tool; "
+                    "strategy='instruct' works with every model"
+                )
+
+    async def _remembered(self) -> list[Message]:
+        if self._plan.memory is None:
+            return []
+        turns = await self._plan.memory.recall(self._session, self._plan.turns)
+        return [
+            message
+            for turn in turns
+            for message in (Message("user", turn.message), Message("assistant", turn.answer))
+        ]
+
+    async def _reply(self, request: ModelRequest) -> tuple[ModelReply, OutputSchemaError | None]:
+        """The reply, and why it cannot be the final answer."""
+        plan = self._plan
+        refuse = None if plan.contract is None else plan.contract.refusal
+        if plan.reliability is None:
+            judged = await self._asking.once(request, refuse)
+            return judged.reply, judged.refusal
+        attempts = Attempts(
+            self._asking,
+            plan.model,
+            plan.reliability,
+            self._teller,
+            judge=refuse,
+            check_limits=self._check_spent,
+        )
+        reply = await attempts.reply(request)
+        # A reply of the rules' own fallback was judged by nobody yet.
+        return reply, None if refuse is None or reply.tool_uses else refuse(reply.content)
+
+    # --- tools ----------------------------------------------------------------------------
+
+    async def _use_tools(self) -> Answer | Paused | None:
+        """Call what is wanted and has no result yet; None to go on."""
+        await self._using.use(self._waiting)
+        paused = next((waiting for waiting in self._waiting if waiting.is_paused), None)
+        if paused is not None:
+            return self._paused(paused)
+        self._messages += [waiting.result for waiting in self._waiting if waiting.result]
+        self._waiting = []
+        if (tool := self._using.given_up) is None:
+            return None
+        # Seed 004: the model never satisfied the gate, and the user reads so much.
+        text, contract = exhausted_message(tool), self._plan.contract
+        return self._stand(text, None if contract is None else contract.refusal(text))
+
+    def _paused(self, waiting: Waiting) -> Paused:
+        account = self.account
+        checkpoint = Checkpoint(
+            VERSION,
+            self._plan.name,
+            self._run_id,
+            self._message,
+            self._session,
+            self._iteration,
+            list(without_ephemeral(tuple(self._messages))),
+            self._waiting,
+            account.usage,
+            account.requests,
+            account.tool_calls,
+            self._attempts,
+            self._using.skills,
+            self._using.rejections,
+            account.seconds,
+        )
+        self._teller.tell("agent.paused", tool=waiting.use.name)
+        return Paused(waiting.question, write_checkpoint(checkpoint), waiting.use.name, account)
+
+    # --- judging --------------------------------------------------------------------------
+
+    async def _judge(self, text: str, refusal: OutputSchemaError | None) -> Answer | None:
+        contract = self._plan.contract
+        if contract is not None and refusal is not None:
+            attempt = len(self._attempts) + 1
+            if attempt <= contract.retries and self._iteration < self._plan.limits.iterations:
+                self._ask_again(text, refusal, attempt, contract.retries)
+                return None
+        answer = self._stand(text, refusal)
+        if refusal is None and self._plan.memory is not None:
+            await self._plan.memory.keep(self._session, Remembered(self._message, text))
+        return answer
+
+    def _ask_again(self, text: str, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
+        correction = framed(told(refusal), attempt + 1, retries + 1)
+        self._messages += [Message("assistant", text), Message("user", correction)]
+        hashed = _fnv1a(correction)
+        self._add_attempt("retried", refusal, hashed)
+        self._teller.tell(
+            "agent.output_schema_retry",
+            attempt=attempt,
+            retries_remaining=retries - attempt,
+            iteration=self._iteration,
+            stage=refusal.stage,
+            error=refusal.error,
+            path=refusal.path,
+            corrective_message_hash=hashed,
+        )
+        self._asking.reset("schema-fail")
+
+    def _stand(self, text: str, refusal: OutputSchemaError | None) -> Answer:
+        """The answer that is given, whether it keeps the contract or not."""
+        contract = self._plan.contract
+        if contract is not None and refusal is None:
+            repairs = contract.repairs(text)
+            self._add_attempt("passed", None, repairs=repairs)
+            if repairs:
+                self._teller.tell("agent.output_repaired", repairs=list(repairs))
+        elif refusal is not None:
+            self._add_attempt("exhausted", refusal)
+            self._tell_unmet(refusal, len(self._attempts))
+        self._messages.append(Message("assistant", text))
+        return Answer(text, self.account, tuple(self._messages))
+
+    def _add_attempt(
+        self,
+        outcome: Outcome,
+        refusal: OutputSchemaError | None,
+        hashed: str | None = None,
+        repairs: tuple[str, ...] = (),
+    ) -> None:
+        number = len(self._attempts) + 1
+        stage = error = path = None
+        if refusal is not None:
+            stage, error, path = refusal.stage, refusal.error, refusal.path
+        self._attempts.append(
+            Attempt(number, self._iteration, outcome, stage, error, path, hashed, repairs)
+        )
+
+    def _tell_unmet(self, refusal: OutputSchemaError, attempts: int) -> None:
+        has_fallback = self._plan.fallback is not None
+        self._unmet = Unmet(
+            refusal.stage, refusal.error, attempts, attempts - 1, has_fallback, refusal.path
+        )
+        self._teller.tell(
+            "agent.output_contract_unmet",
+            stage=refusal.stage,
+            error=refusal.error,
+            path=refusal.path,
+            attempts=attempts,
+            retries_spent=attempts - 1,
+            fallback_configured=has_fallback,
+            iteration=self._iteration,
+        )
+        # By its kind: what a model wrote may hold what does not belong into a log.
+        _log.warning(
+            "the answer of agent '%s' (run %s) breaks its contract at stage %s after %s attempts",
+            self._plan.name,
+            self._run_id,
+            refusal.stage,
+            attempts,
+        )
+
+    def _tell_unmet_by_rules(self, error: RunStopped) -> None:
+        if isinstance(error, ReliabilityFailFastError) and isinstance(
+            error.cause, OutputSchemaError
+        ):
+            self._tell_unmet(error.cause, error.payload["attempt"])
+
+    # --- limits ---------------------------------------------------------------------------
+
+    def _seconds_left(self) -> float | None:
+        spent = self._seconds + time.monotonic() - self._begun
+        limit, deadline = self._plan.limits.seconds, self._who.deadline
+        left = [] if limit is None else [limit - spent]
+        if deadline is not None:
+            left.append(deadline / 1000 - time.time())
+        return max(min(left), 0.001) if left else None
+
+    def _check_limits(self) -> None:
+        limits = self._plan.limits
+        if self._iteration >= limits.iterations:
+            raise LimitReached("iterations", limits.iterations)
+        self._check_spent()
+
+    def _check_spent(self) -> None:
+        limits, usage = self._plan.limits, self._asking.usage
+        if limits.tokens is not None and usage.tokens >= limits.tokens:
+            raise LimitReached("tokens", limits.tokens)
+        if limits.cost is not None and (usage.cost or 0.0) >= limits.cost:
+            raise LimitReached("cost", limits.cost)
+
+
+def _fnv1a(text: str) -> str:
+    """32 bits of FNV-1a in lower hex."""
+    value = 0x811C9DC5
+    for byte in text.encode("utf-8", "surrogatepass"):
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{value:x}"

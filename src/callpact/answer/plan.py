@@ -1,0 +1,114 @@
+"""All that is declared of an agent, as one frozen value; `agent.py` makes it, `loop.py` runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from callpact.answer.events import EventHandler
+from callpact.answer.fallback import Fallback
+from callpact.answer.injections import Injection, Skill
+from callpact.answer.limits import DEFAULT_LIMITS, Limits
+from callpact.answer.memory import TURNS, Memory
+from callpact.answer.model import Model
+from callpact.answer.offering import Offers
+from callpact.answer.parsing import Repairing, parse_answer
+from callpact.answer.reliability import Reliability
+from callpact.answer.shape import Shape
+from callpact.client import Client
+from callpact.errors import OutputSchemaError
+from callpact.runtime import Runtime
+from callpact.tool import Contract, Identity, Tool
+
+Strategy = Literal["instruct", "tool-forced"]
+ANSWER_TOOL = "respond_with_schema"
+"""The tool that a model is made to call under the strategy `tool-forced`."""
+READ_SKILL = "read_skill"
+"""The tool by which a model reads a skill."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerContract:
+    """What the final answer is held to."""
+
+    shape: Shape[Any]
+    name: str
+    instruction: str
+    retries: int = 0
+    repair: Repairing = "none"
+    allow: frozenset[str] = frozenset()
+    strategy: Strategy = "instruct"
+
+    def refusal(self, raw: str) -> OutputSchemaError | None:
+        """Why an answer is not accepted; None if it is."""
+        try:
+            parse_answer(raw, self.shape, repair=self.repair, allow=self.allow)
+        except OutputSchemaError as error:
+            return error
+        return None
+
+    def repairs(self, raw: str) -> tuple[str, ...]:
+        """The codes of what had to be repaired in an answer that is accepted."""
+        if self.repair == "none":
+            return ()
+        read = parse_answer(raw, self.shape, repair=self.repair, allow=self.allow)
+        return tuple(repair.code for repair in read.repairs)
+
+
+async def _told_apart(_arguments: Any, _context: Any) -> None:
+    """Never called: the agent asks the model itself, and tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An agent."""
+
+    model: Model
+    name: str
+    runtime: Runtime
+    system: str = ""
+    injections: tuple[Injection, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    contract: AnswerContract | None = None
+    fallback: Fallback[Any] | None = None
+    reliability: Reliability | None = None
+    memory: Memory | None = None
+    turns: int = TURNS
+    limits: Limits = DEFAULT_LIMITS
+    handlers: tuple[EventHandler, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tells_whole_texts: bool = False
+    has_tools: bool = False
+    offers: Offers = field(default_factory=Offers)
+    model_tool: Tool = field(init=False)
+
+    @property
+    def is_forced(self) -> bool:
+        """True if the model is made to answer by a call."""
+        return self.contract is not None and self.contract.strategy == "tool-forced"
+
+    def __post_init__(self) -> None:
+        tool = Tool(
+            id=f"{self.name}.model",
+            description=f"A request of the agent '{self.name}' to its model.",
+            contract=_ANYTHING,
+            handler=_told_apart,
+            source="agent",
+        )
+        object.__setattr__(self, "model_tool", tool)
+
+
+_ANYTHING = Contract()
+
+
+class Who(Struct, frozen=True):
+    """On whose behalf a run is made, and within which calls."""
+
+    identity: Identity | None = None
+    client: Client | None = None
+    chain: tuple[str, ...] = ()
+    deadline: float | None = None
+    run_id: str = ""

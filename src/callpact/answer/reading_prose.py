@@ -1,0 +1,360 @@
+"""The one value in a text: fences, tags, thinking and prose around it are told from it.
+
+Whatever looks like JSON is tried. What failed as JSON, once it was clearly meant as JSON, fails the
+whole text: a value inside it would be a part taken for the whole. Of several values that differ
+none is taken unless `two_candidates` is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from callpact.answer.reading_clean import NOTHING, read_clean, same
+from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, after_space
+from callpact.answer.reading_result import (
+    MAX_DEPTH,
+    MAX_MARKS,
+    Read,
+    Repair,
+    Unreadable,
+    refusal,
+    repair,
+)
+from callpact.answer.reading_strings import written_in_string
+from callpact.answer.reading_structure import CLOSERS, Structure
+
+_THOUGHT = r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
+_MARK = re.compile(rf"[{{}}\[\]]|`{{3,}}+|~{{3,}}+|</?{_THOUGHT}\b[^<>\n]{{0,200}}>", re.IGNORECASE)
+_THOUGHT_END = re.compile(rf"</{_THOUGHT}\s*>", re.IGNORECASE)
+_LANGUAGE = re.compile(r"[ \t]*+([A-Za-z0-9_+#.\-]*+)")
+_LOOKS_LIKE_JSON = re.compile(
+    r"""\{\s*+(?:["'“”„‘’`]|\}|\.\.\.|…|//|/\*|\#|\Z|(?:[^\W\d]|\$)[\w$.\-]*+\s*+(?:[:：](?!//)|=>?)|\d++\s*+:)
+      |\{\{\s*+["']
+      |\[\s*+(?:["'“”„‘’`{\[(\]\d+\-.…]|//|/\*|\#|\Z
+        |(?:true|false|null|True|False|None|NaN|undefined|Infinity)\b)""",
+    re.VERBOSE,
+)
+_ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[])*+\\++\"""")
+_ROOT_SCALAR = re.compile(
+    r"[\"'`“”„‘’]|[+\-]?[\d.]|[+\-]?(?:True|False|None|TRUE|FALSE|NULL|Null|NaN|undefined|Infinity|true|false|null)\b"
+)
+_DECORATION = re.compile(
+    r"(?:[\s\ufeff\u200b-\u200d\u2060]|(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+#.\-]*+|</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>)*+"
+)
+_FENCE = re.compile(r"`{3,}|~{3,}")
+_TAG = re.compile(r"</?[A-Za-z]")
+_ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
+_JSON_MARK = re.compile(r'["{}\[\]]')
+_PART_BEFORE = re.compile(r"""(?:["'”’]\s*+[:：]|(?:["\d}\]]|\b(?:true|false|null))\s*+,)\s*+\Z""")
+"""A key before a value, or an item of a list."""
+_PART_BEHIND = re.compile(r"""\s*+,\s*+(?:["\d\-]|(?:true|false|null)\b)|\s*+:""")
+_APART_BEFORE = re.compile(r"(?:\A|[\n>`]|(?:\A|\n)[^\"'\n]*+(?<=[:=]))[ \t]*+\Z")
+_APART_AFTER = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<`]|\Z)")
+_JSON_LANGUAGES = frozenset(
+    [
+        "",
+        "json",
+        "json5",
+        "jsonc",
+        "jsonl",
+        "ndjson",
+        "javascript",
+        "js",
+        "text",
+        "txt",
+        "plaintext",
+        "output",
+    ]
+)
+_BRACKETS = frozenset({"extra_closer", "missing_closer", "missing_opener", "wrong_closer"})
+_FATAL = frozenset({"too_deep", "too_many_repairs"})
+_LEVELS = 3
+"""Times that escaped JSON may be escaped."""
+
+
+class _Candidate(NamedTuple):
+    start: int
+    end: int
+    value: Any
+    repairs: tuple[Repair, ...]
+    is_weak: bool
+
+
+class _Suspect(NamedTuple):
+    mark: str
+    error: Unreadable | None
+    at: int
+
+
+class Search:
+    """One text, searched from its beginning to its end."""
+
+    def __init__(self, text: str, allow: frozenset[str], *, level: int = 0) -> None:
+        self._text = text
+        self._allow = allow
+        self._level = level
+        self._begin = 0
+        """Where the part behind the thinking begins."""
+        self._thought = -1
+        self._found: list[_Candidate] = []
+        self._suspects: list[_Suspect] = []
+        self._first_error: Unreadable | None = None
+        self._language: str | None = None
+        self._tried_whole: set[str] = set()
+        self._unclosed = len(text)
+        self._stray = -1
+        """Where a bracket closes nothing."""
+
+    def read(self) -> Read:
+        """The value and its repairs.
+
+        Raises:
+            Unreadable: there is none, or none that can be read without guessing.
+        """
+        text = self._text
+        place = self._start()
+        for _ in range(MAX_MARKS):
+            match = _MARK.search(text, place)
+            if not match:
+                return self._chosen()
+            place = self._mark(match.group(), match.start(), match.end())
+        message = f"Expected JSON, got more than {MAX_MARKS:,} brackets and fences around it"
+        raise Unreadable("too_many_marks", message, text, place)
+
+    def _mark(self, mark: str, at: int, end: int) -> int:
+        if mark in CLOSERS:
+            return self._opener(mark, at)
+        if mark in "}]":
+            if self._suspects and CLOSERS[self._suspects[-1].mark] == mark:
+                self._suspects.pop()
+            elif self._is_json_here() and self._stray < 0:
+                self._stray = at
+            return end
+        if mark[0] in "`~":
+            return self._fence(end)
+        if mark.startswith("</"):
+            return self._thought_ended(end)
+        closing = _THOUGHT_END.search(self._text, end)
+        if not closing:
+            return end
+        return self._thought_ended(closing.end(), at)
+
+    def _start(self) -> int:
+        """The beginning, or behind an object whose first brace is missing."""
+        text = self._text
+        at = after_space(text, 0)
+        fence = _FENCE.match(text, at)
+        if fence:
+            language = _LANGUAGE.match(text, fence.end())
+            at = after_space(text, language.end() if language else fence.end())
+        if not QUOTED_KEY_AHEAD.match(text, at):
+            return 0
+        reading = Structure(text, at, self._allow)
+        value = reading.read_body()
+        return self._take(at, reading.at, value, reading.repairs)
+
+    def _fence(self, end: int) -> int:
+        if self._language is not None:
+            self._language = None
+            return end
+        match = _LANGUAGE.match(self._text, end)
+        self._language = match.group(1).lower() if match else ""
+        self._suspects.clear()
+        return match.end() if match else end
+
+    def _thought_ended(self, end: int, at: int = -1) -> int:
+        """What stands before was thinking: no value in it is the answer."""
+        if at < 0 or self._found:
+            at = self._begin if at < 0 else at
+        self._thought = at if self._thought < 0 else self._thought
+        self._begin = end
+        self._stray = -1
+        self._found.clear()
+        self._suspects.clear()
+        self._language = None
+        return end
+
+    def _opener(self, mark: str, at: int) -> int:
+        text = self._text
+        if len(self._suspects) >= MAX_DEPTH:
+            message = (
+                f"Expected JSON, got more than {MAX_DEPTH} brackets in each other that hold none"
+            )
+            raise Unreadable("too_deep", message, text, at)
+        if _ESCAPED.match(text, at) and self._level < _LEVELS:
+            return self._escaped(at)
+        if not _LOOKS_LIKE_JSON.match(text, at) and text[self._begin : at].strip():
+            self._suspects.append(_Suspect(mark, None, at))
+            return at + 1
+        value = self._whole(mark, at)
+        if value is not NOTHING:
+            return self._take(at, text.rfind(CLOSERS[mark]) + 1, value, [])
+        reading = Structure(text, at, self._allow)
+        reading.unclosed = self._unclosed
+        try:
+            value = reading.read()
+        except Unreadable as error:
+            return self._failed(mark, at, error, is_json=reading.has_evidence)
+        finally:
+            self._unclosed = reading.unclosed
+        return self._take(at, reading.at, value, reading.repairs)
+
+    def _whole(self, mark: str, at: int) -> Any:
+        """The value from here to the last bracket of its kind, if that is JSON; tried once."""
+        if mark in self._tried_whole:
+            return NOTHING
+        self._tried_whole.add(mark)
+        return read_clean(self._text[at : self._text.rfind(CLOSERS[mark]) + 1])
+
+    def _failed(self, mark: str, at: int, error: Unreadable, *, is_json: bool) -> int:
+        if error.code in _FATAL:
+            raise error
+        if is_json and self._is_json_here():
+            closing = _THOUGHT_END.search(self._text, at)
+            if closing and self._thought < 0:
+                return self._thought_ended(closing.end())
+            raise error
+        self._first_error = self._first_error or error
+        self._suspects.append(_Suspect(mark, error, at))
+        return at + 1
+
+    def _is_json_here(self) -> bool:
+        """False in a fence of a programming language."""
+        return self._language is None or self._language in _JSON_LANGUAGES
+
+    def _escaped(self, at: int) -> int:
+        """JSON whose quotes are escaped as in a string."""
+        inner, end = written_in_string(self._text, at)
+        reading = Structure(inner, 0, self._allow)
+        try:
+            if _ESCAPED.match(inner):
+                read = Search(inner, self._allow, level=self._level + 1).read()
+                return self._take(at, end, read.value, [repair("escaped", at)])
+            value = reading.read()
+        except Unreadable as error:
+            raise Unreadable(error.code, error.message, self._text, at) from None
+        if _MARK.search(inner, reading.at):
+            raise Unreadable("unexpected", "Expected one value that is escaped", self._text, at)
+        notes = [repair("escaped", at), *(Repair(n.code, at, n.message) for n in reading.repairs)]
+        return self._take(at, end, value, notes)
+
+    def _take(self, start: int, end: int, value: Any, repairs: list[Repair]) -> int:
+        """Keep a candidate; the place behind it."""
+        text = self._text
+        if self._suspects:
+            suspect = self._suspects[0]
+            message = "Expected JSON, got brackets that hold JSON and something else"
+            raise suspect.error or Unreadable("unexpected", message, text, suspect.at)
+        notes = list(repairs)
+        behind = after_space(text, end)
+        while behind < len(text) and text[behind] in "}]":
+            # A list may lack its opening bracket; an object cannot lack key and brace.
+            if text[behind] != "}" or text[end - 1] != "}" or not value:
+                raise self._stray_bracket(behind)
+            notes.append(repair("extra_closer", behind))
+            end = behind + 1
+            behind = after_space(text, end)
+        wrong = {note.code for note in notes} & _BRACKETS
+        if len(wrong) > 1 or (
+            wrong == {"extra_closer"} and _JSON_MARK.search(text, self._begin, start)
+        ):
+            raise self._stray_bracket(end - 1)
+        if _PART_BEFORE.search(text, max(start - 100, 0), start) or _PART_BEHIND.match(text, end):
+            message = "Expected one value, got entries without the brackets around them"
+            raise Unreadable("unexpected", message, text, start)
+        is_apart = self._is_apart(start, end)
+        if _is_bare(value) and not is_apart:
+            return end
+        is_code = text[start - 1 : start] == "`" and not is_apart
+        is_weak = is_code or not self._is_json_here()
+        self._found.append(_Candidate(start, end, value, tuple(notes), is_weak))
+        return end
+
+    def _stray_bracket(self, at: int) -> Unreadable:
+        message = f"Expected brackets that match, got {self._text[at]!r}, which closes nothing"
+        return Unreadable("unexpected", message, self._text, at)
+
+    def _is_apart(self, start: int, end: int) -> bool:
+        """True if nothing of a sentence stands around it on its lines."""
+        before = _APART_BEFORE.search(self._text, max(start - 40, 0), start)
+        return before is not None and _APART_AFTER.match(self._text, end) is not None
+
+    def _chosen(self) -> Read:
+        found = [each for each in self._found if not each.is_weak] or self._found
+        if not found:
+            return self._scalar()
+        if self._stray >= 0:
+            raise self._stray_bracket(self._stray)
+        last, notes = found[-1], list[Repair]()
+        differing = next((each for each in found[1:] if self._differs(found[0], each)), None)
+        if differing:
+            if "two_candidates" not in self._allow:
+                raise refusal("two_candidates", self._text, differing.start)
+            notes.append(repair("two_candidates", differing.start))
+        notes += self._around(last.start, last.end)
+        notes += last.repairs
+        return Read(last.value, tuple(sorted(notes, key=_place)))
+
+    def _differs(self, one: _Candidate, other: _Candidate) -> bool:
+        # Values with a comma between are items of a list, even if they are the same.
+        is_item = (
+            self._text[: other.start].rstrip().endswith(",")
+            if other.start < 1
+            else (self._text[max(other.start - 40, one.end) : other.start].strip() == ",")
+        )
+        return is_item or not same(one.value, other.value)
+
+    def _scalar(self) -> Read:
+        """A text that is one string, number or literal, with nothing but a fence around."""
+        text = self._text
+        start = _decorated(text, self._begin)
+        if not _ROOT_SCALAR.match(text, start):
+            raise self._first_error or self._nothing(start)
+        reading = Structure(text, start, self._allow)
+        try:
+            value = reading.read()
+        except Unreadable as error:
+            raise self._first_error or error from None
+        if _decorated(text, reading.at) < len(text):
+            raise self._first_error or self._nothing(start)
+        notes = [*self._around(start, reading.at), *reading.repairs]
+        return Read(value, tuple(sorted(notes, key=_place)))
+
+    def _nothing(self, at: int) -> Unreadable:
+        found = repr(self._text[at : at + 40]) if at < len(self._text) else "an empty text"
+        return Unreadable("no_json", f"Expected JSON, got {found}", self._text, at)
+
+    def _around(self, start: int, end: int) -> list[Repair]:
+        """What stands before and behind the value and was left out."""
+        text = self._text
+        notes: list[Repair] = []
+        if self._thought >= 0:
+            notes.append(repair("thinking", self._thought))
+        sides = ((self._begin, start), (end, len(text)))
+        for code, pattern in (("fence", _FENCE), ("tag", _TAG)):
+            places = (pattern.search(text, begin, stop) for begin, stop in sides)
+            notes += [repair(code, place.start()) for place in places if place][:1]
+        prose = [at for begin, stop in sides if (at := _decorated(text, begin, stop)) < stop]
+        notes += [repair("prose", at) for at in prose]
+        if not prose:
+            spaces = (_ODD_SPACE.search(text, begin, stop) for begin, stop in sides)
+            notes += [repair("whitespace", space.start()) for space in spaces if space]
+        return notes
+
+
+def _is_bare(value: Any) -> bool:
+    """True for what prose also has: [1], [0, 1], [], {}."""
+    if isinstance(value, dict):
+        return not value
+    return not any(isinstance(item, str | dict | list) for item in value)
+
+
+def _decorated(text: str, begin: int, end: int | None = None) -> int:
+    """The first place that is neither space nor fence nor tag."""
+    match = _DECORATION.match(text, begin, len(text) if end is None else end)
+    return match.end() if match else begin
+
+
+def _place(note: Repair) -> int:
+    return note.at
