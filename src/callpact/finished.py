@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import CallError, OutputRejected, Rejected, UnknownTool
-from callpact.tool import Identity, Tool
+from callpact.tool import Identity, Policy, Tool
 
 _ACCESS = ("access_denied", "not_confirmed")
 
@@ -37,6 +37,8 @@ class CallFinished(Struct, frozen=True, gc=False):
     """The tool as it was when the call began; None if there was none of this name."""
     via: str = ""
     """The door that the call came through; empty for code of the same process."""
+    policy: Policy | None = None
+    """The output policy that the caller asked for; None for the one of the contract."""
 
     @property
     def is_error(self) -> bool:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import socket
 
     from callpact.app import App
+    from callpact.audit.recorder import Recorder
     from callpact.catalog import Catalog
     from callpact.finished import Observer
     from callpact.metrics import Metrics
@@ -138,6 +139,8 @@ async def _serve(  # noqa: PLR0917 - one of each
     identity = _identity(options)
     table = config_of({}).serve if access is None else access.table
     secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
+    if access is not None:  # The tokens of callers.
+        secrets.append(access.secrets)
     async with contextlib.AsyncExitStack() as stack:
         recorders = stack.enter_context(recorded(chosen, options.audit, secrets))
         telemetry = stack.enter_context(observing())
@@ -177,7 +180,7 @@ async def _serve(  # noqa: PLR0917 - one of each
                 watching(
                     loaded,
                     runtime,
-                    _asked(chosen, logs),
+                    _asked(chosen, logs, recorders),
                     door.changes.announce,
                     is_served=_is_served_to(identity, anybody=authentication is not None),
                     prepare=prepare,
@@ -208,28 +211,46 @@ async def _serve(  # noqa: PLR0917 - one of each
 def _metrics(recorders: tuple[Observer, ...]) -> Metrics:
     from callpact.metrics import Metrics, Reading
 
-    def lost() -> float:
-        return sum(getattr(recorder, "lost", 0) for recorder in recorders)
+    told = {
+        "lost": "Calls whose record could not be written.",
+        "unreadable": "Lines of the audit journal that were no record.",
+        "refused": "Records that the audit store took no way.",
+    }
 
-    return Metrics(
-        [Reading("callpact_audit_lost_total", "Records that could not be kept.", lost, "counter")]
-    )
+    def reading(name: str) -> Reading:
+        def read() -> float:
+            return sum(getattr(each.health(), name) for each in _recorders(recorders))
+
+        return Reading(f"callpact_audit_{name}_total", told[name], read, "counter")
+
+    return Metrics(map(reading, told))
+
+
+def _recorders(observers: tuple[Observer, ...]) -> list[Recorder]:
+    from callpact.audit.recorder import Recorder
+
+    return [each for each in observers if isinstance(each, Recorder)]
 
 
 def _as_it_is(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def _asked(chosen: Chosen, logs: Logs) -> Asked:
+def _asked(chosen: Chosen, logs: Logs, recorders: tuple[Observer, ...]) -> Asked:
     """What was loaded, so that it can be loaded again."""
     from callpact.watching.watcher import Asked
+
+    def hide(secrets: Secrets) -> None:
+        logs.hide(secrets)
+        for each in _recorders(recorders):
+            each.hide(secrets)
 
     return Asked(
         refs=tuple(chosen.source or ()),
         config_file=chosen.config,
         given=chosen.opening,
         files=tuple(path for path in (chosen.secrets, chosen.lists) if path is not None),
-        hide=logs.hide,
+        hide=hide,
     )
 
 

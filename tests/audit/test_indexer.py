@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from callpact.audit import indexer as indexing
+from callpact.audit.health import Health, health
 from callpact.audit.indexer import Indexer
-from callpact.audit.journal import Journal, encode_line, segments
+from callpact.audit.journal import Journal, segments
+from callpact.audit.lines import encode_line
 from callpact.audit.record import Record
+from callpact.errors import UsageError
 
 
 class MemoryStore:
@@ -22,6 +25,7 @@ class MemoryStore:
         self.added = 0
         self.failures = failures
         self.refuses = set(refuses)
+        self.refusal = ValueError("not this one")
         self.failed = threading.Event()
 
     def add(self, records):
@@ -30,7 +34,8 @@ class MemoryStore:
             self.failed.set()
             raise OSError("locked")
         if any(record.id in self.refuses for record in records):
-            raise ValueError("not this one")
+            self.failed.set()
+            raise self.refusal
         new = [record for record in records if record.id not in self.records]
         self.added += len(records)
         self.records.update({record.id: record for record in new})
@@ -49,6 +54,11 @@ def record(number):
 def write(journal, numbers):
     for number in numbers:
         assert journal.append(encode_line(record(number)))
+
+
+def left(folder):
+    """What is there, but for the counts of what could not be kept."""
+    return [path.name for path in folder.iterdir() if path.name != "health"]
 
 
 def names(numbers):
@@ -90,10 +100,27 @@ def test_a_segment_that_is_left_goes_and_one_that_is_written_stays(tmp_path):
         assert len(segments(tmp_path)) == 1
         journal.rotate()
         assert indexer.flush()
-        assert list(tmp_path.iterdir()) == []
+        assert left(tmp_path) == []
         write(journal, range(5, 8))
         assert indexer.flush()
     assert list(store.records) == names(range(8))
+
+
+def test_a_segment_goes_when_it_is_old_though_its_process_writes_on(tmp_path, monkeypatch):
+    journal, store = Journal(tmp_path), MemoryStore()
+    with Indexer(tmp_path, store) as indexer:
+        write(journal, range(3))
+        assert indexer.flush()
+        journal.rotate(older_than=3_600)
+        assert len(segments(tmp_path)) == 1
+        monkeypatch.setattr(indexing, "MAX_SEGMENT_SECONDS", 0.0)
+        assert indexer.flush()
+        assert left(tmp_path) == []
+        write(journal, range(3, 6))
+        assert indexer.flush()
+        assert left(tmp_path) == []
+        assert list(store.records) == names(range(6))
+    assert journal.lost == 0
 
 
 def test_it_goes_on_where_another_stopped(tmp_path):
@@ -119,7 +146,7 @@ def test_a_position_whose_segment_is_gone_goes_too(tmp_path):
     (tmp_path / "00000000000000000001-7.at").write_bytes(b"0" * 20)
     with Indexer(tmp_path, MemoryStore()) as indexer:
         assert indexer.flush()
-    assert list(tmp_path.iterdir()) == []
+    assert left(tmp_path) == []
 
 
 def test_a_torn_last_line_of_a_dead_process_is_passed_over(tmp_path):
@@ -130,7 +157,7 @@ def test_a_torn_last_line_of_a_dead_process_is_passed_over(tmp_path):
         assert indexer.flush()
     assert list(store.records) == ["call-1"]
     assert indexer.unreadable == 1
-    assert list(tmp_path.iterdir()) == []
+    assert left(tmp_path) == []
 
 
 def test_a_last_line_that_only_lacks_its_end_counts(tmp_path):
@@ -198,6 +225,22 @@ def test_one_record_that_the_store_refuses_keeps_no_other_out(tmp_path):
     assert indexer.refused == 2
     aside = (tmp_path / "refused.log").read_bytes().splitlines()
     assert [json.loads(line)["id"] for line in aside] == ["call-0", "call-3"]
+    assert health(tmp_path) == Health(refused=2)
+
+
+def test_a_store_with_little_room_refuses_no_record_for_good(tmp_path):
+    """What is small may still be taken: that what is large is not does not make it wrong."""
+    journal, store = Journal(tmp_path), MemoryStore(refuses=names([1]))
+    store.refusal = UsageError("database or disk is full")
+    write(journal, range(3))
+    with Indexer(tmp_path, store) as indexer:
+        assert store.failed.wait(30)
+        assert not indexer.flush(0.2)
+        store.refuses.clear()
+        assert indexer.flush()
+        assert sorted(store.records) == names(range(3))
+    assert indexer.refused == 0
+    assert not (tmp_path / "refused.log").exists()
 
 
 def test_two_indexers_share_a_folder(tmp_path):

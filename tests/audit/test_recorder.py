@@ -1,17 +1,28 @@
 """Every call is one masked line in the journal, whatever it held and whatever became of it."""
 
 import asyncio
-import base64
-import dataclasses
 import json
-from urllib.parse import quote
 
+import msgspec
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from on_record import (
+    KEY,
+    LIMIT,
+    SECRET_INPUT,
+    Foreign,
+    call,
+    echo,
+    finished,
+    raw,
+    recorded,
+    tool,
+)
 
-from callpact import Call, CallError, Contract, Identity, Runtime, Tool, ToolError
-from callpact.audit.journal import Journal, decode_line, segments
+from callpact import Call, Contract, Identity, Runtime, Tool, ToolError
+from callpact.audit.journal import Journal
 from callpact.audit.record import MAX_PAYLOAD_BYTES, MAX_RECORDED_ISSUES, Record, payload_of
 from callpact.audit.recorder import Recorder, hash_contract
 from callpact.envelope import (
@@ -26,68 +37,6 @@ from callpact.errors import AccessDenied, InvalidInput, Issue, OutputRejected, U
 from callpact.finished import CallFinished
 from callpact.schema import Change
 from callpact.secrets import Secrets
-
-KEY = 'sk-Zq7"\\é7Lw9Xe'
-"""A secret that JSON, Python and URLs each write in their own way."""
-PASSWORD = "correct-horse-battery"
-LIMIT = {"type": "object", "properties": {"limit": {"type": "integer", "maximum": 50}}}
-
-
-async def echo(arguments, _context):
-    return arguments
-
-
-def tool(handler=echo, **more):
-    contract = more.pop("contract", Contract())
-    return Tool(id="shop.search", description="", contract=contract, handler=handler, **more)
-
-
-def finished(arguments=None, data=None, **more):
-    envelope = more.pop("envelope", local_envelope(data, "shop.search"))
-    more = {"tool": tool(), "via": "http", **more}
-    return CallFinished("call-1", "shop.search", arguments, 1_000, 0.25, envelope, **more)
-
-
-def raw(folder):
-    return b"".join(path.read_bytes() for path in segments(folder))
-
-
-def written(folder):
-    lines = raw(folder).split(b"\n")
-    assert lines.pop() == b""
-    records = [decode_line(line) for line in lines]
-    assert None not in records
-    return records
-
-
-def recorded(folder, *events, **options):
-    journal = Journal(folder)
-    recorder = Recorder(journal, **options)
-    for event in events:
-        recorder(event)
-    journal.close()
-    assert journal.lost == 0
-    records = written(folder)
-    assert len(records) == len(events)
-    return records
-
-
-def call(folder, tools, calls, **options):
-    """Run calls under a runtime; their records."""
-    journal = Journal(folder)
-    runtime = Runtime(tools, observers=[Recorder(journal, **options)])
-
-    async def main():
-        for each in calls:
-            try:
-                await runtime.call(each, Identity("ann"))
-            except CallError:
-                continue
-
-    asyncio.run(main())
-    journal.close()
-    assert runtime.observer_failures == 0
-    return written(folder)
 
 
 def test_a_result_is_on_record_with_all_there_is(tmp_path):
@@ -129,6 +78,60 @@ def test_a_refusal_is_on_record_with_its_input_its_issues_and_its_key(tmp_path):
     assert "50" in record.message
     assert record.input == payload_of(b'{"limit":80}')
     assert record.output is None
+
+
+def test_the_policy_on_record_is_the_one_that_was_in_force(tmp_path):
+    kept = tool(contract=Contract(output={"type": "object"}, policy="warn"))
+    calls = [Call("shop.search", {}), Call("shop.search", {}, policy="reject")]
+    assert [record.policy for record in call(tmp_path, [kept], calls)] == ["warn", "reject"]
+
+
+@pytest.mark.parametrize("secrets", [(), Secrets({"KEY": KEY})])
+@pytest.mark.parametrize("more", [{}, {"policy": "reject", "count": 3, "parent_id": "call-0"}])
+def test_a_line_that_is_made_quickly_gives_the_record_that_care_gives(tmp_path, more, secrets):
+    """The same events, plain and with a header in them: that one is not made quickly."""
+    issues = (Issue("type", "must be text", "/items/3/name"), Issue("required", "is missing"))
+    failed = InvalidInput(lambda: issues)
+    ends = [
+        {"data": {"a": [1, None, "é"]}},
+        {"envelope": http_envelope(1, status_code=203, headers={}, content_type="a/b")},
+        {"envelope": mcp_envelope(1, is_error=True, content=[])},
+        {"envelope": ResponseEnvelope(1, LocalResponseMeta("a", 1), issues)},
+        {
+            "envelope": ResponseEnvelope(
+                1, LocalResponseMeta("a", 1), (), (Change("/a", "cast", 1),)
+            )
+        },
+        {"envelope": None, "error": failed},
+        {"envelope": None, "error": OutputRejected(lambda: issues)},
+        {"envelope": None, "error": AccessDenied()},
+        {"envelope": None, "error": ToolError("full", "No room", path="/a")},
+        {"envelope": None, "error": UnknownTool("shop.search"), "tool": None},
+        {"envelope": None},
+    ]
+    quick, careful = [
+        recorded(
+            tmp_path / name,
+            *[finished({"via": words}, identity=Identity("ann"), **end, **more) for end in ends],
+            secrets=secrets,
+        )
+        for name, words in (("quick", "the door"), ("careful", "Cookie"))
+    ]
+    for name, begin in (("quick", b"["), ("careful", b"{")):
+        assert {line[:1] for line in raw(tmp_path / name).splitlines()} == {begin}
+    for one, other in zip(quick, careful, strict=True):
+        assert json.loads(one.input.json) == {"via": "the door"}
+        assert msgspec.structs.replace(one, input=None) == msgspec.structs.replace(
+            other, input=None
+        )
+
+
+def test_what_was_refused_is_on_record_even_if_it_is_a_piece_of_broken_json(tmp_path):
+    pieces = [{"a": orjson.Fragment(b"{\n")}, orjson.Fragment(b"]")]
+    calls = [Call("shop.search", piece) for piece in pieces] + [Call("shop.none", pieces[0])]
+    kept = call(tmp_path, [tool()], calls)
+    assert [record.gate for record in kept] == ["input", "input", "find"]
+    assert all(json.loads(record.input.json) for record in kept)
 
 
 def test_each_gate_leaves_one_record(tmp_path):
@@ -200,214 +203,6 @@ def test_equal_contracts_have_one_hash_and_others_another():
     others = [Contract(), Contract(input=LIMIT, input_policy="tolerant"), Contract(output=LIMIT)]
     assert hash_contract(one) == hash_contract(same)
     assert len({hash_contract(contract) for contract in (one, *others)}) == 4
-
-
-# --- secrets --------------------------------------------------------------------------------
-
-
-def forms(secret):
-    """A secret as it may be found in a file, also in JSON within JSON, and part of it."""
-    once = json.dumps(secret, ensure_ascii=False)[1:-1]
-    written = {secret, once, json.dumps(once, ensure_ascii=False)[1:-1], json.dumps(secret)[1:-1]}
-    written |= {json.dumps(json.dumps(secret)[1:-1])[1:-1], repr(secret)[1:-1], quote(secret, "")}
-    encoded = base64.b64encode(secret.encode()).decode()
-    return {form.encode() for form in written} | {encoded.rstrip("=")[:-1].encode()}
-
-
-def assert_hidden(folder, secret):
-    data = raw(folder)
-    assert data
-    for form in forms(secret):
-        assert form not in data
-    assert secret[: len(secret) // 2 + 2].encode() not in data
-
-
-class Foreign:
-    def __init__(self, text):
-        self.text = text
-
-    def __repr__(self):
-        return f"<{'.' * 190}{self.text}>"
-
-
-@dataclasses.dataclass
-class Held:
-    text: str
-
-
-PLANTED = [
-    {"a": KEY},
-    {"a": [{"b": f"Bearer {KEY}!"}]},
-    {KEY: 1},
-    {"a": json.dumps({"key": KEY})},
-    {"a": f"https://x.y/?key={quote(KEY, '')}&z=1"},
-    {"a": base64.b64encode(f"user:{KEY}".encode()).decode()},
-    {"a": KEY.encode()},
-    {"a": b"\xff" + KEY.encode(), "nan": float("nan")},
-    {"a": Foreign(KEY)},
-    {"a": Foreign(KEY), "half": "\ud800"},
-    {"a": Held(KEY)},
-    {Foreign(KEY): 1},
-    {"a": {KEY, "other"}},
-    {"a": "x" * (MAX_PAYLOAD_BYTES - 15) + KEY},
-    {"a": repr({"k": KEY})},
-    KEY,
-    KEY.encode(),
-]
-
-
-@pytest.mark.parametrize("value", PLANTED, ids=range(len(PLANTED)))
-def test_a_known_secret_shows_nowhere(tmp_path, value):
-    issues = [Issue("type", f"{'x' * 990}{KEY}", f"/{KEY}"), Issue(KEY, KEY)]
-    envelope = ResponseEnvelope(
-        value, LocalResponseMeta("a", 1), tuple(issues), (Change(f"/{KEY}", "filled", KEY),)
-    )
-    failed = InvalidInput(lambda: issues)
-    identity = Identity(KEY)
-    recorded(
-        tmp_path,
-        finished(value, value),
-        finished(value, envelope=envelope, identity=identity, parent_id=KEY),
-        finished(value, envelope=None, error=failed),
-        finished({}, envelope=None, error=ToolError(KEY, f"no {KEY}", path=f"/{KEY}")),
-        CallFinished(KEY, KEY, value, 1, 0.5, None, UnknownTool(KEY), via=KEY),
-        secrets=[Secrets({"OTHER": "nothing-of-it"}), Secrets({"KEY": KEY})],
-    )
-    assert_hidden(tmp_path, KEY)
-
-
-def test_what_is_no_secret_stays(tmp_path):
-    secrets = Secrets({"KEY": KEY})
-    (record,) = recorded(tmp_path, finished({"a": f"x {KEY} y", "b": 1}, {}), secrets=secrets)
-    assert json.loads(record.input.json) == {"a": "x *** y", "b": 1}
-
-
-def test_a_secret_that_is_a_number_is_hidden(tmp_path):
-    recorded(tmp_path, finished({"pin": 1234567890}, {}), secrets=Secrets({"PIN": "1234567890"}))
-    assert b"1234567890" not in raw(tmp_path)
-
-
-def test_a_secret_that_is_learned_later_is_hidden_from_then_on(tmp_path):
-    secrets = Secrets(environ={"KEY": KEY})
-    journal = Journal(tmp_path)
-    recorder = Recorder(journal, secrets=secrets)
-    recorder(finished({"a": 1}, {}))
-    assert secrets.get("KEY") == KEY
-    recorder(finished({"a": KEY}, {}))
-    assert_hidden(tmp_path, KEY)
-
-
-def test_calls_whose_ids_hold_a_secret_are_still_told_apart(tmp_path):
-    events = [
-        CallFinished(f"{KEY}-{number}", "a.b", {}, 1, 0.5, local_envelope(1, "a.b"))
-        for number in range(2)
-    ]
-    first, second = recorded(tmp_path, *events, secrets=Secrets({"KEY": KEY}))
-    assert first.id != second.id
-
-
-SECRET_INPUT = {
-    "type": "object",
-    "properties": {
-        "user": {"type": "string"},
-        "login": {
-            "type": "object",
-            "properties": {"password": {"type": "string", "format": "password"}},
-        },
-        "token": {"$ref": "#/$defs/token"},
-    },
-    "$defs": {"token": {"writeOnly": True}},
-}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"login": {"password": PASSWORD}},
-        {"token": PASSWORD},
-        {"token": {"deep": [PASSWORD]}},
-        {"tok": PASSWORD},
-        {"login": json.dumps({"password": PASSWORD})},
-        json.dumps({"token": PASSWORD}),
-        PASSWORD,
-        {"token": PASSWORD, "odd": float("nan"), "half": "\udc00"},
-        {"token": PASSWORD, "user": PASSWORD},
-    ],
-    ids=range(9),
-)
-def test_what_the_schema_marks_shows_nowhere_nor_does_its_echo(tmp_path, arguments):
-    kept = tool(contract=Contract(input=SECRET_INPUT), argument_aliases={"tok": "token"})
-    echoes = [] if isinstance(arguments, str) else [finished(arguments, arguments, tool=kept)]
-    error = ToolError("wrong", f"{PASSWORD} is wrong" if echoes else "wrong")
-    recorded(tmp_path, *echoes, finished(arguments, envelope=None, error=error, tool=kept))
-    assert_hidden(tmp_path, PASSWORD)
-
-
-def test_beside_what_the_schema_marks_all_stays(tmp_path):
-    kept = tool(
-        contract=Contract(input=SECRET_INPUT, output={"properties": {"key": {"writeOnly": True}}})
-    )
-    event = finished({"user": "ann", "token": PASSWORD}, {"key": "12", "n": 1}, tool=kept)
-    (record,) = recorded(tmp_path, event)
-    assert json.loads(record.input.json) == {"user": "ann", "token": "***"}
-    assert json.loads(record.output.json) == {"key": "***", "n": 1}
-
-
-def test_a_tool_that_endless_values_are_sent_to_hides_them_in_time(tmp_path):
-    endless = []
-    endless += [endless, endless, PASSWORD]
-    kept = tool(contract=Contract(input=SECRET_INPUT))
-    recorded(tmp_path, finished({"token": endless}, {}, tool=kept))
-    assert_hidden(tmp_path, PASSWORD)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"headers": {"Authorization": "Bearer abc.def"}},
-        {"headers": {"set-COOKIE": ["sid=abc.def"]}},
-        {"cookie": {"sid": "abc.def"}},
-        {"headers": [["Proxy-Authorization", "abc.def"]]},
-        {"headers": [{"name": "Cookie", "value": "abc.def"}]},
-        {"text": "GET / HTTP/1.1\r\nCookie: abc.def\r\n\r\n"},
-    ],
-    ids=range(6),
-)
-def test_headers_that_carry_secrets_are_never_on_record(tmp_path, value):
-    envelope = http_envelope(
-        value,
-        status_code=200,
-        headers={"Authorization": "abc.def"},
-        content_type="a/b",
-        set_cookie=["abc.def"],
-    )
-    error = ToolError("wrong", "Authorization: abc.def")
-    recorded(
-        tmp_path,
-        finished(value, envelope=envelope),
-        finished(value, envelope=None, error=error),
-    )
-    assert b"abc.def" not in raw(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("options", "more"),
-    [({"hashes_only": ["shop.*"]}, {}), ({}, {"annotations": {"audit": "hashes"}})],
-    ids=["by pattern", "by annotation"],
-)
-def test_hashes_only_keeps_no_word_of_what_was_sent(tmp_path, options, more):
-    kept = tool(**more)
-    value = {"name": "Ann Example"}
-    failed = InvalidInput(lambda: [Issue("type", "got 'Ann Example'", "/name")])
-    first, second = recorded(
-        tmp_path,
-        finished(value, value, tool=kept),
-        finished(value, envelope=None, error=failed, tool=kept),
-        **options,
-    )
-    assert b"Ann" not in raw(tmp_path)
-    assert first.input == first.output == payload_of(b'{"name":"Ann Example"}', hashes_only=True)
-    assert second.key == "schema_validation_failed:/name:type"
 
 
 # --- whatever it holds ----------------------------------------------------------------------

@@ -15,15 +15,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from callpact.audit.files import hold, release
+from callpact.audit.health import add_health
 from callpact.audit.journal import (
+    MAX_SEGMENT_SECONDS,
     SECONDS_BETWEEN_LOGS,
     SUFFIX,
-    decode_line,
-    encode_line,
-    hold,
-    release,
+    journals_in,
     segments,
 )
+from callpact.audit.lines import decode_line, encode_line
+from callpact.errors import CallpactError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -55,7 +57,7 @@ class Indexer:
         self.indexed = 0
         """Records that were new to the store."""
         self.unreadable = 0
-        """Lines that were passed over: begun, and not written to their end."""
+        """Lines that were passed over: begun and not written to their end, or no record."""
         self.refused = 0
         """Records that the store took no way, set aside in the file `refused.log`."""
         self._folder = folder
@@ -64,6 +66,7 @@ class Indexer:
         self._wanted = 0
         self._reached = 0
         self._is_closing = False
+        self._told = (0, 0)  # Of the unreadable and the refused, what `health.py` has counted.
         self._logged_at = -SECONDS_BETWEEN_LOGS
         self._thread: threading.Thread | None = None
 
@@ -106,6 +109,9 @@ class Indexer:
                 wanted, is_last = self._wanted, self._is_closing
             try:
                 self._tidy()
+                self._count()
+                for journal in journals_in(self._folder):
+                    journal.rotate(older_than=MAX_SEGMENT_SECONDS)
                 busy = [path for path in segments(self._folder) if not self._index(path)]
                 is_whole, failures = not busy, 0
             except Exception as error:  # noqa: BLE001 - boundary: whatever a store raises, it is tried again
@@ -169,22 +175,38 @@ class Indexer:
             data = _lines(segment, at, end, is_left=is_left)
             if not data:
                 return
-            records: list[Record] = []
-            for line in data.split(b"\n"):
-                record = decode_line(line) if line else None
-                if record is not None:
-                    records.append(record)
-                elif line:
-                    self.unreadable += 1
+            lines = [line for line in data.split(b"\n") if line]
+            records = [record for line in lines if (record := decode_line(line)) is not None]
             self._add(records)
             at += len(data)
-            position.write(at)
+            # Not before: what is read again would be counted again.
+            if (position.write(at) or is_left) and len(records) < len(lines):
+                self._pass_over(len(lines) - len(records))
+
+    def _pass_over(self, count: int) -> None:
+        self.unreadable += count
+        self._count()
+        _log.error("%s lines of the audit journal in %s are no records", count, self._folder)
+
+    def _count(self) -> None:
+        """Count for those who come later; if that fails, the next time."""
+        unreadable, refused = self._told
+        if (unreadable, refused) != (self.unreadable, self.refused):
+            with suppress(OSError):
+                add_health(
+                    self._folder,
+                    unreadable=self.unreadable - unreadable,
+                    refused=self.refused - refused,
+                )
+                self._told = (self.unreadable, self.refused)
 
     def _add(self, records: Sequence[Record]) -> None:
         if not records:
             return
         try:
             self.indexed += self._store.add(records)
+        except CallpactError:
+            raise  # The store's own trouble: no room, locked, out of reach.
         except Exception:
             if len(records) == 1:
                 raise
@@ -198,6 +220,8 @@ class Indexer:
             try:
                 self.indexed += self._store.add([record])
                 good = record
+            except CallpactError:
+                raise
             except Exception:
                 refused.append(record)
                 if good is None and len(refused) >= _ENOUGH:
@@ -210,6 +234,8 @@ class Indexer:
         for attempt in range(_ENOUGH):
             try:
                 self.indexed += self._store.add([record])
+            except CallpactError:
+                raise
             except Exception as error:
                 if good is None:
                     raise
@@ -226,6 +252,7 @@ class Indexer:
         finally:
             os.close(fd)
         self.refused += 1
+        self._count()
         _log.error("the audit store refuses the record %s: %s", record.id, type(cause).__name__)
 
 
@@ -253,8 +280,11 @@ class _Position:
         text = os.pread(self._fd, _DIGITS, 0)
         return int(text) if len(text) == _DIGITS and text.isdigit() else 0
 
-    def write(self, at: int) -> None:
-        os.pwrite(self._fd, f"{at:0{_DIGITS}}".encode(), 0)
+    def write(self, at: int) -> bool:
+        """False if the disk is full: what is in the store by now is read once more, and known."""
+        with suppress(OSError):
+            return os.pwrite(self._fd, f"{at:0{_DIGITS}}".encode(), 0) == _DIGITS
+        return False
 
     def remove(self) -> None:
         with suppress(FileNotFoundError):

@@ -7,6 +7,7 @@ moves lines into one and removes segments. A write that fails costs its record, 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -16,19 +17,16 @@ import weakref
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import structs
 
-from callpact.audit.record import Payload, Record, payload_of
+from callpact.audit.files import CAN_HOLD, hold, release
+from callpact.audit.health import Health, add_health, health
 from callpact.errors import UsageError
-
-try:
-    import fcntl
-except ImportError:  # Windows.
-    fcntl = None
 
 MAX_SEGMENT_BYTES = 16 << 20
 """Size from which on a segment of the journal is not written any more."""
+MAX_SEGMENT_SECONDS = 300.0
+"""Age from which on a segment of the journal is not written any more, and goes once it is indexed."""
 SECONDS_BETWEEN_LOGS = 60.0
 """A loss that goes on is logged this often at most."""
 SUFFIX = ".jsonl"
@@ -60,59 +58,105 @@ class Journal:
     ) -> None:
         if durability not in {"write", "fsync"}:
             raise UsageError(f"durability must be 'write' or 'fsync', got {durability!r:.100}")
-        if fcntl is None:
+        if not CAN_HOLD:
             raise UsageError("the journal of the audit log needs flock, which this system lacks")
         self.folder = folder
         self.lost = 0
         """Records that could not be kept."""
         self._syncs = durability == "fsync"
         self._max = max_segment_bytes
-        self._lock = threading.Lock()
+        self._told = 0  # Of these, what `health.py` has counted.
+        self._begin_lock()
         self._fd = -1
-        self._size = 0
+        self._left = max_segment_bytes
+        self._opened_at = 0.0
         self._is_torn = False
+        self._is_odd = self._syncs
         self._unseen = 0  # Lines since the segment was last seen to have a name.
         self._look_at = 0.0
         self._logged_at = -SECONDS_BETWEEN_LOGS
         self._is_closed = False
-        _journals.add(self)
+        with _adding:
+            _journals.add(self)
+
+    def _begin_lock(self) -> None:
+        lock = threading.Lock()
+        # Bound: `with` costs a tenth of a write more.
+        self._acquire, self._release = lock.acquire, lock.release
 
     def append(self, line: bytes) -> bool:
         """Keep one line, which ends in a line end; False if it is lost. Raises nothing."""
-        with self._lock:
-            try:
-                if _now() >= self._look_at:
-                    self._look()
-                if self._is_torn:  # What was half-written must not spoil this one.
-                    line = b"\n" + line
-                written = _write(self._fd, line)
-                self._size = size = self._size + written
-                if written != len(line) or self._is_torn:
-                    self._is_torn = written < len(line)
-                    if written < len(line) - 1:  # All but the line end is a whole record.
-                        self._lose(1, f"{written} of {len(line)} bytes were written")
-                        return False
-                self._unseen += 1
-                if self._syncs:
-                    os.fdatasync(self._fd)
-                if size >= self._max:
-                    self._leave()
-            except OSError as error:
-                self._fail(error)
-                return False
-            return True
-
-    def rotate(self) -> None:
-        """Write no more to the present segment, so that it can be removed once it is indexed."""
-        with self._lock:
-            if self._size:
+        self._acquire()
+        try:
+            if _now() >= self._look_at:
+                self._look()
+            if self._is_odd:
+                return self._append_oddly(line)
+            written = _write(self._fd, line)
+            if written != len(line):
+                return self._tear(written, len(line))
+            self._unseen += 1
+            left = self._left = self._left - written
+            if left <= 0:
                 self._leave()
+        except OSError as error:
+            self._fail(error)
+            return False
+        else:
+            return True
+        finally:
+            self._release()
+
+    def _append_oddly(self, line: bytes) -> bool:
+        """After a line that was not written to its end, and where power may be lost."""
+        if self._is_torn:  # What was half-written must not spoil this one.
+            line = b"\n" + line
+        written = _write(self._fd, line)
+        if written < len(line) - 1:
+            return self._tear(written, len(line))
+        self._is_torn = written < len(line)  # All but the line end is a whole record.
+        self._is_odd = self._is_torn or self._syncs
+        self._unseen += 1
+        self._left -= written
+        if self._syncs:
+            os.fdatasync(self._fd)
+        if self._left <= 0:
+            self._leave()
+        return True
+
+    def _tear(self, written: int, size: int) -> bool:
+        self._is_torn = self._is_odd = True
+        self._left -= written
+        if written == size - 1:
+            self._unseen += 1
+            return True
+        self._lose(1, f"{written} of {size} bytes were written")
+        return False
+
+    def rotate(self, older_than: float = 0.0) -> None:
+        """Write no more to a segment of that many seconds, so that it goes once it is indexed."""
+        self._acquire()
+        try:
+            if self._left < self._max and _now() - self._opened_at >= older_than:
+                self._leave()
+            self._tell()
+        finally:
+            self._release()
 
     def close(self) -> None:
         """Let go of the segment. What is appended later is lost, and counted."""
-        with self._lock:
+        self._acquire()
+        try:
             self._leave()
             self._is_closed = True
+            self._tell()
+        finally:
+            self._release()
+
+    def health(self) -> Health:
+        """What could not be kept, here and by all who write to this folder."""
+        told = health(self.folder)
+        return structs.replace(told, lost=max(told.lost, self.lost))
 
     def _look(self) -> None:
         """See to it that there is a segment, and that it still stands in the folder."""
@@ -143,6 +187,9 @@ class Journal:
                 break
             release(fd)
         self._fd = fd
+        self._opened_at = _now()
+        with contextlib.suppress(OSError):
+            add_health(self.folder)  # Now, while there is room for it.
         if self._syncs:
             _sync(self.folder)
 
@@ -155,8 +202,8 @@ class Journal:
 
     def _forget(self) -> int:
         fd, self._fd = self._fd, -1
-        self._size = self._unseen = 0
-        self._is_torn = False
+        self._left, self._unseen = self._max, 0
+        self._is_torn, self._is_odd = False, self._syncs
         self._look_at = 0.0
         return fd
 
@@ -169,8 +216,16 @@ class Journal:
         except OSError as again:
             _log.debug("a segment could not be closed: %s", again)
 
+    def _tell(self) -> None:
+        """Count what is lost for those who come later; if that fails, the next time."""
+        if self.lost > self._told:
+            with contextlib.suppress(OSError):
+                add_health(self.folder, lost=self.lost - self._told)
+                self._told = self.lost
+
     def _lose(self, count: int, reason: str) -> None:
         self.lost += count
+        self._tell()
         now = _now()
         if now - self._logged_at >= SECONDS_BETWEEN_LOGS:
             self._logged_at = now
@@ -184,16 +239,25 @@ class Journal:
 
     def _begin_anew(self) -> None:
         """In a forked process: the segment and its lock are the parent's."""
-        self._lock = threading.Lock()
-        self.lost = 0
+        self._begin_lock()
+        self.lost = self._told = 0
         if self._fd >= 0:
             os.close(self._forget())
 
 
 _journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+_adding = threading.Lock()
+
+
+def journals_in(folder: Path) -> list[Journal]:
+    """The journals of this process that write into a folder."""
+    with _adding:
+        return [journal for journal in _journals if journal.folder == folder]
 
 
 def _after_fork() -> None:
+    global _adding  # noqa: PLW0603 - a thread that is not here may hold it
+    _adding = threading.Lock()
     for journal in tuple(_journals):
         journal._begin_anew()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
 
@@ -210,40 +274,7 @@ def _sync(folder: Path) -> None:
         os.close(fd)
 
 
-# --- lines and segments ---------------------------------------------------------------------
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Record)
-
-
-def encode_line(record: Struct) -> bytes:
-    """A record, or what reads as one, as one line of the journal, with its line end."""
-    return _encoder.encode(record) + b"\n"
-
-
-def decode_line(line: bytes) -> Record | None:
-    """The record of a line; None for one that was not written to its end.
-
-    Hashes that the line leaves out are made here: a call does not wait for them.
-    """
-    try:
-        record = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    sent, given = record.input, record.output
-    if _lacks_hash(sent) or _lacks_hash(given):
-        return msgspec.structs.replace(record, input=_hashed(sent), output=_hashed(given))
-    return record
-
-
-def _lacks_hash(payload: Payload | None) -> bool:
-    return payload is not None and not payload.sha256
-
-
-def _hashed(payload: Payload | None) -> Payload | None:
-    if payload is None or payload.sha256 or payload.json is None:
-        return payload
-    return payload_of(payload.json.encode())
+# --- segments -------------------------------------------------------------------------------
 
 
 def segments(folder: Path) -> list[Path]:
@@ -253,21 +284,3 @@ def segments(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     return [folder / name for name in sorted(names)]
-
-
-def hold(fd: int, *, wait: bool = False) -> bool:
-    """Lock a file until it is closed; False if another holds it."""
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
-
-
-def release(fd: int) -> None:
-    """Let go of a file, also where a forked process still has it open."""
-    if fcntl is not None:
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    os.close(fd)

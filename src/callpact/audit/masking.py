@@ -10,12 +10,14 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any, cast
 
 import orjson
+from msgspec import DecodeError, Raw
+from msgspec.json import Decoder
 
 from callpact.audit.record import MAX_RECORDED_TEXT
 from callpact.json_text import json_text
@@ -40,6 +42,11 @@ _CARRYING_LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MASKED_JSON = orjson.dumps(MASK)
+_anything = Decoder(Raw)
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_MAX_ESCAPED = 3
+_FEW_FORMS = 8  # So many are looked for one by one as quickly.
+_INNER, _OUTER = b"x "
 
 
 class Hiding:
@@ -125,9 +132,20 @@ def _within(text: str, change: Callable[[Any], Any]) -> Any:
 class Mask:
     """Finds and hides secrets in texts and in JSON, by value and by the header that carries them."""
 
-    def __init__(self, secrets: tuple[Secrets, ...]) -> None:
-        self._secrets = secrets
-        self._known: _Forms = ((), ())
+    def __init__(
+        self, secrets: Iterable[Secrets], on_news: Callable[[], None] | None = None
+    ) -> None:
+        self._secrets: tuple[Secrets, ...] = ()
+        self._known = _Forms(())
+        self._on_news = on_news
+        for each in secrets:
+            self.hide(each)
+
+    def hide(self, secrets: Secrets) -> None:
+        """Hide these from now on, also those of them that become known later."""
+        if not any(secrets is known for known in self._secrets):
+            self._secrets = (*self._secrets, secrets)
+            self._take_over()
 
     def also(self, values: Iterable[str]) -> Mask:
         """One that hides these values, too."""
@@ -135,23 +153,37 @@ class Mask:
         return Mask((*self._secrets, Secrets(more))) if more else self
 
     def finds(self, text: str) -> bool:
-        """True if a secret may stand in a text, or in one that holds JSON."""
+        """True if a secret may stand in a text, or in one that holds JSON; also at each new one."""
         lowered = text.lower()
         if "authorization" in lowered or "cookie" in lowered:
             return True
-        return self._finds_value(text)
+        return bool(self._secrets) and self._finds_value(text)
 
     def _finds_value(self, text: str) -> bool:
-        if not self._secrets:
-            return False
-        forms = tuple([secrets.forms() for secrets in self._secrets])
+        if self.refresh():
+            return True
         known = self._known
-        if forms != known[0]:  # Sources learn of secrets as they need them.
-            known = self._known = (forms, _fewest(form for some in forms for form in some))
-        for form in known[1]:  # noqa: SIM110 - a generator costs as much as the search
+        run = known.run
+        # Nothing stands where there are nowhere as many of their letters in a row.
+        if run and text.isascii() and run not in text.encode().translate(known.table).decode():
+            return False
+        for form in known.fewest:  # noqa: SIM110 - a generator costs as much as the search
             if form in text:
                 return True
         return False
+
+    def refresh(self) -> bool:
+        """Learn what sources have learned since, as they do when they need it; True if they did."""
+        for forms, told in self._known.told:
+            if forms() is not told:
+                self._take_over()
+                return True
+        return False
+
+    def _take_over(self) -> None:
+        self._known = _Forms(self._secrets)
+        if self._on_news is not None:
+            self._on_news()
 
     def text(self, text: Any) -> str:
         """A text without secrets, of bounded length, that every encoder takes."""
@@ -167,7 +199,8 @@ class Mask:
             value = {"data": encoded, "encoding": "base64"}
         try:
             data = orjson.dumps(value)
-        except TypeError:
+            _anything.decode(data)  # A fragment is written as it is, whatever it is.
+        except (TypeError, DecodeError):
             told = value if is_json(value) else Telling(self).tell(value, MAX_TOLD_DEPTH)
             data = json_text(told).encode()
         return self._masked(data) if self.finds(data.decode()) else data
@@ -178,7 +211,7 @@ class Mask:
             for secrets in self._secrets:
                 value = secrets.mask_data(value)
             text = json_text(_without_headers(value))
-            if self._finds_value(text):  # In a number, or across parts.
+            if self._secrets and self._finds_value(text):  # In a number, or across parts.
                 text = self._without_values(text)
                 json.loads(text)
         except (ValueError, RecursionError):
@@ -188,19 +221,36 @@ class Mask:
     def _without_values(self, text: str) -> str:
         for secrets in self._secrets:
             text = secrets.mask(text)
+        for form in reversed(self._known.fewest):
+            text = text.replace(form, MASK)
         return text
 
 
-_Forms = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
+class _Forms:
+    """Every text that must not show, as few as find all, the shortest first."""
+
+    def __init__(self, secrets: Sequence[Secrets]) -> None:
+        self.told = tuple([(each.forms, each.forms()) for each in secrets])
+        """What each of them said, and how to ask it: it says another once it knows more."""
+        every = {form for _, forms in self.told for form in forms}
+        found: list[str] = []
+        for form in sorted(every.union(*map(_escaped, every)), key=len):
+            if not any(shorter in form for shorter in found):
+                found.append(form)
+        self.fewest = tuple(found)
+        plain = [form for form in found if form.isascii()]
+        self.run = "" if len(plain) <= _FEW_FORMS else "x" * len(plain[0])
+        """As many letters as the shortest has, told as `table` tells them; empty if not worth it."""
+        letters = frozenset(map(ord, "".join(plain)))
+        self.table = bytes(_INNER if code in letters else _OUTER for code in range(256))
 
 
-def _fewest(forms: Iterable[str]) -> tuple[str, ...]:
-    """As few forms as find all: where one stands within another, the shorter."""
-    found: list[str] = []
-    for form in sorted(set(forms), key=len):
-        if not any(shorter in form for shorter in found):
-            found.append(form)
-    return tuple(found)
+def _escaped(form: str) -> Iterator[str]:
+    """A text as it stands in JSON within JSON within JSON."""
+    if _ESCAPED.search(form):
+        for _ in range(_MAX_ESCAPED):
+            form = json.dumps(form, ensure_ascii=False)[1:-1]
+            yield form
 
 
 def _without_headers(value: Any) -> Any:

@@ -17,7 +17,9 @@ from typing import Any, cast
 import orjson
 from msgspec import Struct
 
-from callpact.audit.journal import Journal, encode_line
+from callpact.audit.health import Health
+from callpact.audit.journal import Journal
+from callpact.audit.lines import END, Head, encode_head, encode_line
 from callpact.audit.masking import Hiding, Mask
 from callpact.audit.record import (
     MAX_PAYLOAD_BYTES,
@@ -34,12 +36,11 @@ from callpact.envelope import (
     HTTPResponseMeta,
     LocalResponseMeta,
     MCPResponseMeta,
-    ResponseEnvelope,
 )
-from callpact.errors import CallError, InvalidSchema
+from callpact.errors import CallError, InvalidInput, InvalidSchema
 from callpact.finished import CallFinished
 from callpact.json_text import json_text
-from callpact.schema import Change, Issue, canonical_json
+from callpact.schema import Change, Issue, canonical_json, is_json
 from callpact.secrets import Secrets
 from callpact.tool import Contract, Tool
 
@@ -47,9 +48,10 @@ HASHES_ONLY = "hashes"
 """Value of a tool's annotation `audit` that keeps its inputs, outputs and messages out of records."""
 
 _CONTRACT_DIGITS = 16
-_MAX_QUICK = 10_000  # Characters; far below what is cut.
 _MAX_MS = 1e15
 _log = logging.getLogger("callpact.audit")
+_dumps = orjson.dumps
+_NOT_JSON = frozenset({"json", "depth"})
 
 
 class Recorder:
@@ -68,10 +70,19 @@ class Recorder:
     ) -> None:
         self._journal = journal
         self._append = journal.append
-        self._mask = Mask((secrets,) if isinstance(secrets, Secrets) else tuple(secrets))
-        self._patterns = tuple(hashes_only)
         # By id: a tool that was read again takes the place of the former.
         self._tools: dict[str, _Known] = {}
+        known = (secrets,) if isinstance(secrets, Secrets) else secrets
+        self._mask = Mask(known, on_news=self._tools.clear)
+        self._patterns = tuple(hashes_only)
+
+    def hide(self, secrets: Secrets) -> None:
+        """Mask these, too, from now on: a source may be read again, with others."""
+        self._mask.hide(secrets)
+
+    def health(self) -> Health:
+        """What could not be kept, here and by all who share the log."""
+        return self._journal.health()
 
     @property
     def lost(self) -> int:
@@ -90,126 +101,45 @@ class Recorder:
 
     def _line(self, event: CallFinished) -> bytes:
         tool = event.tool
-        known = _NONE if tool is None else self._tools.get(tool.id)
+        known = self._nobody(event) if tool is None else self._tools.get(event.tool_id)
         if known is None or known.tool is not tool:
             known = self._learn(cast("Tool", tool), known)
-        line = None
         if known.is_plain:
-            envelope = event.envelope
-            if (
-                envelope is None
-                or tool is None
-                or event.error is not None
-                or envelope.warnings
-                or envelope.changes
-            ):
-                line = self._plain_line(event, known)
-            else:
-                line = self._result_line(event, known, tool, envelope)
-        return self._careful_line(event, known) if line is None else line
+            line = self._plain_line(event, known.head)
+            if line is not None:
+                return line
+        return self._careful_line(event, known)
 
-    def _result_line(
-        self, event: CallFinished, known: _Known, tool: Tool, envelope: ResponseEnvelope[Any]
-    ) -> bytes | None:
-        """What `_plain_line` gives, for the commonest call: a result, and nothing to say of it."""
-        ms, identity = event.duration * 1000, event.identity
-        caller = None if identity is None else identity.id
-        source, status = "local", None
-        if type(envelope.meta) is not LocalResponseMeta:
-            source, status = _origin(envelope.meta)
-        try:
-            sent_json, given_json = orjson.dumps(event.arguments), orjson.dumps(envelope.data)
-            sent, given = sent_json.decode(), given_json.decode()
-            text = f"{sent}\n{given}\n{event.call_id}\n{caller}\n{event.parent_id}"
-            # The larger ones are looked at with care. A time that is no number is not JSON.
-            if len(text) > _MAX_QUICK or not -_MAX_MS < ms < _MAX_MS or self._mask.finds(text):
-                return None
-            return encode_line(
-                _Result(
-                    event.call_id,
-                    event.started,
-                    ms,
-                    event.tool_id,
-                    tool.kind,
-                    tool.version,
-                    known.contract,
-                    known.policy,
-                    source,
-                    status,
-                    caller,
-                    event.via,
-                    event.parent_id,
-                    event.count,
-                    _Kept("", len(sent_json), sent),
-                    _Kept("", len(given_json), given),
-                )
-            )
-        except (TypeError, UnicodeEncodeError):  # What JSON cannot say.
-            return None
-
-    def _plain_line(self, event: CallFinished, known: _Known) -> bytes | None:
+    def _plain_line(self, event: CallFinished, head: bytes) -> bytes | None:
         """The line of a call in which all is small, JSON, and no secret; None if it is not so."""
-        tool, envelope, error, caller = event.tool, event.envelope, event.error, event.identity
+        envelope, error, identity = event.envelope, event.error, event.identity
         ms = event.duration * 1000
-        texts: list[Any] = [event.call_id, event.parent_id or ""]
-        source, status, output = "", None, None
-        warnings = changes = issues = ()
-        code = path = message = key = gate = None
+        own = (
+            event.call_id,
+            event.started,
+            ms,
+            event.via,
+            None if identity is None else identity.id,
+            event.parent_id,
+            event.count,
+            event.policy,
+        )
         try:
-            data = orjson.dumps(event.arguments)
-            size, sent, given = len(data), data.decode(), ""
-            if envelope is not None:
-                data = orjson.dumps(envelope.data)
-                size, given = size + len(data), data.decode()
-                output = Payload("", len(data), given)
-                source, status = _origin(envelope.meta)
-                if envelope.warnings or envelope.changes:
-                    warnings = _plain_notes(envelope.warnings, texts)
-                    changes = _plain_notes(envelope.changes, texts)
-            if caller is not None:
-                texts.append(caller.id)
-            if tool is None:
-                texts.append(event.tool_id)
-            if error is not None:
-                gate, code, path, message = event.gate, error.code, error.path, error.message
-                issues = _plain_notes(error.issues, texts)
-                texts += (code, path or "", message)
-                key = error_key(code, path, issues[0].code if issues else None)
-            all_texts = "\n".join(texts)
-            is_small = size <= MAX_PAYLOAD_BYTES and len(all_texts) <= MAX_RECORDED_TEXT
-            if not (is_small and -_MAX_MS < ms < _MAX_MS):
-                return None
-            if self._mask.finds(f"{all_texts}\n{sent}\n{given}"):
-                return None
-            record = Record(
-                event.call_id,
-                event.started,
-                ms,
-                event.tool_id,
-                "" if tool is None else tool.kind,
-                None if tool is None else tool.version,
-                known.contract,
-                known.policy,
-                cast("Any", gate),
-                code,
-                path,
-                message,
-                key,
-                issues,
-                warnings,
-                changes,
-                source,
-                status,
-                None if caller is None else caller.id,
-                event.via,
-                event.parent_id,
-                event.count,
-                Payload("", size - (output.size if output else 0), sent),
-                output,
-            )
-            return encode_line(record)
-        except (TypeError, UnicodeEncodeError):  # What JSON cannot say.
+            if (
+                error is None
+                and envelope is not None
+                and type(envelope.meta) is LocalResponseMeta
+                and not envelope.warnings
+                and not envelope.changes
+            ):  # The commonest by far.
+                rest = _dumps((own, "local", None, event.arguments, envelope.data))
+            else:
+                rest = _dumps((own, *_outcome(event)))
+        except TypeError:  # What JSON cannot say.
             return None
+        # The larger ones may have to be cut. A time that is no number is not JSON.
+        is_fit = len(rest) <= MAX_PAYLOAD_BYTES and -_MAX_MS < ms < _MAX_MS
+        return head + rest + END if is_fit and not self._mask.finds(rest.decode()) else None
 
     def _careful_line(self, event: CallFinished, known: _Known) -> bytes:
         arguments, envelope, error = event.arguments, event.envelope, event.error
@@ -234,8 +164,7 @@ class Recorder:
                 "changes": writing.notes(envelope.changes),
                 "source": source,
                 "status": status,
-                "tool_error": isinstance(envelope.meta, MCPResponseMeta)
-                and envelope.meta.is_error is True,
+                "tool_error": _tells_error(envelope.meta),
             }
         if error is not None:
             more |= {"gate": event.gate, **writing.error(error)}
@@ -247,7 +176,7 @@ class Recorder:
             "" if tool is None else tool.kind,
             None if tool is None or tool.version is None else text(tool.version),
             known.contract,
-            known.policy,
+            event.policy or known.policy,
             caller=None if event.identity is None else text(event.identity.id),
             via=text(event.via),
             parent=None if event.parent_id is None else _id(event.parent_id, mask),
@@ -258,6 +187,7 @@ class Recorder:
         return encode_line(record)
 
     def _learn(self, tool: Tool, former: _Known | None) -> _Known:
+        self._mask.refresh()  # Now: news would be taken for a secret in the head.
         contract = tool.contract
         if former is not None and cast("Tool", former.tool).contract is contract:
             contract_hash = former.contract
@@ -267,54 +197,37 @@ class Recorder:
             fnmatchcase(tool.id, pattern) for pattern in self._patterns
         )
         sent, given = _marks_secrets(contract.input), _marks_secrets(contract.output)
-        is_plain = not (sent or given or is_hashed)
-        known = _Known(tool, contract_hash, contract.policy, sent, given, is_hashed, is_plain)
+        head = encode_head(Head(tool.id, tool.kind, tool.version, contract_hash, contract.policy))
+        is_plain = not (sent or given or is_hashed or self._mask.finds(head.decode()))
+        known = _Known(tool, head, contract_hash, sent, given, is_hashed, is_plain)
         self._tools[tool.id] = known
         return known
 
-
-class _Kept(Struct, gc=False):
-    """A `Payload` in a line."""
-
-    sha256: str
-    size: int
-    json: str
-
-
-class _Result(Struct, omit_defaults=True, gc=False):
-    """The fields of a `Record` that a plain result has: the others cost time, not only space."""
-
-    id: str
-    at: int
-    ms: float
-    tool: str
-    kind: str
-    version: str | None = None
-    contract: str = ""
-    policy: str = ""
-    source: str = ""
-    status: int | None = None
-    caller: str | None = None
-    via: str = ""
-    parent: str | None = None
-    count: int | None = None
-    input: _Kept | None = None
-    output: _Kept | None = None
+    def _nobody(self, event: CallFinished) -> _Known:
+        """For a name that no tool has: the caller made it up."""
+        try:
+            head = encode_head(Head(event.tool_id))
+        except UnicodeEncodeError:
+            return _Known(None, b"")
+        is_small = len(head) <= MAX_RECORDED_TEXT
+        return _Known(None, head, is_plain=is_small and not self._mask.finds(head.decode()))
 
 
 class _Known(Struct, frozen=True):
     """What is the same for every call of a tool."""
 
-    tool: Tool | None = None
+    tool: Tool | None
+    head: bytes
     contract: str = ""
-    policy: str = ""
     hides_input: bool = False
     hides_output: bool = False
     is_hashed: bool = False
     is_plain: bool = False
 
-
-_NONE = _Known(is_plain=True)
+    @property
+    def policy(self) -> str:
+        """What its contract does with an answer that breaks it."""
+        return "" if self.tool is None else self.tool.contract.policy
 
 
 def hash_contract(contract: Contract) -> str:
@@ -354,6 +267,10 @@ def _origin(meta: Any) -> tuple[str, int | None]:
     return "", None
 
 
+def _tells_error(meta: Any) -> bool:
+    return isinstance(meta, MCPResponseMeta) and meta.is_error is True
+
+
 def _id(id: str, mask: Mask) -> str:
     """An id as it is, or one that is told apart from others all the same."""
     told = mask.text(id)
@@ -373,19 +290,38 @@ def _least(event: CallFinished, mask: Mask) -> bytes:
     return encode_line(record)
 
 
-def _plain_notes(given: tuple[Any, ...], texts: list[Any]) -> tuple[Note, ...]:
-    """Issues or changes as they are; what they say is added to the texts to be looked through."""
-    notes: list[Note] = []
-    for item in given[:MAX_RECORDED_ISSUES]:
-        if type(item) is Issue:
-            note = Note(item.code, item.path, item.message)
-        else:
-            words = "invented" if item.invented else ""
-            note = Note(item.action, item.path, words, _before(item))
-            texts.append(note.before)
-        notes.append(note)
-        texts += (note.code, note.path, note.message)
-    return tuple(notes)
+def _outcome(event: CallFinished) -> tuple[Any, ...]:
+    """What became of any call, as a line tells it after what is the call's own.
+
+    Raises:
+        TypeError: JSON cannot say it.
+    """
+    envelope, error, arguments = event.envelope, event.error, event.arguments
+    if error is None:
+        gate = code = message = path = None
+        issues = ()
+    else:
+        code = error.code
+        issues = [(i.code, i.path, i.message) for i in error.issues[:MAX_RECORDED_ISSUES]]
+        # Where rules were broken that are not about JSON, it was JSON; else it may be anything.
+        is_judged = isinstance(event.arguments, dict) and issues and issues[0][0] not in _NOT_JSON
+        if not is_judged and not is_json(arguments):
+            raise TypeError
+        if type(error) is InvalidInput and issues and envelope is None:
+            return "", None, arguments, None, False, "input", code, issues
+        gate, message, path = event.gate, error.message, error.path
+    told = (gate, code, issues, message, path)
+    if envelope is None:
+        return "", None, arguments, None, False, *told
+    warnings = [(i.code, i.path, i.message) for i in envelope.warnings[:MAX_RECORDED_ISSUES]]
+    changes = [_changed(change) for change in envelope.changes[:MAX_RECORDED_ISSUES]]
+    notes = (warnings, changes, _tells_error(envelope.meta))
+    return *_origin(envelope.meta), arguments, envelope.data, True, *told, *notes
+
+
+def _changed(change: Change) -> tuple[str | None, ...]:
+    words = "invented" if change.invented else ""
+    return change.action, change.path, words, _before(change)
 
 
 def _before(change: Change) -> str | None:

@@ -1,0 +1,273 @@
+"""What goes wrong around a log costs no call, no other record, and never goes unsaid."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from callpact.audit import indexer as indexing
+from callpact.audit import journal as journals
+from callpact.audit.health import Health, add_health, health
+from callpact.audit.indexer import Indexer
+from callpact.audit.journal import Journal, segments
+from callpact.audit.lines import END, Head, encode_head, encode_line
+from callpact.audit.record import Record, payload_of
+from callpact.audit.sqlite import SqliteStore
+from callpact.audit.store import Filter
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(indexing, "SECONDS_BETWEEN_PASSES", 0.01)
+    monkeypatch.setattr(indexing, "MAX_SECONDS_BETWEEN_TRIES", 0.1)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    try:
+        is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        is_mounted = False
+    if not is_mounted:
+        pytest.skip("no right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(path):
+    """Take all the room there is."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 512):
+            pass
+
+
+def record(number, at=None, **more):
+    return Record(f"call-{number}", 1_000 + number if at is None else at, 0.5, "shop.price", **more)
+
+
+def large(number):
+    """One that takes room in a store, however well it is packed."""
+    return record(number, input=payload_of(json.dumps(os.urandom(2_000).hex()).encode()))
+
+
+def write(journal, records):
+    for each in records:
+        assert journal.append(encode_line(each))
+
+
+def kept(store):
+    return sorted(int(found.id.removeprefix("call-")) for found in store.log(Filter(), limit=9_999))
+
+
+# --- a full disk ----------------------------------------------------------------------------
+
+
+def test_a_store_on_a_full_disk_gets_all_records_once_there_is_room(small_disk, tmp_path, caplog):
+    journal, store = Journal(tmp_path / "journal"), SqliteStore(small_disk / "audit.db")
+    write(journal, map(record, range(10)))
+    with (
+        caplog.at_level(logging.ERROR, "callpact.audit"),
+        Indexer(tmp_path / "journal", store) as indexer,
+    ):
+        assert indexer.flush()
+        fill(small_disk / "other")
+        write(journal, map(large, range(10, 60)))
+        assert not indexer.flush(1.0)
+        assert len(caplog.records) == 1  # Once a minute at most.
+        (small_disk / "other").unlink()
+        assert indexer.flush()
+        assert kept(store) == list(range(60))
+    assert "full" in caplog.text
+    assert (indexer.refused, journal.lost) == (0, 0)
+    store.close()
+
+
+def test_a_journal_on_a_full_disk_makes_room_by_what_is_indexed(small_disk, tmp_path):
+    """What was lost meanwhile is counted, also for those who come later."""
+    journal, store = Journal(small_disk / "journal"), SqliteStore(tmp_path / "audit.db")
+    tries = [journal.append(encode_line(large(number))) for number in range(400)]
+    lost = tries.count(False)
+    assert lost == journal.lost > 0
+    journal.close()
+    assert health(small_disk / "journal").lost == lost
+    with Indexer(small_disk / "journal", store) as indexer:
+        assert indexer.flush()
+    assert kept(store) == [number for number, is_kept in enumerate(tries) if is_kept]
+    assert segments(small_disk / "journal") == []
+    later = Journal(small_disk / "journal")
+    assert later.append(encode_line(record(1)))
+    assert (later.lost, later.health()) == (0, Health(lost=lost, unreadable=indexer.unreadable))
+    later.close()
+    store.close()
+
+
+# --- clocks ---------------------------------------------------------------------------------
+
+HOUR_NS = 3_600 * 10**9
+
+
+@pytest.mark.parametrize("jump", [-24 * HOUR_NS, 24 * HOUR_NS])
+def test_a_clock_that_jumps_costs_no_record(tmp_path, jump):
+    """A process names a segment by its clock, which is set while it runs."""
+    journal, store = Journal(tmp_path / "journal"), SqliteStore(tmp_path / "audit.db")
+    write(journal, map(record, range(3)))
+    (segment,) = segments(tmp_path / "journal")
+    begin, _, end = segment.name.partition("-")
+    segment.rename(segment.with_name(f"{int(begin) + jump:020}-{end}"))
+    write(journal, map(record, range(3, 6)))
+    with Indexer(tmp_path / "journal", store) as indexer:
+        assert indexer.flush()
+        journal.rotate()
+        write(journal, map(record, range(6, 9)))
+        assert indexer.flush()
+        assert kept(store) == list(range(9))
+    assert journal.lost == 0
+    store.close()
+
+
+def test_records_of_any_time_are_kept(tmp_path):
+    journal, store = Journal(tmp_path / "journal"), SqliteStore(tmp_path / "audit.db")
+    now = time.time_ns() // 1_000_000
+    times = [now, now - 10**10, now + 10**10, 0, 1, now + 1, now - 1]
+    write(journal, [record(number, at) for number, at in enumerate(times)])
+    with Indexer(tmp_path / "journal", store) as indexer:
+        assert indexer.flush()
+    assert [found.at for found in store.log(Filter())] == sorted(times, reverse=True)
+    store.close()
+
+
+# --- several processes ----------------------------------------------------------------------
+
+PROCESS = """
+import asyncio, sys
+from callpact import Call, Contract, Runtime, Tool
+from callpact.audit.auditing import auditing
+
+async def echo(arguments, context):
+    return arguments
+
+async def main():
+    tool = Tool(id="shop.price", description="", contract=Contract(), handler=echo)
+    with auditing(sys.argv[1]) as recorder:
+        runtime = Runtime([tool], [recorder])
+        sys.stdin.readline()
+        for number in range(int(sys.argv[2]), int(sys.argv[2]) + 400):
+            await runtime.call(Call("shop.price", {"n": number}, f"call-{number}"))
+
+asyncio.run(main())
+"""
+
+
+def test_processes_that_share_a_folder_keep_each_call_once_and_leave_nothing(tmp_path):
+    command = [sys.executable, "-c", PROCESS, str(tmp_path)]
+    processes = [
+        subprocess.Popen([*command, str(first)], stdin=subprocess.PIPE) for first in (0, 400, 800)
+    ]
+    for process in processes:
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    store = SqliteStore(tmp_path / "audit.db")
+    with Indexer(tmp_path / "journal", store) as indexer:
+        assert indexer.flush()
+    assert kept(store) == list(range(1_200))
+    assert [path.name for path in (tmp_path / "journal").iterdir()] == ["health"]
+    store.close()
+
+
+def test_processes_add_to_one_count(tmp_path):
+    def count():
+        for _ in range(200):
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    add_health(tmp_path, lost=1, refused=2)
+                    break
+
+    threads = [threading.Thread(target=count) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert health(tmp_path) == Health(lost=600, refused=1_200)
+
+
+# --- what somebody did to the folder --------------------------------------------------------
+
+
+def test_a_folder_that_vanishes_is_made_again_and_what_it_held_is_counted(tmp_path, monkeypatch):
+    folder = tmp_path / "journal"
+    journal = Journal(folder)
+    write(journal, map(record, range(5)))
+    shutil.rmtree(folder)
+    monkeypatch.setattr(journals, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    journal.rotate()
+    write(journal, map(record, range(5, 8)))
+    store = SqliteStore(tmp_path / "audit.db")
+    with Indexer(folder, store) as indexer:
+        assert indexer.flush()
+        shutil.rmtree(folder)
+        assert journal.append(encode_line(record(8)))
+        assert indexer.flush()
+        assert kept(store) == [5, 6, 7, 8]
+    assert journal.lost >= 5
+    journal.close()
+    assert journal.health().lost == journal.lost
+    store.close()
+
+
+WHOLE = encode_line(record(1))
+HEAD = encode_head(Head("shop.price"))
+NO_RECORDS = [
+    b"\x00\xff\xfe",
+    b"no JSON at all",
+    WHOLE[: len(WHOLE) // 2],
+    WHOLE[len(WHOLE) // 2 : -1],
+    b"{}",
+    b"[]",
+    b"null",
+    b'"text"',
+    b'{"id":1,"at":"now","ms":null,"tool":[]}',
+    b"[[[[" * 5_000,
+    HEAD + b"[]" + END[:-1],
+    HEAD + b'[["call-1",1,0.5,"",null,null,null,null],"local",null,{"a":\xff},1]' + END[:-1],
+    HEAD + b'[["call-1",1,0.5,"",null,null,null,null],"local",null,{"a":},1]' + END[:-1],
+    b'{"id":"call-1","at":1,"ms":1,"tool":"a.b","input":{"sha256":"","size":1,"json":"\\ud800"}}',
+]
+
+
+@pytest.mark.parametrize("line", NO_RECORDS, ids=range(len(NO_RECORDS)))
+def test_a_line_that_is_no_record_costs_no_other_and_is_counted(tmp_path, line, caplog):
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    ends = [encode_line(record(0)), line + b"\n", encode_line(record(2)), line]
+    (folder / "00000000000000000001-1.jsonl").write_bytes(b"".join(ends))
+    store = SqliteStore(tmp_path / "audit.db")
+    with caplog.at_level(logging.ERROR, "callpact.audit"), Indexer(folder, store) as indexer:
+        assert indexer.flush()
+    assert kept(store) == [0, 2]
+    assert indexer.unreadable == 2
+    assert health(folder) == Health(unreadable=2)
+    assert "2 lines" in caplog.text
+    assert segments(folder) == []
+    store.close()
+
+
+def test_a_damaged_count_begins_anew(tmp_path):
+    for damage in (b"", b"x" * 100, b"1 2"):
+        (tmp_path / "health").write_bytes(damage)
+        assert health(tmp_path) == Health()
+        add_health(tmp_path, lost=1)
+        assert health(tmp_path) == Health(lost=1)

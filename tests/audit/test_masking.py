@@ -1,0 +1,285 @@
+"""No secret stands in a line of the journal: by its value, by its place, by its header."""
+
+import base64
+import dataclasses
+import json
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from on_record import KEY, PASSWORD, SECRET_INPUT, Foreign, finished, raw, recorded, tool, written
+
+from callpact import Contract, Identity, ToolError
+from callpact.audit.journal import Journal, segments
+from callpact.audit.lines import decode_line
+from callpact.audit.masking import Mask
+from callpact.audit.record import MAX_PAYLOAD_BYTES, payload_of
+from callpact.audit.recorder import Recorder
+from callpact.envelope import (
+    LocalResponseMeta,
+    ResponseEnvelope,
+    http_envelope,
+    local_envelope,
+)
+from callpact.errors import InvalidInput, Issue, UnknownTool
+from callpact.finished import CallFinished
+from callpact.schema import Change
+from callpact.secrets import MIN_MASKED, Secrets
+
+
+def forms(secret):
+    """A secret as it may be found in a file, also in JSON within JSON, and part of it."""
+    once = json.dumps(secret, ensure_ascii=False)[1:-1]
+    written = {secret, once, json.dumps(once, ensure_ascii=False)[1:-1], json.dumps(secret)[1:-1]}
+    written |= {json.dumps(json.dumps(secret)[1:-1])[1:-1], repr(secret)[1:-1], quote(secret, "")}
+    encoded = base64.b64encode(secret.encode()).decode()
+    return {form.encode() for form in written} | {encoded.rstrip("=")[:-1].encode()}
+
+
+def assert_hidden(folder, secret):
+    data = raw(folder)
+    assert data
+    for form in forms(secret):
+        assert form not in data
+    assert secret[: len(secret) // 2 + 2].encode() not in data
+
+
+@dataclasses.dataclass
+class Held:
+    text: str
+
+
+PLANTED = [
+    {"a": KEY},
+    {"a": [{"b": f"Bearer {KEY}!"}]},
+    {KEY: 1},
+    {"a": json.dumps({"key": KEY})},
+    {"a": json.dumps({"b": json.dumps({"key": KEY})})},
+    {"a": json.dumps({"b": json.dumps([KEY], ensure_ascii=False)}, ensure_ascii=False)},
+    {"a": f"https://x.y/?key={quote(KEY, '')}&z=1"},
+    {"a": base64.b64encode(f"user:{KEY}".encode()).decode()},
+    {"a": KEY.encode()},
+    {"a": b"\xff" + KEY.encode(), "nan": float("nan")},
+    {"a": Foreign(KEY)},
+    {"a": Foreign(KEY), "half": "\ud800"},
+    {"a": Held(KEY)},
+    {Foreign(KEY): 1},
+    {"a": {KEY, "other"}},
+    {"a": "x" * (MAX_PAYLOAD_BYTES - 15) + KEY},
+    {"a": repr({"k": KEY})},
+    KEY,
+    KEY.encode(),
+]
+
+
+@pytest.mark.parametrize("value", PLANTED, ids=range(len(PLANTED)))
+def test_a_known_secret_shows_nowhere(tmp_path, value):
+    issues = [Issue("type", f"{'x' * 990}{KEY}", f"/{KEY}"), Issue(KEY, KEY)]
+    envelope = ResponseEnvelope(
+        value, LocalResponseMeta("a", 1), tuple(issues), (Change(f"/{KEY}", "filled", KEY),)
+    )
+    failed = InvalidInput(lambda: issues)
+    identity = Identity(KEY)
+    recorded(
+        tmp_path,
+        finished(value, value),
+        finished(value, envelope=envelope, identity=identity, parent_id=KEY),
+        finished(value, envelope=None, error=failed),
+        finished({}, envelope=None, error=ToolError(KEY, f"no {KEY}", path=f"/{KEY}")),
+        CallFinished(KEY, KEY, value, 1, 0.5, None, UnknownTool(KEY), via=KEY),
+        secrets=[Secrets({"OTHER": "nothing-of-it"}), Secrets({"KEY": KEY})],
+    )
+    assert_hidden(tmp_path, KEY)
+
+
+@pytest.mark.parametrize("value", PLANTED, ids=range(len(PLANTED)))
+def test_a_secret_shows_in_none_of_many_lines(tmp_path, value):
+    """Each place alone: what is found beside it must not be why it is hidden."""
+    failed = ToolError("full", "No room")
+    events = [
+        finished(value, {}),
+        finished({}, value),
+        finished(value, envelope=None, error=failed),
+        finished(value, envelope=None, error=InvalidInput(lambda: [Issue("type", "no", "/a")])),
+        finished({}, {}, identity=Identity(KEY)),
+        finished({}, {}, identity=Identity(json.dumps(KEY))),
+        finished({}, {}, parent_id=repr(KEY)),
+        finished({}, {}, via=KEY),
+        finished({}, {}, tool=dataclasses.replace(tool(), version=KEY)),
+        finished({}, envelope=None, error=ToolError("full", json.dumps(KEY))),
+    ]
+    others = Secrets({str(n): f"{n:x}-nothing-of-it" for n in range(20)})
+    for number, event in enumerate(events):
+        recorded(tmp_path / str(number), event, secrets=[others, Secrets({"KEY": KEY})])
+        assert_hidden(tmp_path / str(number), KEY)
+
+
+secret_texts = st.text(st.characters(codec="utf-8"), min_size=MIN_MASKED, max_size=20)
+
+
+@given(known=st.lists(secret_texts, min_size=1, max_size=12), data=st.data())
+def test_whatever_the_secrets_are_each_is_found_where_it_stands(known, data):
+    mask = Mask([Secrets({str(number): value for number, value in enumerate(known)})])
+    value, around = data.draw(st.sampled_from(known)), data.draw(st.text(max_size=20))
+    for text in (value, around + value, value + around, json.dumps([around, value])):
+        assert mask.finds(text)
+        assert mask.finds(json.dumps(text, ensure_ascii=False))
+        assert mask.finds(json.dumps(json.dumps(text, ensure_ascii=False), ensure_ascii=False))
+
+
+def test_what_is_no_secret_stays(tmp_path):
+    secrets = Secrets({"KEY": KEY})
+    (record,) = recorded(tmp_path, finished({"a": f"x {KEY} y", "b": 1}, {}), secrets=secrets)
+    assert json.loads(record.input.json) == {"a": "x *** y", "b": 1}
+
+
+def test_a_secret_that_is_a_number_is_hidden(tmp_path):
+    recorded(tmp_path, finished({"pin": 1234567890}, {}), secrets=Secrets({"PIN": "1234567890"}))
+    assert b"1234567890" not in raw(tmp_path)
+
+
+def test_a_secret_that_is_learned_later_is_hidden_from_then_on(tmp_path):
+    secrets = Secrets(environ={"KEY": KEY})
+    journal = Journal(tmp_path)
+    recorder = Recorder(journal, secrets=secrets)
+    recorder(finished({"a": 1}, {}))
+    assert secrets.get("KEY") == KEY
+    recorder(finished({"a": KEY}, {}))
+    assert_hidden(tmp_path, KEY)
+
+
+def test_secrets_that_come_later_are_hidden_from_then_on(tmp_path):
+    journal = Journal(tmp_path)
+    recorder = Recorder(journal)
+    named = dataclasses.replace(tool(), version=f"1.0+{KEY}")
+    recorder(finished({"a": 1}, {}))
+    recorder.hide(Secrets({"KEY": KEY}))
+    recorder(finished({"a": KEY}, {}))
+    recorder(finished({"a": 2}, {}, tool=named))
+    assert_hidden(tmp_path, KEY)
+    assert [record.input.size for record in written(tmp_path)] == [7, 11, 7]
+
+
+def test_what_is_known_of_tools_stays_known_until_there_is_a_new_secret(tmp_path):
+    recorder = Recorder(Journal(tmp_path), secrets=Secrets({"KEY": KEY}))
+    tools = [dataclasses.replace(tool(), id=f"shop.{name}") for name in ("search", "price")]
+    for each in tools * 2:
+        recorder(msgspec.structs.replace(finished({}, {}, tool=each), tool_id=each.id))
+    assert [known.tool for known in recorder._tools.values()] == tools
+    recorder.hide(Secrets({"OTHER": PASSWORD}))
+    assert not recorder._tools
+
+
+def test_a_secret_in_the_name_of_a_version_is_hidden_once_it_is_known(tmp_path):
+    journal, secrets = Journal(tmp_path), Secrets(environ={"KEY": KEY})
+    recorder = Recorder(journal, secrets=secrets)
+    named = dataclasses.replace(tool(), version=KEY)
+    recorder(finished({}, {}, tool=named))
+    journal.rotate()
+    assert secrets.get("KEY") == KEY
+    for _ in range(3):
+        recorder(finished({}, {}, tool=named))
+    _, later = segments(tmp_path)
+    versions = [decode_line(line).version for line in later.read_bytes().splitlines()]
+    assert versions == ["***"] * 3
+
+
+def test_calls_whose_ids_hold_a_secret_are_still_told_apart(tmp_path):
+    events = [
+        CallFinished(f"{KEY}-{number}", "a.b", {}, 1, 0.5, local_envelope(1, "a.b"))
+        for number in range(2)
+    ]
+    first, second = recorded(tmp_path, *events, secrets=Secrets({"KEY": KEY}))
+    assert first.id != second.id
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"login": {"password": PASSWORD}},
+        {"token": PASSWORD},
+        {"token": {"deep": [PASSWORD]}},
+        {"tok": PASSWORD},
+        {"login": json.dumps({"password": PASSWORD})},
+        json.dumps({"token": PASSWORD}),
+        PASSWORD,
+        {"token": PASSWORD, "odd": float("nan"), "half": "\udc00"},
+        {"token": PASSWORD, "user": PASSWORD},
+    ],
+    ids=range(9),
+)
+def test_what_the_schema_marks_shows_nowhere_nor_does_its_echo(tmp_path, arguments):
+    kept = tool(contract=Contract(input=SECRET_INPUT), argument_aliases={"tok": "token"})
+    echoes = [] if isinstance(arguments, str) else [finished(arguments, arguments, tool=kept)]
+    error = ToolError("wrong", f"{PASSWORD} is wrong" if echoes else "wrong")
+    recorded(tmp_path, *echoes, finished(arguments, envelope=None, error=error, tool=kept))
+    assert_hidden(tmp_path, PASSWORD)
+
+
+def test_beside_what_the_schema_marks_all_stays(tmp_path):
+    kept = tool(
+        contract=Contract(input=SECRET_INPUT, output={"properties": {"key": {"writeOnly": True}}})
+    )
+    event = finished({"user": "ann", "token": PASSWORD}, {"key": "12", "n": 1}, tool=kept)
+    (record,) = recorded(tmp_path, event)
+    assert json.loads(record.input.json) == {"user": "ann", "token": "***"}
+    assert json.loads(record.output.json) == {"key": "***", "n": 1}
+
+
+def test_a_tool_that_endless_values_are_sent_to_hides_them_in_time(tmp_path):
+    endless = []
+    endless += [endless, endless, PASSWORD]
+    kept = tool(contract=Contract(input=SECRET_INPUT))
+    recorded(tmp_path, finished({"token": endless}, {}, tool=kept))
+    assert_hidden(tmp_path, PASSWORD)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"headers": {"Authorization": "Bearer abc.def"}},
+        {"headers": {"set-COOKIE": ["sid=abc.def"]}},
+        {"cookie": {"sid": "abc.def"}},
+        {"headers": [["Proxy-Authorization", "abc.def"]]},
+        {"headers": [{"name": "Cookie", "value": "abc.def"}]},
+        {"text": "GET / HTTP/1.1\r\nCookie: abc.def\r\n\r\n"},
+    ],
+    ids=range(6),
+)
+def test_headers_that_carry_secrets_are_never_on_record(tmp_path, value):
+    envelope = http_envelope(
+        value,
+        status_code=200,
+        headers={"Authorization": "abc.def"},
+        content_type="a/b",
+        set_cookie=["abc.def"],
+    )
+    error = ToolError("wrong", "Authorization: abc.def")
+    recorded(
+        tmp_path,
+        finished(value, envelope=envelope),
+        finished(value, envelope=None, error=error),
+    )
+    assert b"abc.def" not in raw(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [({"hashes_only": ["shop.*"]}, {}), ({}, {"annotations": {"audit": "hashes"}})],
+    ids=["by pattern", "by annotation"],
+)
+def test_hashes_only_keeps_no_word_of_what_was_sent(tmp_path, options, more):
+    kept = tool(**more)
+    value = {"name": "Ann Example"}
+    failed = InvalidInput(lambda: [Issue("type", "got 'Ann Example'", "/name")])
+    first, second = recorded(
+        tmp_path,
+        finished(value, value, tool=kept),
+        finished(value, envelope=None, error=failed, tool=kept),
+        **options,
+    )
+    assert b"Ann" not in raw(tmp_path)
+    assert first.input == first.output == payload_of(b'{"name":"Ann Example"}', hashes_only=True)
+    assert second.key == "schema_validation_failed:/name:type"
