@@ -55,8 +55,11 @@ def sentences(module: str) -> dict[str, str]:
 
 def constant(module: str, name: str) -> Any:
     """The value of a constant; the module is not run, as it may need what is not installed."""
-    node = next(node for node in _tree(module).body if _target(node) == name)
-    written = ast.unparse(getattr(node, "value", node))
+    module, node = _home(name, module)
+    value = getattr(node, "value", node)
+    if isinstance(value, ast.Name):  # That of another module.
+        return constant(module, value.id)
+    written = ast.unparse(value)
     return eval(written, {"__builtins__": {}})  # noqa: S307 - numbers in our own source
 
 
@@ -323,7 +326,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
         if not isinstance(item, Function):
             continue
         label = _SHOWN.get((node.name, item.name), item.name)
-        if label.startswith("_"):
+        if label.startswith("_") or "overload" in map(ast.unparse, item.decorator_list):
             continue
         said = _first_sentence(ast.get_docstring(item))
         if any(ast.unparse(mark) == "property" for mark in item.decorator_list):

@@ -33,6 +33,7 @@ from callpact.wire import cli, gate
 SHOP = Path(__file__).parent / "shop.py"
 BASKET = Path(__file__).parent.parent / "basket" / "main.py"
 DESK = Path(__file__).parent.parent / "desk" / "main.py"
+REFUNDS = Path(__file__).parent.parent / "refunds" / "main.py"
 console = Console(highlight=False, soft_wrap=True, emoji=False)
 
 WHAT_AN_AGENT_TRIES: list[tuple[str, dict[str, Any]]] = [
@@ -145,7 +146,9 @@ async def main(*, once: bool) -> None:
     await show_story(DESK)
     title("9. Every call on record, and what the log answers")
     await show_log(tools)
-    title("10. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    title("10. An agent's final answer under contract: corrected, repaired, or replaced")
+    await show_story(REFUNDS)
+    title("11. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
     await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
 
 

@@ -437,6 +437,7 @@ def serve(
 @cache
 def whole() -> typer.Typer:
     """The command line with all its commands; a server starts without those that it never runs."""
+    from callpact.asking import ask_by
     from callpact.audits import audits
     from callpact.judging import judge_by
     from callpact.libs import libs
@@ -444,6 +445,7 @@ def whole() -> typer.Typer:
     app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")
     judge_by(app, audits)
+    ask_by(app)
     return app
 
 

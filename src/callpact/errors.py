@@ -264,6 +264,9 @@ class InvalidInput(_Judged, Rejected):
 class PauseAsked(CallError):
     """A tool asked a question that somebody answers later; the agent that called it pauses."""
 
+    question: Any = None  # An error of another process has neither.
+    state: Any = None
+
     def __init__(self, question: Any, state: Any = None) -> None:
         super().__init__("paused", "The tool waits for an answer; the run goes on with resume")
         self.question = question
@@ -473,10 +476,15 @@ class OutputSchemaError(CallpactError):
         """JSON Pointer to the first issue, or None when the failure has no place."""
         return self.issues[0].path if self.issues else None
 
-    def __str__(self) -> str:
+    @property
+    def reason(self) -> str:
+        """The sentence with what was wrong first."""
         said = self.issues[0].message if self.issues else self.error
         more = f"; and {len(self.issues) - 1} more" if len(self.issues) > 1 else ""
-        return f"{self.message}: {said:.300}{more}; {_REMEDIES[self.stage]}"
+        return f"{self.message}: {said:.300}{more}"
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {_REMEDIES[self.stage]}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.stage, self.raw_output, self.cause, self.issues))
@@ -549,7 +557,7 @@ class ReliabilityFailFastError(RunStopped):
         cause: BaseException | None = None,
         payload: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(kind, phase, label)
+        super().__init__(kind)
         self.kind = kind
         self.phase = phase
         self.label = label or kind

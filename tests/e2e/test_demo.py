@@ -50,6 +50,10 @@ def test_one_round_of_the_demo_shows_every_step_in_its_order():
     _check_hooks(shown[hooks:agent])
     assert "key-of-the-weather-demo" not in shown
     assert shown[agent:].count(" µs ") == 6
+    typed, last = shown.index("\n10. "), shown.index("\n11. ")
+    assert agent < typed < last
+    assert "Decision(status='refund', amount=40.0" in shown[typed:last]
+    assert "refunds.model ERR_OUTPUT_SCHEMA, refunds.model ok\n" in shown[typed:last]
     assert "Traceback" not in done.stderr
 
 

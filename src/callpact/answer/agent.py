@@ -75,10 +75,18 @@ class Agent(Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
+        self: Agent[U],
+        model: Model,
+        *,
+        output_schema: Callable[[Any], U],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
         self: Agent[Any],
         model: Model,
         *,
-        output_schema: Mapping[str, Any] | Callable[[Any], Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
@@ -103,7 +111,7 @@ class Agent(Generic[T]):
 
     @staticmethod
     def _of(plan: Plan) -> Agent[Any]:
-        agent: Agent[Any] = object.__new__(Agent)
+        agent: Agent[Any] = object.__new__(Agent)  # pyright: ignore[reportUnknownVariableType] - not yet of a type
         agent._plan = plan
         return agent
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from callpact.answer.account import Paused
 from callpact.answer.declaring import MAX_MESSAGE, text_of
 from callpact.answer.loop import Run
-from callpact.answer.pausing import read_checkpoint
+from callpact.answer.pausing import RunClient, read_checkpoint
 from callpact.answer.plan import Plan, Who
 from callpact.answer.typed import contract_of, typed
 from callpact.errors import ModelError, OutputSchemaError, RunPaused, RunStopped, ToolError
@@ -64,12 +65,22 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
 
 async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> Any:
     chain = (*context.chain, context.tool_id)
-    who = Who(context.identity, context.client, chain, context.deadline, context.call_id)
+    client, identity, session = context.client, context.identity, "default"
+    # Any door may serve this tool: nobody is trusted but an agent of this process that is.
+    is_stranger = not (isinstance(client, RunClient) and client.is_trusted)
+    who = Who(identity, client, chain, context.deadline, context.call_id, is_stranger)
+    if identity is not None:
+        session = f"caller:{identity.id}"
+    elif is_stranger:  # Strangers do not read what others said.
+        plan = dataclasses.replace(plan, memory=None)
     if (resumed := context.resumed) is not None:
         checkpoint = read_checkpoint(resumed.state, plan.name)
         run = Run.resumed(plan, checkpoint, resumed.answer, who)
     else:
-        run = Run(plan, text_of(arguments["message"]), "default", who)
+        message = arguments["message"]
+        if not message.strip():
+            raise ToolError("empty_message", "The message is empty", path="/message")
+        run = Run(plan, text_of(message), session, who)
     if plan.contract is not None:
         dump, value = contract_of(plan).shape.dump, await typed(plan, run)
         return value if dump is None else dump(value)

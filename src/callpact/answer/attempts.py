@@ -46,6 +46,7 @@ from callpact.errors import (
     ModelError,
     OutputSchemaError,
     ReliabilityFailFastError,
+    RunStopped,
     ToolError,
     UsageError,
 )
@@ -170,7 +171,7 @@ class Asking:
             "messages": [as_data(message) for message in fresh],
         }
         envelope = None
-        if failure is None and reply is not None:
+        if reply is not None:  # Also one that is refused: that is what people look for.
             envelope = local_envelope(as_data(reply), self._tool.id)
         self._runtime.tell(
             CallFinished(
@@ -211,7 +212,7 @@ def _is_use(use: Any) -> bool:
         isinstance(use, ToolUse)
         and isinstance(cast("Any", use.id), str)
         and isinstance(cast("Any", use.name), str)
-        and is_json(use.arguments)
+        and (isinstance(use.arguments, str) or is_json(use.arguments))
     )
 
 
@@ -237,7 +238,7 @@ def _recorded(failure: Exception | None, reply: ModelReply | None) -> CallError 
     if failure is None:
         return None if reply is not None else ToolError("aborted", "The model was not heard out")
     if isinstance(failure, OutputSchemaError):
-        return ToolError(failure.code, str(failure), path=failure.path)
+        return ToolError(failure.code, failure.reason, path=failure.path)
     code = failure.code if isinstance(failure, ModelError) else "ERR_MODEL"
     return ToolError(code, f"{type(failure).__name__}: {failure}")
 
@@ -340,7 +341,7 @@ class Attempts:
             self._breaker.check(model.name)
             judged = await self._asking.once(request, self._judge, model=model, attempt=attempt)
             reply, failure = judged.reply, judged.refusal
-        except UsageError:
+        except (UsageError, RunStopped):
             raise
         except Exception as error:  # noqa: BLE001 - boundary: the rules decide what a failure means
             failure = error

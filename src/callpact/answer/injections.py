@@ -87,7 +87,8 @@ def compose(
     Raises:
         UsageError: a function gave something else than text.
     """
-    parts, ids = [system] if system else [], []
+    parts = [system] if system else []
+    ids: list[str] = []
     for injection in injections:
         text: Any = injection.text if isinstance(injection.text, str) else injection.text(turn)
         if text is not None and not isinstance(text, str):

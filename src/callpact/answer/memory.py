@@ -91,7 +91,7 @@ class SqliteMemory:
                     self._connection = _opened(self.path)
                 with self._connection:
                     return work(self._connection)
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, UnicodeError) as error:
                 raise UsageError(f"the memory '{self.path}' cannot be used: {error}") from error
 
 

@@ -178,7 +178,8 @@ def _unknown(name: str) -> UsageError:
     near = get_close_matches(name, known, n=3, cutoff=0.6)
     if not near:  # The vendor was left out, or misspelt.
         rest = name.rpartition(":")[2]
-        by_rest = {each.partition(":")[2]: each for each in reversed(known)}
+        by_length = sorted(known, key=len, reverse=True)  # Of two vendors the shorter name wins.
+        by_rest = {each.partition(":")[2]: each for each in by_length}
         near = [by_rest[each] for each in get_close_matches(rest, by_rest, n=3, cutoff=0.6)]
     hint = f"; near it: {', '.join(near)}" if near else ""
     return UsageError(

@@ -224,7 +224,9 @@ def declared_abilities(model: TheirModel) -> frozenset[str]:
     abilities: set[str] = set()
     if profile.get("supports_json_schema_output", False):
         abilities.add(NATIVE_OUTPUT)
-    forcing = profile.get("supports_forced_tool_choice", model.system in {"openai", *_FORCIBLE})
+    # The default of every profile is that a call can be forced; that is no declaration.
+    told = _vendor_profile(model) if model.system not in {"openai", *_FORCIBLE} else profile
+    forcing = told.get("supports_forced_tool_choice", False)
     if model.system == "bedrock":
         forcing = forcing and bool(cast("Any", profile).get("bedrock_supports_tool_choice", False))
     if (
@@ -234,3 +236,9 @@ def declared_abilities(model: TheirModel) -> frozenset[str]:
     ):
         abilities.add(FORCED_TOOL)
     return frozenset(abilities)
+
+
+def _vendor_profile(model: TheirModel) -> Mapping[str, Any]:
+    """What the vendor says of a model, without defaults."""
+    vendor = model.provider
+    return {} if vendor is None else vendor.model_profile(model.model_name) or {}

@@ -25,12 +25,14 @@ class Offers:
         self._catalog: Catalog | None = None
         self._made: tuple[tuple[Tool, ToolOffer], ...] = ()
 
-    def of(self, catalog: Catalog, identity: Identity | None) -> tuple[ToolOffer, ...]:
+    def of(
+        self, catalog: Catalog, identity: Identity | None, *, trusted: bool
+    ) -> tuple[ToolOffer, ...]:
         """What this caller may use and a model can call."""
         if self._catalog is not catalog:
             self._made = tuple((tool, offer_of(tool)) for tool in callable_tools(catalog))
             self._catalog = catalog
-        return tuple(offer for tool, offer in self._made if _is_granted(tool, identity))
+        return tuple(offer for tool, offer in self._made if trusted or _is_granted(tool, identity))
 
 
 def callable_tools(tools: Iterable[Tool]) -> Iterable[Tool]:
@@ -44,8 +46,8 @@ def offer_of(tool: Tool) -> ToolOffer:
 
 
 def _is_granted(tool: Tool, identity: Identity | None) -> bool:
-    if identity is None or tool.access is OPEN:
-        return True  # Without an identity the agent is code of this process.
+    if tool.access is OPEN:
+        return True
     try:
         grant(tool, identity)
     except AccessDenied:

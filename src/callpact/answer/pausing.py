@@ -92,8 +92,9 @@ def read_checkpoint(text: str | bytes, agent: str) -> Checkpoint:
 class RunClient(Client):
     """The client of a tool that an agent calls: it can pause; the rest is whoever called the agent."""
 
-    def __init__(self, above: Client | None, waiting: Waiting) -> None:
+    def __init__(self, above: Client | None, waiting: Waiting, *, is_trusted: bool = False) -> None:
         self._above = above
+        self.is_trusted = is_trusted
         self._answers = list(waiting.answers)
         self._given = 0
         if waiting.state is not None and self._answers:

@@ -112,3 +112,10 @@ class Who(Struct, frozen=True):
     chain: tuple[str, ...] = ()
     deadline: float | None = None
     run_id: str = ""
+    is_stranger: bool = False
+    """True for a caller from outside without an identity, who may use open tools alone."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """True for code of this process, which is not asked who it is."""
+        return self.identity is None and not self.is_stranger

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from callpact.answer.reading_clean import NOTHING, bounded, check_depth, read_clean, read_strict
+from callpact.answer.reading_clean import NOTHING, bounded, read_clean, read_strict
 from callpact.answer.reading_prose import Search
 from callpact.answer.reading_result import (
     LOSSY,
@@ -51,9 +51,7 @@ def read_json(text: str, *, allow: Collection[str] = ()) -> Read:
     value = read_clean(text)
     if value is not NOTHING:
         return Read(value)
-    read = Search(text, allowed).read()
-    check_depth(read.value, text)
-    return read
+    return Search(text, allowed).read()
 
 
 def _known(allow: Collection[str]) -> frozenset[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -19,8 +18,8 @@ from callpact.answer.reading_result import MAX_DEPTH, MAX_TEXT, Unreadable
 NOTHING: Any = object()
 """No value, where None is one."""
 
-_WRITER_DEPTH = 254  # Levels that orjson writes.
-_SURROGATE = re.compile(r"\\u[dD]|[\ud800-\udfff]")
+_SPARE = 254 - MAX_DEPTH  # orjson writes 254 levels: in so many lists, it refuses what is too deep.
+_SHORT = 4_000  # Characters up to which counting brackets costs less than those lists.
 
 
 class _Doubled(Exception):
@@ -62,8 +61,7 @@ def read_strict(text: str) -> Any:
     value = _decoded(text)
     if value is NOTHING:
         value = _with_place(text)
-    if not _written(value):
-        check_depth(value, text)
+    check_depth(value, text)
     return value
 
 
@@ -71,10 +69,10 @@ def read_clean(text: str) -> Any:
     """The value of a text that is JSON with no key twice, else `NOTHING`."""
     value = _decoded(text)
     if value is NOTHING:
-        if not _SURROGATE.search(text):
+        if not _may_hold_surrogates(text):
             return NOTHING
-    elif _faithful(value, text, 0, len(text)):
-        return value
+    elif not isinstance(value, dict | list) or _is_whole(value, text):
+        return cast("Any", value)
     try:
         value = _EXACT.decode(text)
     except (ValueError, RecursionError, _Doubled):
@@ -86,9 +84,9 @@ def read_clean(text: str) -> Any:
 def read_span(text: str, at: int) -> tuple[Any, int]:
     """The clean value that begins at a place, and where it ends; or `NOTHING` and where it broke."""
     try:
-        value, end = cast("tuple[Any, int]", _PLAIN.raw_decode(text, at))
-        if not _faithful(value, text, at, end):
-            value, end = cast("tuple[Any, int]", _EXACT.raw_decode(text, at))
+        value, end = _PLAIN.raw_decode(text, at)
+        if not _is_faithful(value, text, at, end):
+            value, end = _EXACT.raw_decode(text, at)
     except json.JSONDecodeError as error:
         return NOTHING, error.pos
     except (ValueError, RecursionError, _Doubled):
@@ -111,7 +109,9 @@ def too_deep(text: str, at: int) -> Unreadable:
 
 def check_depth(value: Any, text: str) -> None:
     """Refuse a value that nests deeper than `MAX_DEPTH`."""
-    layer = [value]
+    if not isinstance(value, dict | list) or _written(cast("Any", value), _SPARE):
+        return
+    layer: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for item in layer:
@@ -155,32 +155,44 @@ def _with_place(text: str) -> Any:
         raise Unreadable("not_json", f"Not JSON: {message}", text, 0) from None
 
 
-def _nested(value: Any) -> Any:
-    """The value in as many lists as make orjson refuse what is deeper than `MAX_DEPTH`."""
-    for _ in range(_WRITER_DEPTH - MAX_DEPTH):
+def _written(value: Any, spare: int) -> bytes | None:
+    """The value in as many lists as are to spare, or None if orjson does not write it."""
+    for _ in range(spare):
         value = [value]
-    return value
-
-
-def _written(value: Any) -> bytes | None:
-    """The value as bytes, or None if it is too deep or beyond what orjson writes."""
-    if not isinstance(value, dict | list):
-        return b"0"
     try:
-        return orjson.dumps(_nested(value))
+        return orjson.dumps(value)
     except TypeError:
         return None
 
 
-def _faithful(value: Any, text: str, at: int, end: int) -> bool:
-    """True if it is certain that nothing of the span was lost, and that it is not too deep."""
-    if not isinstance(value, dict | list):
-        return True
-    written = _written(value)
+def _is_whole(value: Any, text: str) -> bool:
+    """True if it is certain that no member of the text was lost, and that it is not too deep."""
+    is_flat = len(text) < _SHORT and text.count("[") + text.count("{") <= MAX_DEPTH
+    written = _written(value, 0 if is_flat else _SPARE)
+    return (
+        written is not None
+        and written.count(b":") == text.count(":")
+        and "\\u00" not in text  # A colon may hide in an escape.
+    )
+
+
+def _is_faithful(value: Any, text: str, at: int, end: int) -> bool:
+    """True if it is certain that no member of a span was lost, and that all numbers are finite."""
+    written = _written(value, 0)
     return (
         written is not None
         and written.count(b":") == text.count(":", at, end)
         and written.count(b"null") == text.count("null", at, end)
-        # A colon or a letter of null may hide in an escape.
         and text.find("\\u00", at, end) < 0
     )
+
+
+def _may_hold_surrogates(text: str) -> bool:
+    """True if lone surrogates may be why msgspec did not read a text, and not its first character."""
+    if text[:1] not in {"{", "[", '"', " ", "\t", "\r", "\n"}:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return "\\ud" in text or "\\uD" in text

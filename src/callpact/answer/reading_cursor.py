@@ -81,7 +81,9 @@ class Cursor:
 
     def ends(self, at: int) -> bool:
         """True at the end of the text, at a fence, or at a closing tag."""
-        return at >= self.length or self.text.startswith(("```", "~~~", "</"), at)
+        if at >= self.length:
+            return True
+        return self.text[at] in "`~<" and self.text.startswith(("```", "~~~", "</"), at)
 
     def skip(self, at: int) -> int:
         """The next place that is neither space nor comment; odd spaces and comments are noted."""
@@ -126,7 +128,9 @@ class Cursor:
 
     def ellipsis(self, at: int) -> int:
         """The length of an ellipsis at a place, or 0."""
-        return next((len(dots) for dots in _ELLIPSES if self.text.startswith(dots, at)), 0)
+        if self.text[at] == "…":
+            return 1
+        return 3 if self.text.startswith("...", at) else 0
 
 
 def after_space(text: str, at: int) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from callpact.answer.reading_clean import NOTHING, read_clean, same
+from callpact.answer.reading_brackets import CLOSERS
+from callpact.answer.reading_clean import NOTHING, check_depth, read_clean, same
 from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, after_space
 from callpact.answer.reading_result import (
     MAX_DEPTH,
@@ -22,7 +23,7 @@ from callpact.answer.reading_result import (
     repair,
 )
 from callpact.answer.reading_strings import written_in_string
-from callpact.answer.reading_structure import CLOSERS, Structure
+from callpact.answer.reading_structure import Structure
 
 _THOUGHT = r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _MARK = re.compile(rf"[{{}}\[\]]|`{{3,}}+|~{{3,}}+|</?{_THOUGHT}\b[^<>\n]{{0,200}}>", re.IGNORECASE)
@@ -35,22 +36,24 @@ _LOOKS_LIKE_JSON = re.compile(
         |(?:true|false|null|True|False|None|NaN|undefined|Infinity)\b)""",
     re.VERBOSE,
 )
-_ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[])*+\\++\"""")
+_ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[]){0,100}+\\++\"""")
 _ROOT_SCALAR = re.compile(
     r"[\"'`“”„‘’]|[+\-]?[\d.]|[+\-]?(?:True|False|None|TRUE|FALSE|NULL|Null|NaN|undefined|Infinity|true|false|null)\b"
 )
 _DECORATION = re.compile(
     r"(?:[\s\ufeff\u200b-\u200d\u2060]|(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+#.\-]*+|</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>)*+"
 )
-_FENCE = re.compile(r"`{3,}|~{3,}")
-_TAG = re.compile(r"</?[A-Za-z]")
+_PLAIN_BEFORE = re.compile(r"[^{}\[\]<`~\"']*+(?:```[ \t]*+(?:json)?+\s*+)?+(?=[{\[])")
+_PLAIN_BEHIND = re.compile(r"\s*+(?:```)?+[^{}\[\]<`~]*+\Z")
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
+_DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
 _JSON_MARK = re.compile(r'["{}\[\]]')
-_PART_BEFORE = re.compile(r"""(?:["'”’]\s*+[:：]|(?:["\d}\]]|\b(?:true|false|null))\s*+,)\s*+\Z""")
+_PART_BEFORE = re.compile(r"""(?:["'”’]\s*+[:：]|(?:["\d}\]]|\b(?:true|false|null))\s*+,)\Z""")
 """A key before a value, or an item of a list."""
 _PART_BEHIND = re.compile(r"""\s*+,\s*+(?:["\d\-]|(?:true|false|null)\b)|\s*+:""")
-_APART_BEFORE = re.compile(r"(?:\A|[\n>`]|(?:\A|\n)[^\"'\n]*+(?<=[:=]))[ \t]*+\Z")
-_APART_AFTER = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<`]|\Z)")
+_APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|(?:\A|\n)[^\"'\n]*[:=])[ \t]*\Z")
+_APART_BEHIND = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<]|```|\Z)")
 _JSON_LANGUAGES = frozenset(
     [
         "",
@@ -101,7 +104,7 @@ class Search:
         self._suspects: list[_Suspect] = []
         self._first_error: Unreadable | None = None
         self._language: str | None = None
-        self._tried_whole: set[str] = set()
+        self._tried: set[str] = set()
         self._unclosed = len(text)
         self._stray = -1
         """Where a bracket closes nothing."""
@@ -113,6 +116,9 @@ class Search:
             Unreadable: there is none, or none that can be read without guessing.
         """
         text = self._text
+        plain = self._plain() or self._string()
+        if plain:
+            return plain
         place = self._start()
         for _ in range(MAX_MARKS):
             match = _MARK.search(text, place)
@@ -121,6 +127,32 @@ class Search:
             place = self._mark(match.group(), match.start(), match.end())
         message = f"Expected JSON, got more than {MAX_MARKS:,} brackets and fences around it"
         raise Unreadable("too_many_marks", message, text, place)
+
+    def _plain(self) -> Read | None:
+        """JSON with nothing but words and a fence around it: most of what is not JSON as a whole."""
+        text = self._text
+        before = _PLAIN_BEFORE.match(text)
+        if not before:
+            return None
+        start = before.end()
+        end = text.rfind(CLOSERS[text[start]]) + 1
+        if not _PLAIN_BEHIND.match(text, end) or self._is_part(start, end):
+            return None
+        value = self._whole(text[start], start)
+        if value is NOTHING or _is_bare(value):
+            return None
+        return Read(value, tuple(self._around(start, end)))
+
+    def _string(self) -> Read | None:
+        """A string of JSON with a fence around it, whatever it holds."""
+        start = _decorated(self._text, 0)
+        string = _STRING.match(self._text, start)
+        if not string or _decorated(self._text, string.end()) < len(self._text):
+            return None
+        value = read_clean(string.group())
+        if value is NOTHING:
+            return None
+        return Read(value, tuple(self._around(start, string.end())))
 
     def _mark(self, mark: str, at: int, end: int) -> int:
         if mark in CLOSERS:
@@ -136,22 +168,18 @@ class Search:
         if mark.startswith("</"):
             return self._thought_ended(end)
         closing = _THOUGHT_END.search(self._text, end)
-        if not closing:
-            return end
-        return self._thought_ended(closing.end(), at)
+        # What was never thought to its end holds no answer.
+        return self._thought_ended(closing.end(), at) if closing else len(self._text)
 
     def _start(self) -> int:
         """The beginning, or behind an object whose first brace is missing."""
         text = self._text
-        at = after_space(text, 0)
-        fence = _FENCE.match(text, at)
-        if fence:
-            language = _LANGUAGE.match(text, fence.end())
-            at = after_space(text, language.end() if language else fence.end())
+        at = _decorated(text, 0)
         if not QUOTED_KEY_AHEAD.match(text, at):
             return 0
         reading = Structure(text, at, self._allow)
         value = reading.read_body()
+        check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
 
     def _fence(self, end: int) -> int:
@@ -184,7 +212,7 @@ class Search:
             raise Unreadable("too_deep", message, text, at)
         if _ESCAPED.match(text, at) and self._level < _LEVELS:
             return self._escaped(at)
-        if not _LOOKS_LIKE_JSON.match(text, at) and text[self._begin : at].strip():
+        if not _LOOKS_LIKE_JSON.match(text, at) and at > after_space(text, self._begin):
             self._suspects.append(_Suspect(mark, None, at))
             return at + 1
         value = self._whole(mark, at)
@@ -198,13 +226,14 @@ class Search:
             return self._failed(mark, at, error, is_json=reading.has_evidence)
         finally:
             self._unclosed = reading.unclosed
+        check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
 
     def _whole(self, mark: str, at: int) -> Any:
         """The value from here to the last bracket of its kind, if that is JSON; tried once."""
-        if mark in self._tried_whole:
+        if mark in self._tried:
             return NOTHING
-        self._tried_whole.add(mark)
+        self._tried.add(mark)
         return read_clean(self._text[at : self._text.rfind(CLOSERS[mark]) + 1])
 
     def _failed(self, mark: str, at: int, error: Unreadable, *, is_json: bool) -> int:
@@ -232,6 +261,7 @@ class Search:
                 read = Search(inner, self._allow, level=self._level + 1).read()
                 return self._take(at, end, read.value, [repair("escaped", at)])
             value = reading.read()
+            check_depth(value, inner)
         except Unreadable as error:
             raise Unreadable(error.code, error.message, self._text, at) from None
         if _MARK.search(inner, reading.at):
@@ -255,21 +285,31 @@ class Search:
             notes.append(repair("extra_closer", behind))
             end = behind + 1
             behind = after_space(text, end)
-        wrong = {note.code for note in notes} & _BRACKETS
+        wrong = {note.code for note in notes} & _BRACKETS if notes else frozenset[str]()
         if len(wrong) > 1 or (
             wrong == {"extra_closer"} and _JSON_MARK.search(text, self._begin, start)
         ):
             raise self._stray_bracket(end - 1)
-        if _PART_BEFORE.search(text, max(start - 100, 0), start) or _PART_BEHIND.match(text, end):
+        is_code = text[start - 1 : start] == "`"
+        if (is_code or _is_bare(value)) and self._is_apart(start, end):
+            is_code = False
+        elif _is_bare(value) and not is_code:
+            return end
+        if self._is_part(start, end):
             message = "Expected one value, got entries without the brackets around them"
             raise Unreadable("unexpected", message, text, start)
-        is_apart = self._is_apart(start, end)
-        if _is_bare(value) and not is_apart:
-            return end
-        is_code = text[start - 1 : start] == "`" and not is_apart
         is_weak = is_code or not self._is_json_here()
         self._found.append(_Candidate(start, end, value, tuple(notes), is_weak))
         return end
+
+    def _is_part(self, start: int, end: int) -> bool:
+        """True if it stands behind a key or between items that have no brackets around them."""
+        before = self._text[max(start - 100, 0) : start].rstrip()
+        if self._found and self._text[self._found[-1].end : start].strip() == ",":
+            return False
+        return (
+            before.endswith((",", ":", "：")) and _PART_BEFORE.search(before) is not None
+        ) or _PART_BEHIND.match(self._text, end) is not None
 
     def _stray_bracket(self, at: int) -> Unreadable:
         message = f"Expected brackets that match, got {self._text[at]!r}, which closes nothing"
@@ -277,8 +317,8 @@ class Search:
 
     def _is_apart(self, start: int, end: int) -> bool:
         """True if nothing of a sentence stands around it on its lines."""
-        before = _APART_BEFORE.search(self._text, max(start - 40, 0), start)
-        return before is not None and _APART_AFTER.match(self._text, end) is not None
+        before = _APART_BEFORE.search(self._text[max(start - 80, 0) : start])
+        return before is not None and _APART_BEHIND.match(self._text, end) is not None
 
     def _chosen(self) -> Read:
         found = [each for each in self._found if not each.is_weak] or self._found
@@ -287,7 +327,9 @@ class Search:
         if self._stray >= 0:
             raise self._stray_bracket(self._stray)
         last, notes = found[-1], list[Repair]()
-        differing = next((each for each in found[1:] if self._differs(found[0], each)), None)
+        differing = None
+        if len(found) > 1:
+            differing = next((each for each in found[1:] if self._differs(found[0], each)), None)
         if differing:
             if "two_candidates" not in self._allow:
                 raise refusal("two_candidates", self._text, differing.start)
@@ -298,11 +340,7 @@ class Search:
 
     def _differs(self, one: _Candidate, other: _Candidate) -> bool:
         # Values with a comma between are items of a list, even if they are the same.
-        is_item = (
-            self._text[: other.start].rstrip().endswith(",")
-            if other.start < 1
-            else (self._text[max(other.start - 40, one.end) : other.start].strip() == ",")
-        )
+        is_item = self._text[max(other.start - 40, one.end) : other.start].strip() == ","
         return is_item or not same(one.value, other.value)
 
     def _scalar(self) -> Read:
@@ -316,7 +354,8 @@ class Search:
             value = reading.read()
         except Unreadable as error:
             raise self._first_error or error from None
-        if _decorated(text, reading.at) < len(text):
+        is_sentence = any(note.code == "inner_quote" for note in reading.repairs)
+        if is_sentence or _decorated(text, reading.at) < len(text):
             raise self._first_error or self._nothing(start)
         notes = [*self._around(start, reading.at), *reading.repairs]
         return Read(value, tuple(sorted(notes, key=_place)))
@@ -327,19 +366,23 @@ class Search:
 
     def _around(self, start: int, end: int) -> list[Repair]:
         """What stands before and behind the value and was left out."""
-        text = self._text
-        notes: list[Repair] = []
+        text, notes = self._text, list[Repair]()
         if self._thought >= 0:
             notes.append(repair("thinking", self._thought))
-        sides = ((self._begin, start), (end, len(text)))
-        for code, pattern in (("fence", _FENCE), ("tag", _TAG)):
-            places = (pattern.search(text, begin, stop) for begin, stop in sides)
-            notes += [repair(code, place.start()) for place in places if place][:1]
-        prose = [at for begin, stop in sides if (at := _decorated(text, begin, stop)) < stop]
-        notes += [repair("prose", at) for at in prose]
-        if not prose:
-            spaces = (_ODD_SPACE.search(text, begin, stop) for begin, stop in sides)
-            notes += [repair("whitespace", space.start()) for space in spaces if space]
+        seen: set[str] = set()
+        for begin, stop in ((self._begin, start), (end, len(text))):
+            side = text[begin:stop]
+            if not side.strip(" \t\r\n"):
+                continue
+            for code, mark in _DECORATIONS:
+                if code not in seen and (at := side.find(mark)) >= 0:
+                    seen.add(code)
+                    notes.append(repair(code, begin + at))
+            prose = _decorated(text, begin, stop)
+            if prose < stop:
+                notes.append(repair("prose", prose))
+            elif not side.isascii() and (space := _ODD_SPACE.search(side)):
+                notes.append(repair("whitespace", begin + space.start()))
         return notes
 
 

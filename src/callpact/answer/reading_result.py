@@ -15,9 +15,9 @@ MAX_TEXT = 8_000_000
 """Characters that a text may have."""
 MAX_DEPTH = MAX_VALUE_DEPTH
 """Levels of objects and lists that a value may nest: as many as a schema check takes."""
-MAX_REPAIRS = 100_000
+MAX_REPAIRS = 250_000
 """Repairs that one reading may list; a text that needs more is refused."""
-MAX_MARKS = 100_000
+MAX_MARKS = 20_000
 """Brackets, fences and tags that may stand in the prose around the JSON."""
 
 SAFE = {
@@ -123,10 +123,9 @@ def _restored(code: str, message: str, at: int, line: int, column: int) -> Unrea
 
 def refusal(code: str, text: str, at: int) -> Unreadable:
     """The error for a lossy repair that was not allowed."""
-    message = (
-        f"{_MESSAGES[code]}: this could change what was meant; allow it by name: allow={{{code!r}}}"
-    )
-    return Unreadable(code, message[0].upper() + message[1:], text, at)
+    found, taken = _LOSSY[code]
+    message = f"{found[0].upper()}{found[1:]}; to have it {taken}, allow it by name: allow={{{code!r}}}"
+    return Unreadable(code, message, text, at)
 
 
 def repair(code: str, at: int) -> Repair:

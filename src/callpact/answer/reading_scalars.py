@@ -13,7 +13,7 @@ from typing import Any
 from callpact.answer.reading_result import Unreadable
 from callpact.answer.reading_strings import Strings
 
-_TOKEN = re.compile(r"[^\s,\[\]{}()\"'`:;，、；：“”‘’]++")
+_TOKEN = re.compile(r"[^\s<,\[\]{}()\"'`:;，、；：“”‘’]++")
 _COMMENT = re.compile(r"//|/\*")
 _BARE = re.compile(r"[^,\[\]{}\"\n]++")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?+([eE][+-]?\d++)?+", re.ASCII)
@@ -24,7 +24,7 @@ _HEX = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]++)")
 _ZEROS = re.compile(r"[+-]?0\d++(?:\.\d++)?+", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d++(?:_\d++)++(?:\.\d++)?+", re.ASCII)
 _CUT = re.compile(r"(-?(?:0|[1-9]\d*+)(?:\.\d++)?+)(?:\.|[eE][+-]?)", re.ASCII)
-_LITERALS: dict[str, tuple[Any, str]] = {
+LITERALS: dict[str, tuple[Any, str]] = {
     "true": (True, ""),
     "false": (False, ""),
     "null": (None, ""),
@@ -37,6 +37,7 @@ _LITERALS: dict[str, tuple[Any, str]] = {
     "NULL": (None, "literal_case"),
     "Null": (None, "literal_case"),
 }
+"""Words that are values, with the repair that it takes."""
 _NAN = frozenset(
     sign + name for sign in ("", "+", "-") for name in ("NaN", "nan", "Infinity", "inf")
 )
@@ -56,8 +57,8 @@ class Scalars(Strings):
             raise self.unexpected("a value", at)
         self.at = at + len(token)
         is_cut = self.at == self.length and not is_root
-        if token in _LITERALS:
-            value, code = _LITERALS[token]
+        if token in LITERALS:
+            value, code = LITERALS[token]
             if code:
                 self.note(code, at)
             return value
@@ -66,13 +67,15 @@ class Scalars(Strings):
             return None
         if token[0].isdecimal() or token[0] in "+-.":
             found = self._number(token, at, is_cut=is_cut)
+            if is_root and self.repairs:
+                raise self.unexpected("a number of JSON", at)  # 42. may end a sentence.
             if found is not None:
                 return found
         elif is_cut:
-            whole = [name for name in _LITERALS if name.startswith(token)]
+            whole = [name for name in LITERALS if name.startswith(token)]
             if len(whole) == 1:
                 self.note("cut_literal", at)
-                return _LITERALS[whole[0]][0]
+                return LITERALS[whole[0]][0]
         return self._bare(at)
 
     def _number(self, token: str, at: int, *, is_cut: bool) -> float | None:
@@ -80,27 +83,28 @@ class Scalars(Strings):
             self.note("cut_number", at)
             token = cut.group(1) if cut.re is _CUT else token
         if whole := _NUMBER.fullmatch(token):
-            return self._finite(token, at, is_integer=not (whole.group(1) or whole.group(2)))
+            return self.finite(token, at, is_integer=not (whole.group(1) or whole.group(2)))
         if form := _NUMBER_FORM.fullmatch(token):
             sign, units, decimals, only, power = form.groups()
             self.note("number_form", at)
             digits = f"{sign}{units or 0}.{decimals or only or 0}e{power or 0}"
             is_integer = "." not in token and power is None
-            return self._finite(
+            return self.finite(
                 f"{sign}{units}" if is_integer else digits, at, is_integer=is_integer
             )
         if form := _HEX.fullmatch(token):
             self.note("number_form", at)
-            return self._finite("".join(form.groups()), at, is_integer=True, base=16)
+            return self.finite("".join(form.groups()), at, is_integer=True, base=16)
         if _ZEROS.fullmatch(token):
             self.note("leading_zeros", at)
-            return self._finite(token, at, is_integer="." not in token)
+            return self.finite(token, at, is_integer="." not in token)
         if _GROUPED.fullmatch(token):
             self.note("number_separators", at)
-            return self._finite(token.replace("_", ""), at, is_integer="." not in token)
+            return self.finite(token.replace("_", ""), at, is_integer="." not in token)
         return None
 
-    def _finite(self, digits: str, at: int, *, is_integer: bool, base: int = 10) -> float:
+    def finite(self, digits: str, at: int, *, is_integer: bool, base: int = 10) -> float:
+        """The number that digits say."""
         number: float = math.inf
         if is_integer:
             number = int(digits, base) if len(digits) <= _MAX_DIGITS else math.inf

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from callpact.answer.reading_cursor import QUOTES, SPACE, Cursor, combined
+from callpact.answer.reading_cursor import QUOTES, SPACE, Cursor, after_space, combined
 from callpact.answer.reading_result import Unreadable
 
 _CLEAN = re.compile(r'"[^"\\\x00-\x1f]*+"')
@@ -31,6 +31,7 @@ _ESCAPE = re.compile(
     r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\}|U[0-9a-fA-F]{8}|[\s\S]|\Z)"
 )
 _CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_CUT_CODE = re.compile(r"\\u[0-9a-fA-F]")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 _DROPPED = frozenset("'`_")  # A backslash before these is JavaScript's, Python's or Markdown's.
 _BEFORE_OPENING = frozenset("([{<=>:,;/-–—*_~|+&\"'`“‘")
@@ -56,13 +57,21 @@ class Strings(Cursor):
             self.at = clean.end()
             return self.text[at + 1 : self.at - 1]
         mark = self.text[at]
-        if self.text.startswith(mark * 3, at) and mark in "\"'":
+        if mark in "\"'" and self.text.startswith(mark * 3, at):
             end = self.text.find(mark * 3, at + 3)
-            if end > 0 and follows(end + 3):
+            if end > 0 and follows(end + 3) and self._is_block(at + 3, end, mark):
                 self.note("triple_quotes", at)
                 self.at = end + 3
                 return self._decoded(at + 3, end)
         return self._quoted(at, QUOTES[mark], is_key=is_key)
+
+    def _is_block(self, begin: int, end: int, mark: str) -> bool:
+        """True if triple quotes hold text, and are not strings that consist of a quote."""
+        match = SPACE.match(self.text, begin)
+        first = self.text[match.end() if match else begin]
+        if first in ",:]}" or first == mark:
+            return False
+        return self.text.find(mark, begin, end) < 0 or self.text.find("\n", begin, end) >= 0
 
     def _quoted(self, at: int, marks: str, *, is_key: bool) -> str | None:
         text, run = self.text, _RUNS[marks]
@@ -103,6 +112,9 @@ class Strings(Cursor):
         """Whether a quote inside a string opens or closes something quoted there, or neither."""
         before, after = self.text[at - 1], self.text[at + 1 : at + 2]
         if not opened:
+            behind = after_space(self.text, at + 1)
+            if self.text[behind] in ":+":
+                raise self.unexpected("a comma or a bracket behind a string", behind)
             opens = at == start + 1 or before.isspace() or before in _BEFORE_OPENING
             if opens and not after.isspace() and after not in ",.;:!?":
                 return True
@@ -164,9 +176,9 @@ class Strings(Cursor):
             elif escape in _DROPPED and escape:
                 self.note("invalid_escape", begin + match.start())
                 parts.append(escape)
-            elif escape in {"\n", "\r", ""}:
+            elif escape in {"\n", "\r", ""} or _CUT_CODE.match(raw, match.start()):
                 self.note("ambiguous_escape", begin + match.start())
-                parts.append(escape)
+                parts.append(match.group() if escape == "u" else escape)
             else:
                 self.note("invalid_escape", begin + match.start())
                 parts.append("\\" + escape)

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from callpact.answer.reading_brackets import CLOSERS, CLOSING, VALUE_AHEAD, Brackets
 from callpact.answer.reading_clean import NOTHING, read_span, too_deep
 from callpact.answer.reading_cursor import (
-    CUT_KEY_AHEAD,
     KEY_AHEAD,
     QUOTED_KEY_AHEAD,
     QUOTES,
@@ -21,37 +21,33 @@ from callpact.answer.reading_cursor import (
     after_space,
 )
 from callpact.answer.reading_result import MAX_DEPTH
-from callpact.answer.reading_scalars import Scalars
+from callpact.answer.reading_scalars import LITERALS
 
 Step: TypeAlias = Callable[[], "Step | None"]
 
-CLOSERS = {"{": "}", "[": "]", "(": ")"}
-_CLOSING = frozenset("}])")
-_MEMBER = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\r\n]*+:[ \t\r\n]*+')
-_MEMBER_STRING = re.compile(
-    r"""("[^"\\\x00-\x1f]*+")[ \t\r\n]*+
-        (?:(?:,[ \t\r\n]*+(?="[^"\\\n]*+"[ \t\r\n]*+:))|(?=\}[ \t\r\n]*+(?:[,}\]]|\Z)))""",
-    re.VERBOSE,
+_SPACE = r"[ \t\r\n]*+"
+_TEXT = r"""(?:"([^"\\\x00-\x1f]*+)"|'([^'"\\\x00-\x1f]*+)')"""
+_KEY = r"""(?:"[^"\\\n]*+"|'[^'"\\\n]*+')"""
+_MEMBER = re.compile(rf"{_TEXT}{_SPACE}:{_SPACE}")
+_MEMBER_TEXT = re.compile(
+    rf"{_TEXT}{_SPACE}(?:,{_SPACE}(?={_KEY}{_SPACE}:)|(?=\}}{_SPACE}(?:[,}}\]]|\Z)))"
 )
-_ITEM_STRING = re.compile(
-    r"""("[^"\\\x00-\x1f]*+")[ \t\r\n]*+
-        (?:(?:,[ \t\r\n]*+(?=["{\[\d]))|(?=\][ \t\r\n]*+(?:[,}\]]|\Z)))""",
-    re.VERBOSE,
+_ITEM_TEXT = re.compile(
+    rf"""{_TEXT}{_SPACE}(?:,{_SPACE}(?=["'{{\[\d])|(?=\]{_SPACE}(?:[,}}\]]|\Z)))"""
 )
-_CLOSER_RUN = re.compile(r"[}\])\s]*+")
+_ATOM = re.compile(
+    rf"""(?:(true|false|null|True|False|None)|(-?(?:0|[1-9]\d{{0,300}}+))((?:\.\d++)?+(?:[eE][+\-]?\d++)?+))
+        {_SPACE}(?:,{_SPACE}(?=["'])|(?=[}}\]]))""",
+    re.VERBOSE | re.ASCII,
+)
+_NEXT = re.compile(rf"""{_SPACE},{_SPACE}(?=["'{{\[])""")
 _NAME = re.compile(r"(?:[^\W\d]|\$)[\w$.\-]*+|-?\d++(?:\.\d++)?+")
-_VALUE_AHEAD = re.compile(
-    r"""["'`“”„‘’{\[(]|[+\-]?\.?\d|(?:true|false|null|True|False|None|TRUE|FALSE|NULL|NaN|undefined|[+\-]?Infinity)\b"""
-)
-_ENTRY_LINE = re.compile(r"\n[ \t]*+([^\s}\])/#])")
-_INDENT = re.compile(r"[ \t]*+")
-_MAX_LINE = 200
-"""Characters of a line, at most, in which its beginning is looked for."""
+_THREE_DIGITS = re.compile(r"\d{3}\b(?!\.)")
 _PATIENCE = 64
 """Containers read step by step, at most, before compiled code is tried again."""
 
 
-class Structure(Scalars):
+class Structure(Brackets):
     """Reads one value at a place."""
 
     def __init__(self, text: str, at: int, allow: frozenset[str]) -> None:
@@ -59,19 +55,11 @@ class Structure(Scalars):
         self.value: Any = NOTHING
         self.has_evidence = False
         """True once what was read can only be JSON, so that a failure is not prose."""
-        self._kinds: list[str] = []
-        self._holders: list[Any] = []
-        self._places: list[int] = []
         self._key = ""
         self._key_at = 0
         self._comma = -1
-        self._wrong = ""
-        """How brackets were found to be wrong."""
-        self._has_jumped = False
-        """True once a container ended with no comma behind it."""
-        self._is_crooked = False
-        self._is_complete = False
-        """True if a value, and not an opening bracket or a comma, stands before a closing one."""
+        self._has_closed = False
+        """True if the value just read is a container."""
         self._reopened = False
         self._budget = 4 * self.length
         self._impatience = 0
@@ -107,28 +95,60 @@ class Structure(Scalars):
         mark = text[at : at + 1]
         if mark in CLOSERS and mark:
             return self._opened(at, mark)
-        if mark == '"' and self._kinds:
-            is_member = self._kinds[-1][0] == "{"
-            quick = (_MEMBER_STRING if is_member else _ITEM_STRING).match(text, at)
-            if quick:
-                self._put(text[at + 1 : quick.end(1) - 1])
-                self.has_evidence = self.has_evidence or is_member
-                self.at = quick.end()
-                if text[self.at] in _CLOSING:
-                    return self._after
-                return self._member if is_member else self._value
+        if self._kinds and (self._quick_text(at, mark) if mark in "\"'" else self._quick_atom(at)):
+            if text[self.at] in CLOSING:
+                self._is_complete = True
+                return self._closed
+            return self._member if self._kinds[-1][0] == "{" else self._value
         if mark in QUOTES and mark:
             found = self.string(at, is_key=False)
             self._put(self.joined(found or ""))
         elif self._is_missing(at):
             self.note("missing_value", at)
             self._put(None)
+        elif dots := self.ellipsis(at):
+            self.note("elided", at)
+            self.note("missing_value", at)
+            self._put(None)
+            self.at = at + dots
         else:
             self._put(self.scalar(at, is_root=not self._kinds))
         return self._after if self._kinds else None
 
+    def _quick_text(self, at: int, mark: str) -> bool:
+        """True if a plain string was read, and the comma behind it if there is one."""
+        is_member = self._kinds[-1][0] == "{"
+        match = (_MEMBER_TEXT if is_member else _ITEM_TEXT).match(self.text, at)
+        if not match:
+            return False
+        if mark == "'":
+            self.note("single_quotes", at)
+        self._put(match[1] if mark == '"' else match[2])
+        self.has_evidence = self.has_evidence or is_member
+        self.at = match.end()
+        return True
+
+    def _quick_atom(self, at: int) -> bool:
+        """True if a plain number or literal was read, and the comma behind it if there is one."""
+        match = _ATOM.match(self.text, at)
+        if not match:
+            return False
+        word, digits, rest = match.groups()
+        if word:
+            value, code = LITERALS[word]
+            if code:
+                self.note(code, at)
+        elif rest:
+            value = self.finite(digits + rest, at, is_integer=False)
+        else:
+            value = int(digits)
+        self._put(value)
+        self.has_evidence = self.has_evidence or self._kinds[-1][0] == "{"
+        self.at = match.end()
+        return True
+
     def _is_missing(self, at: int) -> bool:
-        return bool(self._kinds) and (self.text[at] in SEPARATORS or self.text[at] in _CLOSING)
+        return bool(self._kinds) and (self.text[at] in SEPARATORS or self.text[at] in CLOSING)
 
     def _opened(self, at: int, mark: str) -> Step | None:
         if mark != "(" and self._wait <= 0 and self._budget > 0:
@@ -139,7 +159,7 @@ class Structure(Scalars):
                 self._put(value)
                 self._check_bracket(at, end - 1)
                 self.at = end
-                return self._after if self._kinds else self._continued
+                return self._quick_next() if self._kinds else self._continued
             self._budget -= end - at + end // 8
             self._impatience = min(self._impatience * 2 + 1, _PATIENCE)
             self._wait = self._impatience
@@ -164,6 +184,7 @@ class Structure(Scalars):
         self._places.append(at)
 
     def _put(self, value: Any) -> None:
+        self._has_closed = False
         if not self._kinds:
             self.value = value
             return
@@ -183,7 +204,7 @@ class Structure(Scalars):
         if self.ends(at):
             return self._finished()
         mark = self.text[at]
-        if mark in _CLOSING:
+        if mark in CLOSING:
             self._is_complete = False
             return self._closed
         dots = self.ellipsis(at)
@@ -205,7 +226,10 @@ class Structure(Scalars):
         """A key and its colon."""
         quick = _MEMBER.match(self.text, self.at)
         if quick:
-            self._key, self._key_at = quick.group(1), self.at
+            double, single = quick.groups()
+            if double is None:
+                self.note("single_quotes", self.at)
+            self._key, self._key_at = single if double is None else double, self.at
             self.has_evidence = True
             self.at = quick.end()
             return self._member_value
@@ -242,7 +266,7 @@ class Structure(Scalars):
             self.at = at + 1
             return
         other = next((mark for mark in ("：", "=>", "=") if text.startswith(mark, at)), "")
-        if not other and (is_bare or not _VALUE_AHEAD.match(text, at)):
+        if not other and (is_bare or not VALUE_AHEAD.match(text, at)):
             raise self.unexpected("a colon after the key", at)
         self.note("colon", at)
         self.at = at + len(other)
@@ -260,7 +284,8 @@ class Structure(Scalars):
     # What follows a value
 
     def _after(self) -> Step | None:
-        at = self.at = self.skip(self.at)
+        behind = self.at
+        at = self.at = self.skip(behind)
         self._is_complete = True
         if self.ends(at):
             return self._finished()
@@ -270,9 +295,10 @@ class Structure(Scalars):
             self.has_evidence = True
         if mark in SEPARATORS:
             return self._separated
-        if mark in _CLOSING:
+        if mark in CLOSING:
             return self._closed
-        if kind == "{" and KEY_AHEAD.match(self.text, at):
+        is_key = mark in QUOTES or "\n" in self.text[behind:at]
+        if kind == "{" and is_key and KEY_AHEAD.match(self.text, at):
             self._uncommaed(at)
             return self._member
         if kind != "{" and self._is_next_item(at):
@@ -282,9 +308,7 @@ class Structure(Scalars):
 
     def _uncommaed(self, at: int) -> None:
         self.note("missing_comma", at)
-        last = self._holders[-1]
-        before = last[self._key] if isinstance(last, dict) else last[-1]
-        self._has_jumped = self._has_jumped or isinstance(before, dict | list)
+        self._has_jumped = self._has_jumped or self._has_closed
 
     def _is_list_of_texts(self) -> bool:
         """True if this can hardly be a citation or an interval: several items, one is no number."""
@@ -292,14 +316,14 @@ class Structure(Scalars):
         return len(items) > 1 and isinstance(items[-1], str | dict | list)
 
     def _is_next_item(self, at: int) -> bool:
-        if not _VALUE_AHEAD.match(self.text, at):
+        if not VALUE_AHEAD.match(self.text, at) or self._kinds[-1] == "(":
             return False
         before = self._holders[-1][-1]
         if self.text[at] in CLOSERS:
             return isinstance(before, dict | list)
         is_number = isinstance(before, int | float) and not isinstance(before, bool)
         # 12 345 on one line is one number for some and two for others.
-        return not (is_number and self.text[at].isdigit() and _LINE_OF_NUMBERS.match(self.text, at))
+        return not (is_number and self.text[at].isdigit() and _THREE_DIGITS.match(self.text, at))
 
     def _separated(self) -> Step | None:
         comma = self._comma = self.at
@@ -309,7 +333,7 @@ class Structure(Scalars):
         if self.ends(at):
             self.note("trailing_comma", comma)
             return self._finished()
-        if self.text[at] in _CLOSING:
+        if self.text[at] in CLOSING:
             self._is_complete = False
             self.note("trailing_comma", comma)
             return self._closed
@@ -327,14 +351,30 @@ class Structure(Scalars):
         self._check_bracket(self._places[-1], at)
         self.at = at + len(kind)
         self._pop(len(self._kinds) - 1)
-        return self._after if self._kinds else self._continued
+        if not self._kinds:
+            return self._continued
+        return self._quick_next()
+
+    def _quick_next(self) -> Step:
+        """What follows a container, past the comma if it is plain what follows."""
+        self._has_closed = True
+        match = _NEXT.match(self.text, self.at)
+        if not match:
+            return self._after
+        is_object = self._kinds[-1][0] == "{"
+        if is_object and self.text[match.end()] in CLOSERS:
+            return self._after
+        self.has_evidence = True
+        self.at = match.end()
+        return self._member if is_object else self._value
 
     def _pop(self, depth: int) -> None:
         del self._kinds[depth:], self._holders[depth:], self._places[depth:]
 
     def _continued(self) -> Step | None:
         """Behind the whole value; members that follow show that its brace closed too early."""
-        if not isinstance(self.value, dict) or not self.value or self.text[self.at - 1] != "}":
+        value: Any = self.value
+        if not isinstance(value, dict) or not value or self.text[self.at - 1] != "}":
             return None
         comma = after_space(self.text, self.at)
         if self.text[comma : comma + 1] != ",":
@@ -343,7 +383,7 @@ class Structure(Scalars):
             return None
         self._bracket("extra_closer", self.at - 1)
         self._reopened = True
-        self._kinds, self._holders, self._places = ["{"], [self.value], [self.at]
+        self._kinds, self._holders, self._places = ["{"], [value], [self.at]
         self.at = self.skip(comma + 1)
         return self._member
 
@@ -356,178 +396,13 @@ class Structure(Scalars):
             self._bracket("missing_closer", self.at)
         self._kinds.clear()
 
-    def _bracket(self, code: str, at: int) -> None:
-        """Note what is wrong with a bracket; two kinds of wrong brackets tell nothing together."""
-        if self._has_jumped or self._wrong not in {"", code}:
-            raise self.unexpected("brackets that match", at)
-        self._wrong = code
-        self.note(code, at)
-
-    def _check_layout(self, depth: int, at: int) -> None:
-        """Refuse to close containers here if the layout says that one was meant to close before.
-
-        An entry that stands no deeper than the line on which its container opened belongs to
-        another, and a bracket closes the container that opened on a line with as many spaces.
-        """
-        if self._is_crooked:
-            raise self.unexpected("brackets that close where the layout says", at)
-        if depth >= len(self._places):
-            return
-        text, keys = self.text, list[tuple[int, int]]()
-        for match in _ENTRY_LINE.finditer(text, self._places[depth], at):
-            keys.append((match.start(1), match.start(1) - match.start() - 1))
-        shallowest = self.length
-        for place in reversed(self._places[depth:]):
-            while keys and keys[-1][0] > place:
-                shallowest = min(shallowest, keys.pop()[1])
-            indent = self._indent(place)
-            if indent is not None and shallowest <= indent:
-                raise self.unexpected("a closing bracket before the line with fewer spaces", at)
-
-    def _indent(self, at: int) -> int | None:
-        """The spaces that begin the line of a place; None on the first line, or on a long one."""
-        line = self.text.rfind("\n", max(at - _MAX_LINE, 0), at) + 1
-        return _end(_INDENT.match(self.text, line)) - line if line else None
-
-    def _check_bracket(self, opened: int, at: int) -> None:
-        """Note whether a bracket that begins its line stands below the line that opened it."""
-        line = self.text.rfind("\n", max(at - _MAX_LINE, opened), at) + 1
-        if line and not self._is_crooked and _end(_INDENT.match(self.text, line)) == at:
-            indent = self._indent(opened)
-            self._is_crooked = indent is not None and at - line != indent
-
     def _mismatched(self, at: int) -> Step | None:
-        """A closing bracket of another kind: one was forgotten, mistaken or doubled.
-
-        All brackets of the run are taken together, and what follows them decides. Where two
-        readings are possible and would differ, there is none.
-        """
-        end = _end(_CLOSER_RUN.match(self.text, at))
-        depths = self._readings(at, end)
-        if not depths or (len(set(depths.values())) > 1 and not self.ends(end)):
-            raise self.unexpected(repr(CLOSERS[self._kinds[-1][0]]), at)
-        code, depth = next(iter(depths.items()))
-        self._check_layout(depth if code == "wrong_closer" else depth + 1, at)
-        self._bracket(code, at)
+        """A closing bracket of another kind."""
+        code, depth, end = self._resolved(at)
+        forgotten = len(self._kinds) - depth - sum(mark in CLOSING for mark in self.text[at:end])
+        for _ in range(forgotten if code == "missing_closer" else 1):
+            self._bracket(code, at)
         self._pop(depth)
-        self.at = at + len(self.text[at:end].rstrip())
+        self.at = end
+        self._has_closed = True
         return self._after if self._kinds else self._continued
-
-    def _readings(self, at: int, end: int) -> dict[str, int]:
-        """How many containers stay open behind a run of closing brackets, for each reading."""
-        closers = [mark for mark in self.text[at:end] if mark in _CLOSING]
-        if any(kind == "{{" for kind in self._kinds) or len(closers) > 2 * MAX_DEPTH:
-            return {}
-        kinds = [CLOSERS[kind] for kind in self._kinds]
-        found = {"missing_closer": _nearest(kinds, closers)}
-        if self._holders[-1]:
-            found["wrong_closer"] = len(kinds) - len(closers)
-        if self._is_complete and closers[0] == "}":
-            # A list may lack its opening bracket instead; a member cannot lack key and brace.
-            found["extra_closer"] = _exact(kinds, closers[1:])
-        return {
-            code: depth for code, depth in found.items() if depth >= 0 and self._fits(depth, end)
-        }
-
-    def _fits(self, depth: int, at: int) -> bool:
-        """True if what stands at a place may follow an entry of the container at a depth."""
-        if self.ends(at):
-            return True
-        is_comma = self.text[at] in SEPARATORS
-        if depth == 0:
-            return not is_comma and self.text[at] not in "\"':"
-        if not is_comma:
-            return False
-        ahead = after_space(self.text, at + 1)
-        if self.ends(ahead):
-            return True
-        is_key = KEY_AHEAD.match(self.text, ahead) is not None
-        if self._kinds[depth - 1] == "{":
-            return is_key
-        return not is_key and _VALUE_AHEAD.match(self.text, ahead) is not None
-
-    # What strings ask
-
-    def names(self, at: int) -> bool:
-        ahead = after_space(self.text, at)
-        if self.ends(ahead) or self.text[ahead] in ":：=":
-            return True
-        if self.text[ahead] in "/#":
-            return True
-        return ahead > at and _VALUE_AHEAD.match(self.text, ahead) is not None
-
-    def closes(self, at: int) -> bool:
-        ahead = after_space(self.text, at)
-        if self.ends(ahead):
-            return True
-        if not self._kinds:
-            return False
-        mark = self.text[ahead]
-        if mark in _CLOSING:
-            return self._settles(ahead)
-        in_object = self._kinds[-1][0] == "{"
-        if mark in SEPARATORS:
-            return self._goes_on(after_space(self.text, ahead + 1), in_object=in_object)
-        if mark in "/#":
-            return ahead > at or self.text.startswith("/*", ahead)
-        if mark == "+":
-            quote = after_space(self.text, ahead + 1)
-            return self.text[quote : quote + 1] in {'"', "'"}
-        if in_object:
-            is_quoted = mark in QUOTES
-            has_break = is_quoted or "\n" in self.text[at:ahead]
-            return has_break and KEY_AHEAD.match(self.text, ahead) is not None
-        return ahead > at and mark in QUOTES
-
-    def _goes_on(self, at: int, *, in_object: bool) -> bool:
-        if self.ends(at) or self.text[at] in _CLOSING or self.text[at] in "/#" or self.ellipsis(at):
-            return True
-        if in_object:
-            text = self.text
-            return bool(KEY_AHEAD.match(text, at) or CUT_KEY_AHEAD.match(text, at))
-        return _VALUE_AHEAD.match(self.text, at) is not None
-
-    def _settles(self, at: int) -> bool:
-        """True if a run of closing brackets after a string leads to something that may follow."""
-        end = _end(_CLOSER_RUN.match(self.text, at))
-        closers = [mark for mark in self.text[at:end] if mark in _CLOSING][: 2 * MAX_DEPTH]
-        kinds = [CLOSERS[kind[0]] for kind in self._kinds]
-        depth = max(_exact(kinds, closers), 0)
-        if self.ends(end):
-            return True
-        if depth == 0:
-            return self.text[end] not in "\"'“”"
-        return (
-            self.text[end] in SEPARATORS
-            or self.text[end] not in "\"'“”"
-            or self._goes_on(end, in_object=kinds[depth - 1] == "}")
-        )
-
-
-_LINE_OF_NUMBERS = re.compile(r"\d{3}\b(?!\.)")
-
-
-def _end(match: re.Match[str] | None) -> int:
-    return match.end() if match else 0
-
-
-def _exact(kinds: list[str], closers: list[str]) -> int:
-    """Containers that stay open when each bracket closes one of its kind; -1 if one does not."""
-    left = len(kinds)
-    for mark in closers:
-        left -= 1
-        if left < 0 or kinds[left] != mark:
-            return -1
-    return left
-
-
-def _nearest(kinds: list[str], closers: list[str]) -> int:
-    """Containers that stay open when each bracket closes all up to the nearest of its kind."""
-    left = len(kinds)
-    for mark in closers:
-        while left > 0 and kinds[left - 1] != mark:
-            left -= 1
-        left -= 1
-        if left < 0:
-            return -1
-    return left

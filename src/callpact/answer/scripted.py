@@ -85,10 +85,10 @@ class ScriptedModel:
                 said = [{"tool": request.forced_tool, "arguments": said}]
             else:
                 return ModelReply(said, usage=self._tokens, stop_reason="stop", model=self.name)
-        uses = [said] if isinstance(said, Mapping) else said
+        uses: list[Any] = [said] if isinstance(said, Mapping) else said
         return ModelReply(
             "",
-            tuple(self._use(index, use) for index, use in enumerate(cast("Any", uses))),
+            tuple(self._use(index, use) for index, use in enumerate(uses)),
             self._tokens,
             "tool_use",
             self.name,

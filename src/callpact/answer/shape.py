@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar, cast, get_origin
 
@@ -21,6 +22,7 @@ from callpact.json_text import json_text
 from callpact.schema import check, compile_schema
 from callpact.sources.annotation import REFUSALS, annotation_schemas, read_annotation
 
+_MISSING = re.compile(r"Object missing required field `(.+)`")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -218,6 +220,8 @@ def issues_of(error: BaseException) -> tuple[Issue, ...]:
     if isinstance(error, msgspec.ValidationError):
         text, _, place = str(error).partition(" - at `$")
         path = place.rstrip("`").replace("[", ".").replace("]", "").replace(".", "/")
+        if missing := _MISSING.match(text):
+            return (Issue("required", text, f"{path}/{_escaped(missing[1])}"),)
         return (Issue("type", text, path),)
     return ()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from callpact.answer.events import Teller
 from callpact.answer.injections import Skill
@@ -51,7 +51,8 @@ class Using:
         plan = self._plan
         offers: tuple[ToolOffer, ...] = ()
         if plan.has_tools:
-            offers = plan.offers.of(plan.runtime.catalog, self._who.identity)
+            who = self._who
+            offers = plan.offers.of(plan.runtime.catalog, who.identity, trusted=who.is_trusted)
         return (*offers, _skill_offer(plan.skills)) if plan.skills else offers
 
     async def use(self, wanted: list[Waiting]) -> None:
@@ -125,8 +126,8 @@ class Using:
         envelope = await plan.runtime.call(
             call,
             who.identity,
-            trusted=who.identity is None,  # Else the agent may do what its caller may.
-            client=RunClient(who.client, waiting),
+            trusted=who.is_trusted,  # Else the agent may do what its caller may.
+            client=RunClient(who.client, waiting, is_trusted=who.is_trusted),
         )
         return result_message(use, envelope)
 
@@ -137,7 +138,8 @@ class Using:
         return seconds if left is None else min(seconds, left)
 
     def _read_skill(self, use: ToolUse, arguments: Any) -> Message:
-        name = arguments.get("name") if isinstance(arguments, dict) else None
+        given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+        name = given.get("name")
         skill = next((skill for skill in self._plan.skills if skill.name == name), None)
         if skill is None:
             names = ", ".join(skill.name for skill in self._plan.skills)

@@ -53,7 +53,7 @@ class PythonSource:
         """
         self._is_loaded = False
         with anew(self._roots) as self._attempt:
-            module = _import(self._module, self._folder)
+            module = imported(self._module, self._folder)
             self._attempt.module = module.__name__
             tools = self._tools_of(module)
         self._is_loaded = True
@@ -134,7 +134,12 @@ def _namespace(module: str) -> str | None:
     return _NOT_NAMESPACE.sub("_", Path(module).stem).strip("_") or None
 
 
-def _import(ref: str, folder: Path) -> ModuleType:
+def imported(ref: str, folder: Path) -> ModuleType:
+    """The module of a reference: a file, or a name; the folder is on the path from then on.
+
+    Raises:
+        SourceRefused: it cannot be imported, with the line where that shows.
+    """
     here = str(folder.resolve())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -1,0 +1,445 @@
+"""One `ask`, from its options to what is printed: the agent, its run, the answer or the pause."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shlex
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from callpact.answer_files import (
+    place_of_paused,
+    read_paused,
+    read_script,
+    read_shape,
+    write_paused,
+)
+from callpact.answer_telling import (
+    Way,
+    encode_account,
+    encode_error,
+    encode_pause,
+    encode_repairs,
+    exit_of,
+    print_account,
+    print_refusal,
+    print_repairs,
+    print_stop,
+    put,
+)
+from callpact.codes import CODES
+from callpact.config import DEFAULT_FILE
+from callpact.errors import (
+    CallpactError,
+    ModelError,
+    OutputSchemaError,
+    RunStopped,
+    UsageError,
+)
+from callpact.options import Chosen, ProfileName
+from callpact.recording import recorded
+from callpact.terminal import (
+    err,
+    plain,
+    print_json,
+    while_read,
+)
+
+if TYPE_CHECKING:
+    from callpact.answer.account import Account, Answer, Paused
+    from callpact.answer.agent import Agent
+    from callpact.answer.model import Model
+    from callpact.answer.parsing import Repairing
+    from callpact.answer.shape import Shape
+    from callpact.answer.streaming import Streamed
+    from callpact.finished import Observer
+
+_SCRIPTED = "scripted:"
+LIMITS: dict[str, type[int | float]] = {
+    "iterations": int,
+    "tokens": int,
+    "cost": float,
+    "seconds": float,
+    "rejections": int,
+}
+
+
+class RepairName(StrEnum):
+    """Whether slightly broken JSON is read."""
+
+    none = "none"
+    safe = "safe"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What an agent is made of; a paused run goes on with the same."""
+
+    model: str
+    schema: str | None = None
+    system: str = ""
+    retries: int = 0
+    attempts: int | None = None
+    repair: RepairName | None = None
+    allow: tuple[str, ...] = ()
+    base_url: str | None = None
+    memory: str | None = None
+    session: str | None = None
+    limits: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """How the answer is written, and where a run that pauses is kept."""
+
+    as_json: bool
+    stream: bool
+    checkpoint: Path | None
+
+
+def repairing(repair: RepairName | None, allow: list[str] | None) -> Repairing:
+    """How an answer is read: to allow a repair is to want them.
+
+    Raises:
+        UsageError: some are allowed, and none wanted.
+    """
+    if repair is None:
+        return "safe" if allow else "none"
+    if repair is RepairName.none and allow:
+        raise UsageError("--allow names repairs, and --repair is none; leave one of them out")
+    return repair.value
+
+
+def shape_from(schema: str | None) -> Shape[Any] | None:
+    """The shape that `--schema` names, if it does.
+
+    Raises:
+        CallpactError: it names none.
+    """
+    if schema is None:
+        return None
+    # What a module prints while it is imported must not get between the results.
+    with contextlib.redirect_stdout(sys.stderr):
+        return read_shape(schema)
+
+
+def dumped(shape: Shape[Any], value: Any) -> Any:
+    """A value as JSON data, as its type says."""
+    return value if shape.dump is None else shape.dump(value)
+
+
+async def begin(
+    message: str, asked: Asked, chosen: Chosen, showing: Showing, audit: str | None
+) -> int:
+    """Ask; gives the exit code.
+
+    Raises:
+        CallpactError: it cannot begin.
+    """
+    shape, model = shape_from(asked.schema), _model(asked, 0)
+    async with contextlib.AsyncExitStack() as stack:
+        agent = await _agent(asked, shape, chosen, model=model, audit=audit, stack=stack)
+        session = asked.session or "default"
+
+        async def go(agent: Agent[Any], way: Way) -> Answer | Paused:
+            if showing.stream:
+                return await _streamed(agent.stream(message, session=session), asked, showing, way)
+            with contextlib.redirect_stdout(sys.stderr):
+                return await agent.run(message, session=session)
+
+        return await _finished(agent, go, shape, asked, chosen=chosen, showing=showing)
+
+
+async def go_on(
+    file: Path,
+    answer: str,
+    given: dict[str, Any],
+    chosen: Chosen,
+    *,
+    showing: Showing,
+    audit: str | None,
+) -> int:
+    """Go on with a paused run; gives the exit code. What is `given` anew counts.
+
+    Raises:
+        CallpactError: it cannot go on.
+    """
+    asked, chosen, checkpoint = _resumed(file, given, chosen)
+    shape, model = shape_from(asked.schema), _model(asked, _requests(checkpoint))
+    async with contextlib.AsyncExitStack() as stack:
+        agent = await _agent(asked, shape, chosen, model=model, audit=audit, stack=stack)
+
+        async def go(agent: Agent[Any], _: Way) -> Answer | Paused:
+            with contextlib.redirect_stdout(sys.stderr):
+                outcome = await agent.resume(checkpoint, _answer(answer))
+            if isinstance(outcome, str):  # It has its answer: a second one would do all twice.
+                _forget(file)
+            return outcome
+
+        return await _finished(agent, go, shape, asked, chosen=chosen, showing=showing)
+
+
+async def _finished(
+    agent: Agent[Any],
+    go: Callable[[Agent[Any], Way], Awaitable[Answer | Paused]],
+    shape: Shape[Any] | None,
+    asked: Asked,
+    *,
+    chosen: Chosen,
+    showing: Showing,
+) -> int:
+    try:
+        with Way(chosen.log_level, is_streamed=showing.stream) as way:
+            outcome = await go(agent.on(way), way)
+    except (RunStopped, ModelError) as error:
+        return _print_stop(error, shape, showing)
+    if isinstance(outcome, str):
+        return _print_answer(agent, outcome, shape, asked, showing)
+    return _print_pause(outcome, asked, chosen, showing)
+
+
+async def _agent(
+    asked: Asked,
+    shape: Shape[Any] | None,
+    chosen: Chosen,
+    *,
+    model: Model,
+    audit: str | None,
+    stack: contextlib.AsyncExitStack,
+) -> Agent[Any]:
+    from callpact.answer.agent import Agent
+    from callpact.answer.reliability import strict_output_rules
+    from callpact.catalog import Catalog
+    from callpact.runtime import Runtime
+
+    limits = _limits(asked.limits)
+    catalog, secrets = Catalog(()), []
+    if _names_sources(chosen):
+        loaded = await stack.enter_async_context(await chosen.load())
+        catalog = loaded.catalog
+        secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
+    recorders: tuple[Observer, ...] = stack.enter_context(recorded(chosen, audit, secrets))
+    runtime = await stack.enter_async_context(Runtime(catalog, recorders))
+    agent: Agent[Any] = Agent(model, system=asked.system, name="ask", tools=runtime)
+    if shape is not None:
+        agent = agent.output_schema(
+            shape,
+            retries=asked.retries,
+            repair=repairing(asked.repair, list(asked.allow)),
+            allow=asked.allow,
+        )
+    if asked.attempts is not None:
+        agent = agent.reliability(strict_output_rules(asked.attempts))
+    if asked.memory is not None or asked.session is not None:
+        agent = agent.memory(asked.memory)
+    return agent.limits(**limits) if limits else agent
+
+
+def _names_sources(chosen: Chosen) -> bool:
+    return bool(chosen.source) or chosen.config is not None or Path(DEFAULT_FILE).exists()
+
+
+def _limits(given: tuple[str, ...]) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    for pair in given:
+        name, _, number = pair.partition("=")
+        kind = LIMITS.get(name.strip())
+        if kind is None:
+            raise UsageError(f"--limit is NAME=NUMBER with {', '.join(LIMITS)}, got '{pair}'")
+        try:
+            limits[name.strip()] = kind(number.replace("_", ""))
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise UsageError(f"--limit {name} takes {what}, got '{number}'") from None
+    return limits
+
+
+def _model(asked: Asked, made: int) -> Model:
+    """The model; a scripted one goes on after the requests that were made already."""
+    if asked.model.startswith(_SCRIPTED):
+        from callpact.answer.scripted import ScriptedModel
+
+        place = asked.model.removeprefix(_SCRIPTED)
+        return ScriptedModel(read_script(place)[made:], name=Path(place).name)
+    from callpact.answer.models import open_model
+
+    return open_model(asked.model, base_url=asked.base_url)
+
+
+async def _streamed(
+    pieces: AsyncGenerator[Streamed, None], asked: Asked, showing: Showing, way: Way
+) -> Answer | Paused:
+    """Write tokens as they come; a line ends where they do not stand, and where a tool is called."""
+    from callpact.answer.streaming import Finished, Reset
+
+    output, outcome, iteration = sys.stdout, None, 0
+    target = output if asked.schema is None else sys.stderr
+    with contextlib.redirect_stdout(sys.stderr):
+        async with while_read(output), contextlib.aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, Finished):
+                    outcome = piece.answer
+                elif showing.as_json:
+                    is_reset = isinstance(piece, Reset)
+                    line = {"reset": piece.reason} if is_reset else {"token": piece.text}
+                    print_json(line, output, is_line=True)
+                elif isinstance(piece, Reset):
+                    put("\n", target)
+                    way.tell_notes()
+                    iteration = 0
+                else:
+                    ended = "\n" if iteration not in {0, piece.iteration} else ""
+                    put(f"{ended}{piece.text}", target)
+                    iteration = piece.iteration
+    if iteration:
+        put("\n", target)
+    return cast("Any", outcome)
+
+
+# --- what came of it ------------------------------------------------------------------------
+
+
+def _print_answer(
+    agent: Agent[Any], answer: Answer, shape: Shape[Any] | None, asked: Asked, showing: Showing
+) -> int:
+    account = answer.account
+    if shape is None:
+        if showing.as_json:
+            form = {"answer": str(answer), "account": encode_account(account)}
+            print_json(form, sys.stdout, is_line=showing.stream)
+            return 0
+        if not showing.stream:
+            put(answer if answer.endswith("\n") else f"{answer}\n", sys.stdout)
+        print_account(account)
+        return 0
+    try:
+        parsed = agent.read_output(answer)
+    except OutputSchemaError as error:
+        return _print_refusal(error, account, shape, asked, showing)
+    value = dumped(shape, parsed.value)
+    if showing.as_json:
+        form = {
+            "value": value,
+            "repairs": encode_repairs(parsed.repairs, answer),
+            "account": encode_account(account),
+        }
+        print_json(form, sys.stdout, is_line=showing.stream)
+        return 0
+    print_repairs(parsed.repairs, answer)
+    print_json(value, sys.stdout)
+    print_account(account)
+    return 0
+
+
+def _print_refusal(
+    error: OutputSchemaError,
+    account: Account,
+    shape: Shape[Any],
+    asked: Asked,
+    showing: Showing,
+) -> int:
+    if showing.as_json:
+        form = {"error": encode_error(error), "account": encode_account(account)}
+        print_json(form, sys.stdout, is_line=showing.stream)
+    else:
+        asks_again = asked.retries or asked.attempts
+        again = "" if asks_again else "--retries 2 would show the model its mistake"
+        print_refusal(error, shape, shows_raw=not showing.stream, again=again)
+        print_account(account)
+    return exit_of(error)
+
+
+def _print_stop(error: CallpactError, shape: Shape[Any] | None, showing: Showing) -> int:
+    account: Account | None = getattr(error, "account", None)
+    if showing.as_json:
+        form: dict[str, Any] = {"error": encode_error(error)}
+        if account is not None:
+            form["account"] = encode_account(account)
+        print_json(form, sys.stdout, is_line=showing.stream)
+        return exit_of(error)
+    cause = getattr(error, "cause", None)
+    if shape is not None and isinstance(cause, OutputSchemaError):
+        print_stop(error)
+        print_refusal(cause, shape, shows_raw=not showing.stream)
+    else:
+        print_stop(error)
+    if account is not None:
+        print_account(account)
+    return exit_of(error)
+
+
+# --- pauses ---------------------------------------------------------------------------------
+
+
+def _print_pause(paused: Paused, asked: Asked, chosen: Chosen, showing: Showing) -> int:
+    file = place_of_paused(showing.checkpoint, paused.account.run_id)
+    write_paused(file, _options(asked, chosen), paused.checkpoint)
+    if showing.as_json:
+        print_json(encode_pause(paused, str(file)), sys.stdout, is_line=showing.stream)
+    else:
+        question: Any = paused.question
+        words = question if isinstance(question, str) else msgspec.json.encode(question).decode()
+        err.print(f"[bold]{plain(paused.tool)} asks:[/] {plain(words)}")
+        err.print(plain(f'to go on: callpact ask --resume {shlex.quote(str(file))} --answer "…"'))
+        print_account(paused.account)
+    return CODES["paused"].exit
+
+
+_CHOSEN = (
+    *("source", "config", "profile", "lists", "allow_library", "secrets", "upstream"),
+    *("allow_host", "hook_host"),
+)
+
+
+def _options(asked: Asked, chosen: Chosen) -> dict[str, Any]:
+    """All that the command was told, for the one that goes on."""
+    given = {name: getattr(chosen, name) for name in _CHOSEN}
+    told = {**dataclasses.asdict(asked), **given}
+    plain_data = {key: str(v) if isinstance(v, Path) else v for key, v in told.items()}
+    return msgspec.to_builtins(plain_data)
+
+
+def _resumed(file: Path, given: dict[str, Any], chosen: Chosen) -> tuple[Asked, Chosen, str]:
+    """The options of a paused run; what is said anew counts instead."""
+    run_ = read_paused(file)
+    if Path(run_.folder) != Path.cwd():
+        text = f"the run was begun in {run_.folder}; its files are looked for here"
+        err.print(plain(text), style="dim")
+    told = dict(run_.options)
+    before = {name: told.pop(name, None) for name in _CHOSEN}
+    told |= {name: value for name, value in given.items() if value is not None}
+    paths = {name: Path(before[name]) for name in ("config", "lists", "secrets") if before[name]}
+    if before["profile"]:
+        before["profile"] = ProfileName(before["profile"])
+    kept = {n: v for n, v in {**before, **paths}.items() if getattr(chosen, n) is None}
+    try:
+        asked = Asked(**told)
+        repair = None if asked.repair is None else RepairName(asked.repair)
+        asked = dataclasses.replace(asked, repair=repair)
+        return asked, dataclasses.replace(chosen, **kept), run_.checkpoint
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"--resume: '{file}' cannot be used: {error}") from None
+
+
+def _forget(file: Path) -> None:
+    file.unlink(missing_ok=True)
+
+
+def _requests(checkpoint: str) -> int:
+    from callpact.answer.pausing import read_checkpoint
+
+    return read_checkpoint(checkpoint, "ask").requests
+
+
+def _answer(text: str) -> Any:
+    """JSON where it is some, else text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
