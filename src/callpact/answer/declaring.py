@@ -114,6 +114,11 @@ def declared_contract(
         raise UsageError(
             "strategy='tool-forced' sends a JSON Schema, and this shape has none; give json_schema="
         )
+    if strategy == "tool-forced" and (shape.json_schema or {}).get("type") != "object":
+        raise UsageError(
+            "strategy='tool-forced' sends the answer as the arguments of a call, which are an object; "
+            "wrap the value in one, or use 'instruct'"
+        )
     if instruction is not None and _SPELLED_OUT.search(instruction):
         # Seed 003, anti-patterns: words and parser drift apart.
         _log.warning(

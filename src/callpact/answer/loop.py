@@ -25,6 +25,7 @@ from callpact.answer.model import (
     ToolOffer,
     Usage,
     abilities_of,
+    entered,
     without_ephemeral,
 )
 from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoint
@@ -132,7 +133,7 @@ class Run:
         left = self._seconds_left()
         timer = asyncio.timeout(left)
         try:
-            async with timer:
+            async with timer, entered(self._plan.models):
                 outcome = await self._turns()
         except TimeoutError:
             if not timer.expired():
@@ -227,8 +228,7 @@ class Run:
     def _check_forced(self) -> None:
         if not self._plan.is_forced:
             return
-        models = (self._plan.model, *(r.providers if (r := self._plan.reliability) else ()))
-        for model in models:
+        for model in self._plan.models:
             if FORCED_TOOL not in abilities_of(model):
                 raise UsageError(
                     f"the model '{model.name}' does not declare that it can be made to call a tool; "

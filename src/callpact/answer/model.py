@@ -5,8 +5,9 @@ What a model can do beyond text is declared (`abilities`), never assumed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -99,7 +100,8 @@ class Model(Protocol):
     """A language model. `complete` is all that is needed; `stream` gives text, then the reply.
 
     An attribute `abilities`, a set of `forced-tool` and `native-output`, declares more. Both raise
-    `ModelError` for what went wrong on the way.
+    `ModelError` for what went wrong on the way. A model that can be entered (`async with`) is entered
+    for each run, so that it can keep its connections.
     """
 
     @property
@@ -119,6 +121,16 @@ class Model(Protocol):
 def abilities_of(model: Model) -> frozenset[str]:
     """What a model declares; nothing unless it does."""
     return frozenset(getattr(model, "abilities", ()))
+
+
+@asynccontextmanager
+async def entered(models: Iterable[Model]) -> AsyncGenerator[None]:
+    """The models for the length of a run."""
+    async with AsyncExitStack() as stack:
+        for model in models:
+            if isinstance(model, AbstractAsyncContextManager):
+                await stack.enter_async_context(cast("AbstractAsyncContextManager[Any]", model))
+        yield
 
 
 def without_ephemeral(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -86,6 +86,12 @@ class Plan:
     model_tool: Tool = field(init=False)
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """The agent's own, and those that rules may turn to."""
+        rules = self.reliability
+        return (self.model,) if rules is None else (self.model, *rules.providers)
+
+    @property
     def is_forced(self) -> bool:
         """True if the model is made to answer by a call."""
         return self.contract is not None and self.contract.strategy == "tool-forced"

@@ -140,6 +140,9 @@ class Brackets(Scalars):
 
     # What strings ask
 
+    def is_root(self) -> bool:
+        return not self._kinds
+
     def names(self, at: int) -> bool:
         ahead = after_space(self.text, at)
         if self.ends(ahead) or self.text[ahead] in ":：=":

@@ -354,8 +354,7 @@ class Search:
             value = reading.read()
         except Unreadable as error:
             raise self._first_error or error from None
-        is_sentence = any(note.code == "inner_quote" for note in reading.repairs)
-        if is_sentence or _decorated(text, reading.at) < len(text):
+        if _decorated(text, reading.at) < len(text):
             raise self._first_error or self._nothing(start)
         notes = [*self._around(start, reading.at), *reading.repairs]
         return Read(value, tuple(sorted(notes, key=_place)))

@@ -124,7 +124,9 @@ def _restored(code: str, message: str, at: int, line: int, column: int) -> Unrea
 def refusal(code: str, text: str, at: int) -> Unreadable:
     """The error for a lossy repair that was not allowed."""
     found, taken = _LOSSY[code]
-    message = f"{found[0].upper()}{found[1:]}; to have it {taken}, allow it by name: allow={{{code!r}}}"
+    message = (
+        f"{found[0].upper()}{found[1:]}; to have it {taken}, allow it by name: allow={{{code!r}}}"
+    )
     return Unreadable(code, message, text, at)
 
 

@@ -49,6 +49,10 @@ class Strings(Cursor):
         """True if what stands at a place may follow a string that is a key."""
         raise NotImplementedError
 
+    def is_root(self) -> bool:
+        """True if nothing encloses the string."""
+        raise NotImplementedError
+
     def string(self, at: int, *, is_key: bool) -> str | None:
         """The string at a place, leaving the cursor behind it; None if the text ends within."""
         follows = self.names if is_key else self.closes
@@ -91,6 +95,8 @@ class Strings(Cursor):
                 break
             if is_key and marks == '"':
                 raise self.unexpected("a colon after the key", place + 1)
+            if self.is_root():  # "Yes" and "no" is a sentence.
+                raise self._unsure(at, place)
             if not self._is_apostrophe(place, marks):
                 opened = self._is_inner(at, place, opened=opened)
             inner = place if inner < 0 else inner
@@ -135,15 +141,7 @@ class Strings(Cursor):
         if marks in _CODES:
             self.note(_CODES[marks], at)
         self.at = self.length
-        cut = _CUT_ESCAPE.search(self.text, max(at + 1, self.length - 6))
-        # An even number of backslashes is no escape that was cut.
-        end = self.length
-        if (
-            cut
-            and (cut.start() - at - 1 - len(self.text[at + 1 : cut.start()].rstrip("\\"))) % 2 == 0
-        ):
-            end = cut.start()
-        return self._decoded(at + 1, end)
+        return self._decoded(at + 1, _before_cut_escape(self.text, at + 1))
 
     def _decoded(self, begin: int, end: int) -> str:
         """What stands between the quotes, with escapes read."""
@@ -204,6 +202,17 @@ class Strings(Cursor):
             more = self.string(begin, is_key=False)
             parts.append(more or "")
         return "".join(parts)
+
+
+def _before_cut_escape(text: str, begin: int) -> int:
+    """The end of a text, or the place of an escape that it ends within."""
+    match = _CUT_ESCAPE.search(text, max(begin, len(text) - 5))
+    if not match:
+        return len(text)
+    slashes = slash = match.start()
+    while slashes > begin and text[slashes - 1] == "\\":
+        slashes -= 1
+    return len(text) if (slash - slashes) % 2 else slash
 
 
 def written_in_string(text: str, at: int) -> tuple[str, int]:

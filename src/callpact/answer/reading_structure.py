@@ -112,7 +112,7 @@ class Structure(Brackets):
             self._put(None)
             self.at = at + dots
         else:
-            self._put(self.scalar(at, is_root=not self._kinds))
+            self._put(self.scalar(at, is_root=self.is_root()))
         return self._after if self._kinds else None
 
     def _quick_text(self, at: int, mark: str) -> bool:
