@@ -2,148 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import csv
 import io
 import json
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from callpact import CallError, Catalog, Runtime, cli
-from callpact.app import load_app
-from callpact.audit.auditing import auditing
-from callpact.audit.record import Note, Payload, Record, error_key, payload_of
-from callpact.audit.sqlite import SqliteStore
+import asked
+from asked import HOUR, MARKET, NOON, SHOP, called, ids, lines, numbers_of, record_calls, refused
+from callpact.audit.record import Note, Payload, payload_of
 
-HOUR = 3_600_000
-NOON = 1_788_264_000_000  # 2026-09-01T12:00:00Z
-SHOP = """\
-from typing import Annotated
-from callpact import tool
-from pydantic import Field
-
-@tool(namespace="shop", version="1.0.0")
-def product_search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 10) -> list[str]:
-    "Find products."
-    return [query]
-"""
-MARKET = """\
-from typing import TypedDict
-from callpact import tool
-
-class Ticker(TypedDict):
-    price: float
-    volume24h: float
-
-@tool(namespace="market", policy="warn")
-def ticker(number: int) -> Ticker:
-    "Tell the price."
-    if number >= 70:
-        return {"price": "12.5"}
-    return {"price": 12.5, "volume24h": 3.0}
-"""
-
-
-cli.whole()
-
-
-@pytest.fixture
-def ask(monkeypatch, capfdbinary, tmp_path):
-    """Run `callpact` in this process: exit code, standard output, standard error."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("TZ", "UTC-2")  # Two hours ahead, in POSIX's spelling.
-    time.tzset()
-    monkeypatch.chdir(tmp_path)
-
-    def ask_(*args):
-        monkeypatch.setattr(sys, "argv", ["callpact", *map(str, args)])
-        capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfdbinary.readouterr()
-        return SimpleNamespace(code=left.value.code or 0, out=out.decode(), err=err.decode())
-
-    yield ask_
-    monkeypatch.undo()
-    time.tzset()
-
-
-@pytest.fixture
-def log(tmp_path):
-    """Fill a log, and give its folder as options."""
-    folder = tmp_path / "log"
-    folder.mkdir()
-
-    def fill(*records):
-        with contextlib.closing(SqliteStore(folder / "audit.db")) as store:
-            assert store.add(records) == len(records)
-        return ("--audit", str(folder))
-
-    return fill
-
-
-def called(number=0, **more):
-    given = {
-        "id": f"{number:08x}-0000-4000-8000-{number:012d}",
-        "at": NOON + number * 1000,
-        "ms": 2.0,
-        "tool": "shop.search",
-        "kind": "query",
-        "caller": "ada",
-        "via": "http",
-        "input": payload_of(b'{"limit":10}'),
-    }
-    return Record(**{**given, **more})
-
-
-def refused(number=0, limit=80, **more):
-    message = f"Property 'limit' must be ≤ 50, got {limit}"
-    given = {
-        "gate": "input",
-        "code": "schema_validation_failed",
-        "path": "/limit",
-        "message": message,
-        "key": error_key("schema_validation_failed", "/limit", "maximum"),
-        "issues": (Note("maximum", "/limit", message),),
-        "input": payload_of(b'{"limit":%d}' % limit),
-    }
-    return called(number, **{**given, **more})
-
-
-def lines(answer):
-    return [json.loads(line) for line in answer.out.splitlines()]
-
-
-def numbers_of(found):
-    return [int(one[-12:]) for one in found]
-
-
-def ids(answer):
-    return [row["id"] for row in lines(answer)]
-
-
-def record_calls(folder, source, calls):
-    """Call real tools, with everything on record."""
-
-    async def go():
-        async with await load_app((str(source),)) as loaded:
-            with auditing(folder) as recorder:
-                async with Runtime(Catalog(loaded.catalog), [recorder]) as runtime:
-                    for tool, arguments in calls:
-                        with contextlib.suppress(CallError):
-                            await runtime.execute(tool, arguments)
-
-    asyncio.run(go())
-    return ("--audit", str(folder))
-
+ask = asked.ask
+log = asked.log
 
 # --- the acceptance stories -----------------------------------------------------------------
 
@@ -251,6 +126,8 @@ def test_json_lines_have_times_in_utc(ask, log):
         (["--key", "schema_validation_failed:*"], [4]),
         (["--version", "2.0.0"], [2]),
         (["--contract", "abc"], [1]),
+        (["--via", "cli"], [1]),
+        (["--via", "mcp*"], [2]),
         (["--failed"], [4, 3]),
         (["--ok"], [2, 1]),
         (["--since", "2026-09-01T12:00:03Z"], [4, 3]),
@@ -260,8 +137,8 @@ def test_json_lines_have_times_in_utc(ask, log):
 )
 def test_a_filter_gives_the_calls_that_fit(ask, log, options, numbers):
     there = log(
-        called(1, contract="abcdef"),
-        called(2, tool="mail.send", version="2.0.0", caller=None),
+        called(1, contract="abcdef", via="cli"),
+        called(2, tool="mail.send", version="2.0.0", caller=None, via="mcp 2026-07-28"),
         called(3, gate="handler", code="timeout", key="timeout::", caller="bob"),
         refused(4),
     )
@@ -283,6 +160,20 @@ def test_nothing_found_is_no_error(ask, log):
         assert answer.code == 0
         assert "no call on record fits" in answer.err
     assert not ask("audit", "log", "--tool", "none.*", *there).out
+
+
+def test_what_nobody_has_is_told_with_the_nearest_that_somebody_has(ask, log):
+    there = log(called(1, tool="shop.product_search", version="1.0.0"))
+    answer = ask("audit", "log", "--tool", "shop.produkt_search", "--caller", "bob", *there)
+    assert answer.code == 0
+    assert "no tool 'shop.produkt_search' on record; did you mean 'shop.product_search'?" in (
+        answer.err
+    )
+    assert "no caller 'bob' on record" in answer.err
+    door = ask("audit", "stats", "--via", "htp", *there)
+    assert "no via 'htp' on record; did you mean 'http'?" in door.err
+    known = ask("audit", "log", "--tool", "shop.product_search", "--failed", *there)
+    assert known.err == "no call on record fits\n"
 
 
 def test_text_of_records_draws_nothing_and_stays_the_same_in_json(ask, log):
@@ -398,74 +289,13 @@ def test_a_part_of_an_id_must_be_of_one_call(ask, log):
     assert ask("audit", "show", "00000001..000002", *there).code == 2
 
 
-# --- stats ----------------------------------------------------------------------------------
-
-
-def test_calls_are_counted_by_what_was_asked_for(ask, log):
-    there = log(
-        *(called(n) for n in range(3)),
-        refused(3),
-        called(4, tool="mail.send", caller=None, gate="handler", code="timeout", key="timeout::"),
-    )
-    expected = {
-        "tool": {"shop.search": (4, 1, 1), "mail.send": (1, 1, 0)},
-        "namespace": {"shop": (4, 1, 1), "mail": (1, 1, 0)},
-        "caller": {"ada": (4, 1, 1), "": (1, 1, 0)},
-        "gate": {"": (3, 0, 0), "input": (1, 1, 1), "handler": (1, 1, 0)},
-        "hour": {"2026-09-01T12:00:00.000Z": (5, 2, 1)},
-        "via": {"http": (5, 2, 1)},
-    }
-    for by, groups in expected.items():
-        told = json.loads(ask("audit", "stats", "--by", by, "--json", *there).out)
-        counts = {
-            row["group"]: (row["calls"], row["failed"], row["rejected"]) for row in told["groups"]
-        }
-        assert counts == groups
-        assert ask("audit", "stats", "--by", by, *there).code == 0
-    rows = list(csv.DictReader(io.StringIO(ask("audit", "stats", "--csv", *there).out)))
-    assert [(row["group"], row["rate"]) for row in rows] == [
-        ("shop.search", "0.25"),
-        ("mail.send", "1.0"),
-    ]
-
-
-def test_the_trend_is_one_bar_for_each_hour(ask, log):
-    there = log(*(called(n, at=NOON - hour * HOUR) for n, hour in enumerate([0, 0, 2, 30])))
-    [row] = [x for x in ask("audit", "stats", *there).out.splitlines() if x.startswith("shop")]
-    # Two calls in the last hour, none before it, half as many before that; the fourth is too old.
-    assert row.endswith("   ▄ █")
-    later = ask("audit", "stats", "--until", "9999-12-31", *there)
-    assert [line for line in later.out.splitlines() if line.endswith("   ▄ █")]
-    # In a longer window a bar is two hours: the last is from 11:00 to 13:00, with two calls.
-    longer = ask("audit", "stats", "--since", "2026-08-31T06:00Z", "--by", "via", *there)
-    [row] = [line for line in longer.out.splitlines() if line.startswith("http")]
-    assert "a bar of the trend is 2 hours" in longer.err
-    assert row.split()[-2:] == ["▄", "▄█"]
-
-
-def test_causes_before_and_after_a_version_stand_side_by_side(ask, log):
-    there = log(
-        *(called(n, version="1.0.0") for n in range(9)),
-        refused(9, version="1.0.0"),
-        called(10, version="1.1.0"),
-        refused(11, version="1.1.0"),
-    )
-    answer = ask("audit", "stats", "--version", "1.1.0", "--compare", "1.0.0", *there)
-    assert answer.code == 0
-    row = answer.out.splitlines()[-1].split()
-    assert row[:5] == ["shop.search", "10.0", "%", "50.0", "%"]
-    lonely = ask("audit", "stats", "--compare", "1.0.0", *there)
-    assert lonely.code == 2
-    assert "give --version or --contract" in lonely.err
-
-
 # --- what goes wrong ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["log", "--since", "yesterday"], "'yesterday' is no time"),
+        (["log", "--since", "last week"], "'last week' is no time"),
         (["log", "--since", "1h", "--until", "2h"], "is not before"),
         (["log", "--json", "--csv"], "choose one"),
         (["stats", "--by", "colour"], "'colour' is not one of"),
@@ -526,46 +356,3 @@ def test_a_tool_that_is_not_in_the_sources_is_told(ask, log, tmp_path):
         every = ask("audit", command, "-s", "shop.py", *there)
         assert every.code == 0
         assert "1 tool on record cannot be judged" in every.err
-
-
-# --- tail -----------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def following(*args):
-    with subprocess.Popen(
-        [sys.executable, "-m", "callpact", "audit", "tail", "--every", "0.05", *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT for one process")
-def test_tail_shows_what_is_recorded_until_ctrl_c(log):
-    now = int(time.time() * 1000)
-    there = log(called(1, at=now - HOUR), called(2, at=now - 1000))
-    with following("--json", "-n", "1", *there) as process:
-        assert json.loads(process.stdout.readline())["id"] == called(2).id
-        # A call is recorded when it ends: one that began earlier may come later.
-        log(called(4, at=now))
-        assert json.loads(process.stdout.readline())["id"] == called(4).id
-        log(called(3, at=now - 500))
-        assert json.loads(process.stdout.readline())["id"] == called(3).id
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stdout.read() == b""
-        assert b"Traceback" not in process.stderr.read()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes that can be watched")
-def test_tail_ends_when_its_reader_does(log):
-    there = log(called(1, at=int(time.time() * 1000)))
-    with following(*there) as process:
-        assert b"shop.search" in process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(30) == 141
-        assert process.stderr.read() == b""

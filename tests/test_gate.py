@@ -752,3 +752,15 @@ def test_a_caller_without_the_right_is_told_the_action_and_the_kind_of_resource(
     assert "delete" in caught.value.message
     assert "project" in caught.value.message
     assert "42" not in caught.value.message
+
+
+def test_under_warn_a_hundred_missing_fields_hide_no_wrong_type():
+    item = {
+        "type": "object",
+        "properties": {"price": {"type": "number"}, "name": {"type": "string"}},
+        "required": ["name"],
+    }
+    contract = Contract(output={"type": "array", "items": item}, policy="warn")
+    answers = [{"price": 1} for _ in range(150)] + [{"price": "much", "name": "x"}]
+    released = release(contract, local_envelope(answers, "shop.list"))
+    assert [(issue.code, issue.path) for issue in released.warnings] == [("type", "/150/price")]

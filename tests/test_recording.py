@@ -56,11 +56,15 @@ def test_every_outcome_of_the_command_line_leaves_one_record(folder):
     call("shop_on_record.buy", "item=tea")
     call("shop_on_record.buy", "item=tea", "times=9")
     call("shop_on_record.buy", "item=gold")
+    call("shop_on_record.sell", "item=gold")
+    call("buy", "item=tea")
     kept = records()
     assert [(record.gate, record.code, record.via) for record in kept] == [
         (None, None, "cli"),
         ("input", "schema_validation_failed", "cli"),
         ("handler", "sold_out", "cli"),
+        ("find", "tool_not_found", "cli"),
+        ("find", "tool_not_found", "cli"),
     ]
     assert kept[0].input.json == '{"item":"tea"}'
     assert kept[0].output.json == '"1 tea"'

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from callpact.audit import text
 from callpact.audit.chains import retry_chain
+from callpact.audit.reading import pages_of
 from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter, Rate
 from callpact.errors import UsageError
@@ -27,11 +28,13 @@ from callpact.questions import (
     AuditOption,
     By,
     find_record,
+    followed,
     hash_pattern,
+    health_of,
     opened,
-    pages_of,
-    recent_of,
+    print_fitted,
     takes_filter,
+    tell_misfit,
     tell_nothing,
 )
 from callpact.terminal import (
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000
 _OF_RESULTS = ("gate", "code", "key")
+_IN_ORDER = (By.hour, By.version)
 
 audits = typer.Typer(
     help="What was called, what was refused and why: the audit log.", no_args_is_help=True
@@ -80,13 +84,14 @@ def list_calls(
     with opened(Chosen(config=config), audit) as store:
         pages = pages_of(store, where, limit)
         if as_json or as_csv:
-            _print_records(store, pages, as_csv=as_csv)
+            _print_records(store, where, pages, as_csv=as_csv)
             return
         records = list(chain.from_iterable(pages))
         if not records:
-            tell_nothing(store)
+            tell_nothing(store, where)
             return
-        print_table([_row(record) for record in records], text.RECORD_HEADERS)
+        rows = [_row(record) for record in records]
+        print_fitted(rows, text.RECORD_HEADERS, text.SPARE_RECORD_HEADERS)
         if len(records) == limit:
             err.print(f"the newest {counted(limit, 'call')}; --limit shows more", style="dim")
 
@@ -106,7 +111,7 @@ def export_calls(
     """Write all calls that fit, the newest first, with their inputs and outputs, as JSON lines."""
     with opened(Chosen(config=config), audit) as store:
         pages = pages_of(store, where, limit, with_payloads=True)
-        _print_records(store, pages, as_csv=as_csv)
+        _print_records(store, where, pages, as_csv=as_csv)
 
 
 @audits.command("tail")
@@ -128,17 +133,17 @@ def follow_calls(
 
     async def go() -> int:
         with opened(Chosen(config=config), audit) as store:
-            async with while_read(sys.stdout):
-                # In this order: what comes in between is in one of them, and is not lost.
-                recent = recent_of(store, where)
-                first = store.log(where, limit=limit)
-                _print_new(first, as_json=as_json)
-                seen = {record.id for record in (*first, *recent)}
-                while True:
-                    await asyncio.sleep(every)
-                    recent = recent_of(store, where)
-                    _print_new([r for r in recent if r.id not in seen], as_json=as_json)
-                    seen = {record.id for record in recent}
+            chosen = Chosen(config=config)
+            with followed(store, chosen, audit, where) as look:
+                async with while_read(sys.stdout):
+                    # In this order: what comes in between is in one of them, and is not lost.
+                    first = store.log(where, limit=limit)
+                    _print_new(reversed(first), as_json=as_json)
+                    seen = {record.id for record in first}
+                    while True:
+                        await asyncio.sleep(every)
+                        _print_new((r for r in look() if r.id not in seen), as_json=as_json)
+                        seen.clear()
 
     run(go())
 
@@ -194,7 +199,7 @@ def count_calls(
         str | None,
         typer.Option(
             "--compare",
-            help="A former --version or --contract: how often each cause was one then.",
+            help="A former --version or --contract: what was then, beside what is now.",
             metavar="TEXT",
         ),
     ] = None,
@@ -206,15 +211,15 @@ def count_calls(
     """Count calls: how many failed, how long they took, and the commonest causes."""
     _one_form(as_json, as_csv)
     former = None if compare is None else _former(where, compare)
-    with opened(Chosen(config=config), audit) as store:
-        rates = store.rates(where, by.value)
-        if not rates:
-            tell_nothing(store)
-        total, rates = rates, rates[:limit]
-        if by is By.hour:
-            rates = sorted(total, key=lambda rate: int(rate.group))[-limit:]
+    chosen = Chosen(config=config)
+    with opened(chosen, audit) as store:
+        every = store.rates(where, by.value)
+        if not every:
+            tell_nothing(store, where)
+        rates = _ordered(every, by)[-limit:] if by in _IN_ORDER else every[:limit]
+        before = [] if former is None else store.rates(former, by.value)[:limit]
         causes = store.causes(where, limit=limit)
-        before = [] if former is None else store.causes(former, limit=limit)
+        causes_before = [] if former is None else store.causes(former, limit=limit)
         if as_csv:
             rows = [text.encode_rate(rate, by.value).values() for rate in rates]
             _print_csv(text.RATE_FIELDS, [list(map(str, row)) for row in rows])
@@ -223,14 +228,31 @@ def count_calls(
                 "by": by.value,
                 "groups": [text.encode_rate(rate, by.value) for rate in rates],
                 "causes": [text.encode_cause(cause) for cause in causes],
+                "health": health_of(chosen, audit),
             }
             if former is not None:
-                told["causes_before"] = [text.encode_cause(cause) for cause in before]
+                told["groups_before"] = [text.encode_rate(rate, by.value) for rate in before]
+                told["causes_before"] = [text.encode_cause(cause) for cause in causes_before]
             print_json(told, sys.stdout)
-        elif rates:
-            _print_rates(store, where, by, rates)
-            _print_causes(causes, None if former is None else before)
-            _tell_total(total)
+        elif every or before:
+            if former is not None and not before:
+                tell_misfit(store, former, f"no call on record fits --compare {compare}")
+            if former is None:
+                _print_rates(store, where, by, rates)
+                _print_causes(causes)
+            else:
+                _print_compared(before, rates, by)
+                _print_compared_causes(causes_before, causes)
+            _tell_total(every)
+    if not as_json:
+        _tell_health(health_of(chosen, audit))
+
+
+def _ordered(rates: list[Rate], by: By) -> list[Rate]:
+    """Hours and versions one after the other, as they came."""
+    if by is By.hour:
+        return sorted(rates, key=lambda rate: int(rate.group))
+    return sorted(rates, key=lambda rate: text.version_order(rate.group))
 
 
 def _former(where: Filter, compare: str) -> Filter:
@@ -245,13 +267,19 @@ def _former(where: Filter, compare: str) -> Filter:
 
 def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate]) -> None:
     trends, hours = _trends(store, where, by, rates)
-    headers = (by.value.upper(), *text.RATE_HEADERS, *(["TREND"] if trends else []))
+    # Versions of several tools do not follow each other.
+    is_one = by is By.version and where.tool is not None and "*" not in where.tool
+    changes = text.changes_of(rates) if is_one else []
+    extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
+    headers = (by.value.upper(), *text.RATE_HEADERS, *chain(*extra))
     rows: list[Row] = []
     for number, rate in enumerate(rates):
-        cells = (_group(rate.group, by), *text.rate_cells(rate), *trends[number : number + 1])
-        rows.append(Row(cells, first="bold"))
-    print_table(rows, headers)
-    if hours:
+        more = (*changes[number : number + 1], *trends[number : number + 1])
+        rows.append(Row((_group(rate.group, by), *text.rate_cells(rate), *more), first="bold"))
+    shown_headers = print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
+    if by is By.version and not is_one:
+        err.print("--tool ID shows the change from version to version", style="dim")
+    if hours and "TREND" in shown_headers:
         err.print(f"a bar of the trend is {counted(hours, 'hour')} of calls", style="dim")
 
 
@@ -287,15 +315,32 @@ def _group(group: str, by: By) -> str:
     return group or ("(a result)" if by.value in _OF_RESULTS else "(none)")
 
 
-def _print_causes(causes: list[Cause], before: list[Cause] | None) -> None:
-    if before is not None:
-        rows = [Row(cells, first="bold") for cells in text.compared(before, causes)]
-        if rows:
-            out.print()
-            print_table(rows, text.CAUSE_HEADERS)
-    elif causes:
+def _print_causes(causes: list[Cause]) -> None:
+    if causes:
         out.print()
         print_plain(flat(text.cause_line(cause)) for cause in causes)
+
+
+def _print_compared(before: list[Rate], after: list[Rate], by: By) -> None:
+    rows = [
+        Row((_group(group, by), *cells), first="bold")
+        for group, *cells in text.compared_rates(before, after)
+    ]
+    headers = (by.value.upper(), *text.COMPARED_HEADERS)
+    print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
+
+
+def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
+    rows = [Row(cells, first="bold") for cells in text.compared(before, after)]
+    if rows:
+        out.print()
+        print_table(rows, text.CAUSE_HEADERS)
+
+
+def _tell_health(counts: dict[str, int | None]) -> None:
+    told = ", ".join(f"{'?' if n is None else f'{n:,}'} {name}" for name, n in counts.items())
+    is_well = not any(counts[name] for name in ("lost", "unreadable", "refused"))
+    err.print(f"health of the log: {told}", style="dim" if is_well else "bold red")
 
 
 def _tell_total(rates: list[Rate]) -> None:
@@ -327,10 +372,12 @@ def _style(record: Record) -> str:
     return "red" if record.is_error else "yellow" if record.warnings else ""
 
 
-def _print_records(store: Store, pages: Iterator[list[Record]], *, as_csv: bool) -> None:
+def _print_records(
+    store: Store, where: Filter, pages: Iterator[list[Record]], *, as_csv: bool
+) -> None:
     first = next(pages, None)
     if first is None:
-        tell_nothing(store)
+        tell_nothing(store, where)
         return
     if as_csv:
         _print_csv(text.CSV_HEADERS, [])
@@ -347,9 +394,9 @@ def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> No
         print_plain(written.removesuffix("\n").split("\n"))
 
 
-def _print_new(records: list[Record], *, as_json: bool) -> None:
-    """Records as they come, the earliest first."""
-    for record in reversed(records):
+def _print_new(records: Iterable[Record], *, as_json: bool) -> None:
+    """Records as they come."""
+    for record in records:
         if as_json:
             print_plain([encode_json(text.encode_record(record), is_line=True)])
             continue

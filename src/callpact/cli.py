@@ -252,6 +252,9 @@ def call(
             runtime = await stack.enter_async_context(Runtime(loaded.catalog, recorders))
             found: Tool | None = None
             try:
+                if tool not in runtime.catalog:  # A call all the same, and on record.
+                    with contextlib.suppress(UnknownTool):
+                        await runtime.call(Call(tool, via="cli"), trusted=True)
                 found = _find(runtime.catalog, tool)
                 given = text.decode_arguments(found.contract.input, arguments or (), raw)
                 with warned_once(found.id, chosen.log_level):

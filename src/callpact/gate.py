@@ -128,8 +128,10 @@ def _repaired(change: Change) -> Issue:
     return Issue("converted", f"Input at {where} was converted from text", change.path)
 
 
-def _judge(schema: CompiledSchema, value: Any, side: Side) -> Any:
-    """None if the value keeps the schema, else a function that tells all issues."""
+def _judge(
+    schema: CompiledSchema, value: Any, side: Side, quiet: frozenset[str] = frozenset()
+) -> Any:
+    """None if the value keeps the schema, else a function that tells all issues but quiet ones."""
     try:
         if schema.accepts(value):
             return None
@@ -138,7 +140,7 @@ def _judge(schema: CompiledSchema, value: Any, side: Side) -> Any:
     errors = schema.errors(value)
     if not errors:
         return None
-    return lambda: explain(schema, errors, side)
+    return lambda: explain(schema, errors, side, quiet=quiet)
 
 
 def release(
@@ -189,7 +191,7 @@ def _release_slowly(
         return envelope
     if is_content or isinstance(data, bytes):
         return _release_unjudged(envelope, "content blocks" if is_content else "bytes", policy)
-    issues = _judge(schema, data, "Output")
+    issues = _judge(schema, data, "Output", _QUIET_FOR_WARN if policy == "warn" else frozenset())
     if policy == "reject":
         issues = issues or _undeclared(schema, data)
         if issues is None:
@@ -197,8 +199,7 @@ def _release_slowly(
         raise OutputRejected(issues)
     found: tuple[Issue, ...] = () if issues is None else tuple(issues())
     if policy == "warn":
-        kept = tuple(issue for issue in found if issue.code not in _QUIET_FOR_WARN)
-        return _told(envelope, data, kept, ())
+        return _told(envelope, data, found, ())
     fitted = schemas.fit(schema, data)
     warnings = found + tuple(_invented(change) for change in fitted.changes if change.invented)
     return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)

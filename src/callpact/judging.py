@@ -13,9 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec.structs import replace
 
-from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audits import print_plain
 from callpact.options import AsJson, Chosen, takes_sources
@@ -27,7 +25,7 @@ from callpact.questions import (
     Until,
     filter_of,
     opened,
-    records_of,
+    print_fitted,
     takes_filter,
     tell_nothing,
 )
@@ -38,7 +36,6 @@ from callpact.terminal import (
     out,
     plain,
     print_json,
-    print_table,
 )
 from callpact.wire.cli import encode_json
 
@@ -46,9 +43,6 @@ if TYPE_CHECKING:
     from callpact.audit.store import Store
     from callpact.catalog import Catalog
     from callpact.tool import Tool
-
-_HOUR = 3_600_000
-_OF_RESULTS = ("gate", "code", "key")
 
 
 def judge_by(app: typer.Typer, audits: typer.Typer) -> None:
@@ -69,18 +63,19 @@ def drift(
     chosen: Chosen,
 ) -> None:
     """Tell how answers have moved away from output schemas, and the change that would accept them."""
-    from callpact.audit import drift as drifting
     from callpact.audit import reports
+    from callpact.audit.questions import drift_of
 
     where, kept, silent = filter_of(since=since, until=until), 0, 0
-    for found, records in _on_record(where, tool, audit, chosen):
-        report = drifting.drift(records, found.contract)
+    for store, found in _on_record(where, tool, audit, chosen):
+        report = drift_of(store, found, where)
         if as_json:
             print_plain([encode_json(reports.encode_drift(found.id, report), is_line=True)])
         elif report.findings:
-            rows = map(reports.finding_cells, report.findings)
+            rows = [reports.finding_cells(each, report) for each in report.findings]
             out.print(f"[bold]{plain(reports.drift_head(found.id, report))}[/]")
-            _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report))
+            spare = reports.SPARE_FINDING_HEADERS
+            _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report), spare)
         kept += bool(report.answers) and not report.findings
         silent += not report.answers
     if kept:
@@ -101,11 +96,11 @@ def advice(
 ) -> None:
     """Tell which input contracts are too strict for what is sent, and what would let it in."""
     from callpact.audit import reports
-    from callpact.audit.advice import advise
+    from callpact.audit.questions import advice_of
 
     where, kept = filter_of(since=since, until=until), 0
-    for found, records in _on_record(where, tool, audit, chosen):
-        report = advise(records, found)
+    for store, found in _on_record(where, tool, audit, chosen):
+        report = advice_of(store, found, where)
         if as_json:
             print_plain([encode_json(reports.encode_advice(found.id, report), is_line=True)])
         elif report.relaxations:
@@ -134,14 +129,14 @@ def replay(
 ) -> None:
     """Put recorded inputs before the contracts as they are now: what would change. Nothing is run."""
     from callpact.audit import reports
-    from callpact.audit.replay import replay as replayed
+    from callpact.audit.questions import replay_of
 
     sources = dataclasses.replace(chosen, source=against) if against else chosen
     catalog = asyncio.run(_loaded(sources))
     with opened(chosen, audit) as store:
-        report = replayed(records_of(store, where), {tool.id: tool for tool in catalog})
+        report = replay_of(store, catalog, where)
         if not report.calls:
-            tell_nothing(store)
+            tell_nothing(store, where)
         elif as_json:
             print_json(reports.encode_replay(report), sys.stdout)
         else:
@@ -149,21 +144,24 @@ def replay(
 
 
 def _print_report(
-    rows: Iterable[tuple[str, ...]], headers: tuple[str, ...], tail: Iterable[str]
+    rows: Iterable[tuple[str, ...]],
+    headers: tuple[str, ...],
+    tail: Iterable[str],
+    spare: Iterable[str] = (),
 ) -> None:
-    print_table([Row(cells, first="cyan") for cells in rows], headers, indent=2)
+    print_fitted([Row(cells, first="cyan") for cells in rows], headers, spare, indent=2)
     print_plain(f"  {line}" for line in tail)
     out.print()
 
 
 def _on_record(
     where: Filter, tool: str | None, audit: str | None, chosen: Chosen
-) -> Iterator[tuple[Tool, Iterator[Record]]]:
-    """The tools that are meant, each with its records."""
+) -> Iterator[tuple[Store, Tool]]:
+    """The tools that are meant, and the store that has their records."""
     catalog = asyncio.run(_loaded(chosen))
     with opened(chosen, audit) as store:
         for found in _called(store, where, catalog, tool):
-            yield found, records_of(store, replace(where, tool=found.id))
+            yield store, found
 
 
 async def _loaded(chosen: Chosen) -> Catalog:

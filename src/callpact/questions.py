@@ -6,34 +6,42 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import inspect
-import sys
-from collections.abc import Callable, Generator, Iterator
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import wraps
-from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import msgspec
 import typer
 from msgspec.structs import replace
 
+from callpact.audit.reading import pages_of, waiting
 from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter
-from callpact.audit.text import has_id, moment
+from callpact.audit.text import fitted, has_id, moment
 from callpact.envelope import now_ms
 from callpact.errors import UsageError
 from callpact.options import Chosen
-from callpact.recording import audit_table
-from callpact.terminal import err, fail
+from callpact.recording import asked_place
+from callpact.terminal import Row, counted, err, fail, flat, out, plain, print_table, tell
 
 if TYPE_CHECKING:
-    from callpact.audit.store import Store
+    from callpact.audit.auditing import Place
+    from callpact.audit.store import GroupBy, Store
 
-LATE_MS = 120_000
-"""How long a call may have taken that `tail` still shows; the log has it by when it began."""
+LATE_MS = 600_000
+"""How long a call may have taken that `tail` of a server still shows; elsewhere any."""
+STORE = "audit.db"
+"""The store in the folder of a log."""
 MAX_SEARCHED = 50_000
 """Calls that are searched for a part of an id, the newest first."""
-_PAGE = 500
+
+
+_SUGGESTED: tuple[GroupBy, ...] = ("tool", "namespace", "caller", "code", "key", "version", "via")
 
 
 class GateName(StrEnum):
@@ -67,7 +75,7 @@ def _option(name: str, help: str, metavar: str = "TEXT") -> Any:
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since", help="From then on: `2h` or `7d` ago, or a date and time.", metavar="TIME"
+        "--since", help="From then on: `2h` ago, `yesterday`, or a date and time.", metavar="TIME"
     ),
 ]
 Until = Annotated[str | None, typer.Option("--until", help="Before then.", metavar="TIME")]
@@ -78,6 +86,9 @@ _FILTER: dict[str, Any] = {
     "gate": Annotated[GateName | None, typer.Option("--gate", help="Stopped there.")],
     "code": _option("--code", "With this error code."),
     "key": _option("--key", "With this cause, as `stats` tells it."),
+    "via": _option(
+        "--via", "Through this door: `http`, `cli`, `mcp*`; '' for code of the process."
+    ),
     "version": _option("--version", "Of this version of a tool."),
     "contract": _option("--contract", "Of the contract with this hash, or its beginning.", "HASH"),
     "failed": Annotated[
@@ -154,52 +165,80 @@ def hash_pattern(text: str) -> str:
 @contextlib.contextmanager
 def opened(chosen: Chosen, audit: str | None) -> Generator[Store]:
     """The store of a log that is there; reading makes none."""
-    from callpact.audit.auditing import folder_of, open_store
+    from callpact.audit.auditing import open_store
 
-    table, base = audit_table(chosen)
-    where = audit or (None if table.folder is None else str(base / table.folder))
-    folder = folder_of(where)
-    try:
-        is_there = folder.is_dir() and any(folder.iterdir())
-    except OSError as error:
-        fail(f"the audit log in '{folder}' cannot be read: {error.strerror}")
-    if not is_there:
-        if audit is None:
-            fail(f"nothing is on record yet in '{folder}'; `callpact call` and `serve` write it")
-        fail(f"there is no audit log in '{folder}'; name the folder that calls were recorded to")
-    store = open_store(where)
+    place = asked_place(chosen, audit)
+    if place.server is None:
+        _check_folder(place.folder, is_named=audit is not None)
+    may_write = place.server is not None or _may_write(place.folder)
+    store = open_store(place) if may_write else _readable(place)
     try:
         yield store
     finally:
         store.close()
 
 
-def pages_of(
-    store: Store, where: Filter, limit: int | None, *, with_payloads: bool = False
-) -> Iterator[list[Record]]:
-    """Pages of records, the newest first."""
-    before: tuple[int, str] | None = None
-    left = sys.maxsize if limit is None else limit
-    while left > 0:
-        page = store.log(where, limit=min(left, _PAGE), before=before, with_payloads=with_payloads)
-        if not page:
-            return
-        yield page
-        left -= len(page)
-        before = (page[-1].at, page[-1].id)
+def _check_folder(folder: Path, *, is_named: bool) -> None:
+    try:
+        is_there = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        fail(f"the audit log in '{folder}' cannot be read: {error.strerror}")
+    if not is_there:
+        if not is_named:
+            fail(f"nothing is on record yet in '{folder}'; `callpact call` and `serve` write it")
+        fail(f"there is no audit log in '{folder}'; name the folder that calls were recorded to")
 
 
-def records_of(store: Store, where: Filter) -> Iterator[Record]:
-    """As many as a report takes, and one more, which tells it that there are more."""
-    return chain.from_iterable(pages_of(store, where, MAX_ROWS + 1, with_payloads=True))
+def _may_write(folder: Path) -> bool:
+    """True if this user may add to a log: to its folder, its store and its journal."""
+    parts = (folder, *folder.glob(f"{STORE}*"), *folder.glob("journal"))
+    return all(os.access(part, os.R_OK | os.W_OK) for part in parts)
 
 
-def recent_of(store: Store, where: Filter) -> list[Record]:
-    """What began so late that it may have been recorded just now."""
-    since = int(now_ms()) - LATE_MS
-    if where.since is not None:
-        since = max(since, where.since)
-    return store.log(replace(where, since=since), limit=MAX_ROWS)
+def _readable(place: Place) -> Store:
+    """The store as it is, for those who may only read."""
+    from callpact.audit.sqlite_readonly import ReadOnlyStore
+
+    store = ReadOnlyStore(place.folder / STORE)
+    left = waiting(place.journal)
+    if left != 0:
+        many = "calls" if left is None else counted(left, "call")
+        may = "may wait" if left is None else "wait" if left > 1 else "waits"
+        tell(f"you may not write this log: {many} {may} in its journal, and cannot be told yet")
+    return store
+
+
+@contextlib.contextmanager
+def followed(
+    store: Store, chosen: Chosen, audit: str | None, where: Filter
+) -> Generator[Callable[[], list[Record]]]:
+    """Gives what tells, whenever it is asked, the calls that came on record since, the first first."""
+    place = asked_place(chosen, audit)
+    if place.server is not None:
+        yield _recent(store, where)
+        return
+    from callpact.audit.arrivals import Arrivals
+
+    with contextlib.closing(Arrivals(place.folder / STORE)) as arrivals:
+        yield lambda: arrivals.new(store, where)
+
+
+def _recent(store: Store, where: Filter) -> Callable[[], list[Record]]:
+    """By time alone, where it is not known in which order records came."""
+    seen: set[str] = set()
+
+    def look() -> list[Record]:
+        since = int(now_ms()) - LATE_MS
+        if where.since is not None:
+            since = max(since, where.since)
+        recent = store.log(replace(where, since=since), limit=MAX_ROWS)
+        new = [record for record in reversed(recent) if record.id not in seen]
+        seen.clear()
+        seen.update(record.id for record in recent)
+        return new
+
+    look()
+    return look
 
 
 def find_record(store: Store, id: str) -> Record:
@@ -220,8 +259,50 @@ def find_record(store: Store, id: str) -> Record:
     return record
 
 
-def tell_nothing(store: Store) -> None:
+def print_fitted(
+    rows: Sequence[Row], headers: Sequence[str], spare: Iterable[str], *, indent: int = 0
+) -> Sequence[str]:
+    """A table; on a terminal without those of the spare columns that it is too narrow for.
+
+    Gives the columns that are shown.
+    """
+    if out.is_terminal and rows:
+        cells = [[flat(cell) for cell in row.cells] for row in rows]
+        headers, kept = fitted(headers, cells, out.width - indent, spare)
+        rows = [row._replace(cells=cells) for row, cells in zip(rows, kept, strict=True)]
+    print_table(rows, headers, indent=indent)
+    return headers
+
+
+def health_of(chosen: Chosen, audit: str | None) -> dict[str, int | None]:
+    """What the log could not keep, and how many records wait; None for what cannot be told."""
+    from callpact.audit.health import health
+
+    journal = asked_place(chosen, audit).journal
+    return {**msgspec.structs.asdict(health(journal)), "waiting": waiting(journal)}
+
+
+def tell_nothing(store: Store, where: Filter | None = None) -> None:
     """Say that no call fits; a log without any is an error, as the wrong one may be asked."""
     if not store.log(Filter(), limit=1):
         fail("nothing is on record yet; `callpact call` and `callpact serve` write it")
-    err.print("no call on record fits", style="dim")
+    tell_misfit(store, where or Filter(), "no call on record fits")
+
+
+def tell_misfit(store: Store, where: Filter, told: str) -> None:
+    """Say that nothing fits, and why if a name of the filter is not known."""
+    why = "; ".join(_unknown(store, where))
+    err.print(plain(f"{told}: {why}" if why else told), style="dim")
+
+
+def _unknown(store: Store, where: Filter) -> Iterator[str]:
+    """The parts of a filter that no call has, with the nearest that one has."""
+    for name in _SUGGESTED:
+        wanted: str | None = getattr(where, name, None)
+        if not wanted or "*" in wanted:
+            continue
+        known = [rate.group for rate in store.rates(Filter(), name) if rate.group]
+        if wanted not in known:
+            near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+            told = f"; did you mean '{near[0]}'?" if near else ""
+            yield f"there is no {name} '{wanted}' on record{told}"

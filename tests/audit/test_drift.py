@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.audit.drift import BUCKETS, MIN_STEADY, drift, passes, restored
+from callpact.audit.answers import passes, restored
+from callpact.audit.drift import BUCKETS, MAX_KEPT_BYTES, MIN_STEADY, drift
 from callpact.audit.patching import apply
 from callpact.audit.record import MAX_PAYLOAD_BYTES, Note, Record, note_of, payload_of
 from callpact.audit.replay import Lost
@@ -120,6 +121,34 @@ def test_answers_in_lists_are_one_place():
     rows = [{"id": "a", "price": "1", "volume24h": 1}] * 3
     report = drift([_record(0, contract, rows)], contract)
     assert [(f.path, f.rule, f.answers) for f in report.findings] == [("/*/price", "type", 1)]
+
+
+@pytest.mark.parametrize("policy", ["warn", "cast"])
+def test_many_of_one_rule_in_one_answer_do_not_hide_another(policy):
+    contract = Contract(output={"type": "array", "items": ALL}, policy=policy)
+    rows = [{"id": "a", "price": "1"} for _ in range(300)]
+    record = _record(0, contract, rows)
+    bare = msgspec.structs.replace(record, output=payload_of(json.dumps(rows).encode()), changes=())
+    report = drift([bare], contract)
+    assert {(f.path, f.rule) for f in report.findings} == {
+        ("/*/price", "type"),
+        ("/*/volume24h", "required"),
+    }
+    assert report.proof.is_whole
+
+
+def test_what_is_beyond_a_report_is_neither_judged_nor_counted():
+    contract = Contract(output=ALL, policy="warn")
+    size = MAX_PAYLOAD_BYTES - 1_000
+    count = MAX_KEPT_BYTES // size + 40
+    answers = [{"id": f"{i:0{size}}", "price": "1", "volume24h": 1} for i in range(count)]
+    report = drift([_record(i, contract, answer) for i, answer in enumerate(answers)], contract)
+    (finding,) = report.findings
+    proof = report.proof
+    assert proof.of == count == proof.checked + proof.lost.beyond
+    assert (finding.answers, finding.of, finding.share) == (proof.checked, proof.checked, 1.0)
+    # Of the latest and the earliest there are some.
+    assert (finding.first, finding.last) == (report.since, report.until)
 
 
 def test_an_optional_field_that_comes_and_goes_is_no_drift():

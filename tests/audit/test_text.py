@@ -36,6 +36,8 @@ def _zone(monkeypatch):
         ("7d", NOON - 168 * HOUR),
         ("1w", NOON - 168 * HOUR),
         (" 2h ", NOON - 2 * HOUR),
+        ("today", NOON - 14 * HOUR),
+        ("yesterday", NOON - 38 * HOUR),
         ("2026-09-01", NOON - 14 * HOUR),
         ("2026-09-01T14:00", NOON),
         ("2026-09-01 14:00:00.250", NOON + 250),
@@ -48,7 +50,7 @@ def test_a_time_is_read_as_it_is_meant_where_it_is_typed(written, meant):
 
 
 @pytest.mark.parametrize(
-    "written", ["", "yesterday", "2", "h", "-2h", "2 h", "2y", "2026-13-01", "٢h", "9999999999d"]
+    "written", ["", "last week", "2", "h", "-2h", "2 h", "2y", "2026-13-01", "٢h", "9999999999d"]
 )
 def test_what_is_no_time_is_refused_with_the_forms_that_are(written):
     with pytest.raises(UsageError, match="30m, 2h or 7d"):
@@ -119,8 +121,8 @@ def test_causes_are_compared_the_largest_change_first():
     before = [Cause("a.b", "x", "one", 1, 10, 0, 0), Cause("a.b", "y", "two", 5, 10, 0, 0)]
     after = [Cause("a.b", "x", "one", 9, 10, 0, 0)]
     assert text.compared(before, after) == [
-        ("a.b", "10.0 %", "90.0 %", "one (x)"),
-        ("a.b", "50.0 %", "0.0 %", "two (y)"),
+        ("a.b", "10.0 %", "90.0 %", "+80.0", "one (x)"),
+        ("a.b", "50.0 %", "0.0 %", "-50.0", "two (y)"),
     ]
 
 
@@ -147,3 +149,32 @@ def test_a_rate_of_an_hour_is_told_by_its_beginning():
     rate = Rate(str(NOON), 4, 1, 1, 0, 1.25, 250.4, 1234.0)
     assert text.encode_rate(rate, "hour")["group"] == "2026-09-01T12:00:00.000Z"
     assert text.rate_cells(rate) == ("4", "1", "25.0 %", "1", "1.2", "250", "1,234")
+
+
+def test_versions_are_in_their_order():
+    ordered = ["", "1.9.0", "1.10.0-rc.2", "1.10.0-rc.10", "1.10.0", "2", "2.0.1", "10.0.0"]
+    mixed = ordered[::-1]
+    assert sorted(mixed, key=text.version_order) == ordered
+    assert sorted(["b", "1.0", "a"], key=text.version_order) == ["a", "b", "1.0"]
+
+
+def test_a_change_of_a_share_is_told_in_points():
+    told = [text.points(change) for change in (0.045, -0.5, 0.0, -0.0001)]
+    assert told == ["+4.5", "-50.0", "0.0", "0.0"]
+
+
+def test_groups_before_and_after_stand_in_one_row_each():
+    before = [Rate("a.b", 10, 1, 1, 0, 2.0, 3.0, 3.0), Rate("a.old", 4, 0, 0, 0, 1.0, 1.0, 1.0)]
+    after = [Rate("a.b", 10, 5, 1, 0, 2.0, 4.0, 3.0)]
+    assert text.compared_rates(before, after) == [
+        ("a.b", "10", "1 → 5", "10.0 % → 50.0 %", "+40.0", "2.0", "3.0 → 4.0", "3.0"),
+        ("a.old", "4 → 0", "0 → -", "0.0 % → -", "-", "1.0 → -", "1.0 → -", "1.0 → -"),
+    ]
+
+
+def test_a_narrow_table_does_without_its_spare_columns_one_after_the_other():
+    headers, rows = ("A", "B", "C"), [("11111", "22222", "33333")]
+    # Three columns of five, with two signs after each.
+    assert text.fitted(headers, rows, 21, ["C", "A"]) == (headers, rows)
+    assert text.fitted(headers, rows, 20, ["C", "A"]) == (("A", "B"), [("11111", "22222")])
+    assert text.fitted(headers, rows, 3, ["C", "A", "none"]) == (("B",), [("22222",)])

@@ -1,53 +1,50 @@
 """How the answers of one tool have moved away from its output schema, and what would accept them.
 
-Pure functions over records: what was delivered is taken back to what came (a cast tells its
-changes), judged by the current schema, and grouped by place and rule. The schema is then widened by
-as little as these answers ask for, and every kept answer is judged again to prove it.
+Pure functions over records: each answer is judged by the current schema, and what it breaks is
+counted by place and rule. The schema is then widened by as little as these answers ask for, and
+every kept answer is judged again to prove it. `surveys.py` chooses what is read of very many.
 """
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
+from callpact.audit.answers import (
+    ABSENT,
+    MAX_SAMPLES,
+    Judge,
+    Key,
+    Told,
+    absence,
+    before_of,
+    is_answer,
+    is_unstructured,
+    noted,
+    passes,
+    restored,
+)
 from callpact.audit.patching import Patch
-from callpact.audit.record import MAX_RECORDED_ISSUES, Note, Record
-from callpact.audit.replay import Loss, Lost, Tally, at_masked, is_masked, load, value_at
+from callpact.audit.record import Record
+from callpact.audit.replay import Loss, Lost, Tally, is_masked, load
 from callpact.audit.store import MAX_ROWS
-from callpact.audit.widening import place, signature, stripped, widen
-from callpact.errors import Issue
+from callpact.audit.widening import widen
 from callpact.json_text import json_text
-from callpact.schema import CompiledSchema, compile_schema, fit
-from callpact.schema.document import pointer, resolve
-from callpact.schema.issues import explain
-from callpact.secrets import MASK
+from callpact.schema import compile_schema
 from callpact.tool import Contract
 
 MAX_FINDINGS = 100
 """Places and rules that one report tells, the commonest first."""
-MAX_SAMPLES = 3
-"""What was found at a place, told as samples."""
-MAX_KEPT_BYTES = 64 << 20
-"""Bytes of answers that are held for one report; what is beyond is not judged."""
+MAX_KEPT_BYTES = 4 << 20
+"""Bytes of answers that one report judges; those beyond are told as not judged."""
 MIN_STEADY = 10
 """Answers that hold an optional field, one after the other, before its absence is told."""
 BUCKETS = 24
-"""Parts of the window in which findings are counted."""
-_MAX_SAMPLE = 80
-_MAX_PLACES = 5_000
-_UNDECLARED = "additionalProperties"
-_ABSENT = "absent"
-_UNSTRUCTURED = "must be structured data"
-_NOT_RULES = frozenset({"renamed", "converted", "replaced", "residual", "cast"})
+"""Parts of the window in which findings are counted, at most."""
 _CLOSED = ("cast", "reject")
-
-Key = tuple[str, str]
-_Words = tuple[str, str]
 
 
 class Finding(Struct, frozen=True):
@@ -61,13 +58,13 @@ class Finding(Struct, frozen=True):
     rule: str
     answers: int
     of: int
-    """All answers, also those that keep the schema."""
+    """The answers that it was looked for in, also those that keep the schema."""
     first: int
     last: int
     message: str
     samples: tuple[str, ...]
     trend: tuple[int, ...]
-    """Answers with it, in `BUCKETS` equal parts of the window."""
+    """Answers with it, in equal parts of the window."""
     example: str
     """The id of the first record with it."""
 
@@ -84,7 +81,9 @@ class Proof(Struct, frozen=True):
     passed_before: int
     passed_after: int
     lost: Lost
-    """Answers that could not be judged again."""
+    """Answers that were read and could not be judged again."""
+    of: int
+    """All answers of the window, also those that were not read."""
 
     @property
     def is_whole(self) -> bool:
@@ -109,12 +108,17 @@ class Drift(Struct, frozen=True):
 def drift(records: Iterable[Record], contract: Contract) -> Drift:
     """What the records of one tool tell about its answers, against the current contract."""
     taken = list(islice(records, MAX_ROWS + 1))
-    ordered = sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id))
-    answers = [record for record in ordered if _is_answer(record)]
-    survey = _Survey(contract, answers)
-    for record in answers:
-        survey.take(record)
-    return survey.report(is_partial=len(taken) > MAX_ROWS)
+    survey = Survey(contract, taken[:MAX_ROWS])
+    findings, patch = survey.findings(), survey.patch()
+    return Drift(
+        len(survey.answers),
+        survey.since,
+        survey.until,
+        findings[:MAX_FINDINGS],
+        patch,
+        survey.proof(patch, of=len(survey.answers)),
+        len(taken) > MAX_ROWS or len(findings) > MAX_FINDINGS,
+    )
 
 
 class _Seen:
@@ -129,42 +133,51 @@ class _Seen:
         self.trend = [0] * BUCKETS
 
 
-class _Told(Struct, frozen=True):
-    """What one answer tells: the rules that it breaks, and which optional fields it has."""
+class Survey:
+    """Answers of one tool, judged by its current contract; what is the same is judged once."""
 
-    broken: dict[Key, _Words]
-    """Message and sample by place and rule."""
-    optional: dict[str, bool]
-    """Places of optional fields: True if the field is there wherever it could be."""
-    passes: bool
-
-
-class _Survey:
-    def __init__(self, contract: Contract, answers: list[Record]) -> None:
+    def __init__(self, contract: Contract, records: Iterable[Record]) -> None:
         self._contract = contract
         self._schema = contract.compiled_output
         self._is_closed = contract.policy in _CLOSED
         self._judge = (
-            None if self._schema is None else _Judge(self._schema, is_closed=self._is_closed)
+            None if self._schema is None else Judge(self._schema, is_closed=self._is_closed)
         )
-        self._since = answers[0].at if answers else 0
-        self._until = answers[-1].at if answers else 0
-        self._answers = len(answers)
         self._seen: dict[Key, _Seen] = {}
         self._fields: dict[str, _Field] = {}
         self._lost = Tally()
         self._values: dict[str, Any] = {}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, Told] = {}
         self._times: dict[str, int] = {}
-        self._bytes = 0
+        self._bytes = self._unread = 0
+        self.answers = sorted(filter(is_answer, records), key=lambda record: (record.at, record.id))
+        self.since = self.answers[0].at if self.answers else 0
+        self.until = self.answers[-1].at if self.answers else 0
+        if sum(record.output.size for record in self.answers if record.output) > MAX_KEPT_BYTES:
+            # Where not all can be judged, it is the latest and the earliest.
+            for record in _from_both_ends(self.answers):
+                self._learn(record)
+        for record in self.answers:
+            self._take(record)
 
-    def take(self, record: Record) -> None:
+    def broken(self, record: Record) -> Iterator[Key]:
+        """The places and rules that an answer breaks, as judged, or else as its record tells."""
+        name, loss = self._learn(record)
+        if loss is None:
+            yield from self._told[name].broken
+        else:
+            yield from (key for key, _ in noted(record))
+
+    def _take(self, record: Record) -> None:
         if self._judge is None:
             return
-        name, loss = self._learn(record, self._judge)
+        name, loss = self._learn(record)
         if loss is not None:
             self._lost.add(loss)
-            for key, message in _noted(record):
+            if loss == "beyond":
+                self._unread += 1
+                return
+            for key, message in noted(record):
                 self._count(record, key, message, "")
             return
         self._times[name] = self._times.get(name, 0) + 1
@@ -174,23 +187,23 @@ class _Survey:
         for path, is_there in told.optional.items():
             self._fields.setdefault(path, _Field()).take(record, is_there=is_there)
 
-    def _learn(self, record: Record, judge: _Judge) -> tuple[str, Loss | None]:
+    def _learn(self, record: Record) -> tuple[str, Loss | None]:
         """Judge what came, once for all answers that are the same."""
-        if record.output is None or record.output.json is None or _is_unstructured(record):
+        if record.output is None or record.output.json is None or is_unstructured(record):
             return "", load(record.output)[1] or "absent"
         name = record.output.json  # Its hash is not there before it is indexed.
         if record.changes:
-            name += json_text([[n.code, n.path, _before(n)] for n in record.changes])
-        if name in self._told:
+            name += json_text([[n.code, n.path, before_of(n)] for n in record.changes])
+        if name in self._told or self._judge is None:
             return name, None
+        if self._bytes + record.output.size > MAX_KEPT_BYTES:
+            return name, "beyond"
         value, loss = restored(record)
-        if loss is None and self._bytes + record.output.size > MAX_KEPT_BYTES:
-            loss = "cut"
         if loss is not None:
             return name, loss
         self._bytes += record.output.size
         self._values[name] = value
-        self._told[name] = judge.told(value)
+        self._told[name] = self._judge.told(value)
         return name, None
 
     def _count(self, record: Record, key: Key, message: str, sample: str) -> None:
@@ -205,34 +218,24 @@ class _Survey:
             seen.samples.append(sample)
 
     def _bucket(self, at: int) -> int:
-        width = self._until - self._since + 1
-        return (at - self._since) * BUCKETS // width
+        width = self.until - self.since + 1
+        return (at - self.since) * BUCKETS // width
 
-    def report(self, *, is_partial: bool) -> Drift:
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, the commonest first."""
         for path, field in self._fields.items():
-            if field.is_gone:
+            if field.is_gone and (path, ABSENT) not in self._seen:
                 for record in field.without:
-                    self._count(record, (path, _ABSENT), _absence(path), "")
-        rows = sorted(
-            map(self._finding, self._seen), key=lambda row: (-row.answers, row.path, row.rule)
-        )
-        patch = self._patch()
-        return Drift(
-            self._answers,
-            self._since,
-            self._until,
-            tuple(rows[:MAX_FINDINGS]),
-            patch,
-            self._proof(patch),
-            is_partial or len(rows) > MAX_FINDINGS,
-        )
+                    self._count(record, (path, ABSENT), absence(path), "")
+        found = map(self._finding, self._seen)
+        return tuple(sorted(found, key=lambda row: (-row.answers, row.path, row.rule)))
 
     def _finding(self, key: Key) -> Finding:
         seen = self._seen[key]
         return Finding(
             *key,
             answers=seen.answers,
-            of=self._answers,
+            of=len(self.answers) - self._unread,
             first=seen.first,
             last=seen.last,
             message=seen.message,
@@ -241,29 +244,36 @@ class _Survey:
             example=seen.example,
         )
 
-    def _failing(self) -> Iterator[Any]:
-        return (self._values[name] for name, told in self._told.items() if not told.passes)
+    def shows(self, record: Record, key: Key) -> bool:
+        """True if something is to be found in an answer."""
+        path, rule = key
+        if rule != ABSENT:
+            return key in self.broken(record)
+        name, loss = self._learn(record)
+        return loss is None and not self._told[name].optional.get(path, True)
 
-    def _patch(self) -> Patch | None:
+    def patch(self) -> Patch | None:
+        """The smallest change of the schema with which these answers pass."""
         if self._schema is None:
             return None
         return widen(
             self._schema,
-            self._failing(),
+            (self._values[name] for name, told in self._told.items() if not told.passes),
             formats=self._contract.formats,
             declare=self._is_closed,
             is_hidden=is_masked,
         )
 
-    def _proof(self, patch: Patch | None) -> Proof:
+    def proof(self, patch: Patch | None, *, of: int) -> Proof:
+        """Judge every kept answer again, by the schema with a patch."""
         if patch is None:
-            return Proof(0, 0, 0, self._lost.lost())
+            return Proof(0, 0, 0, self._lost.lost(), of)
         schema = compile_schema(patch.after, formats=self._contract.formats)
         before = after = 0
         for name, times in self._times.items():
             before += times * self._told[name].passes
             after += times * passes(schema, self._values[name], is_closed=self._is_closed)
-        return Proof(sum(self._times.values()), before, after, self._lost.lost())
+        return Proof(sum(self._times.values()), before, after, self._lost.lost(), of)
 
 
 class _Field:
@@ -275,6 +285,7 @@ class _Field:
         self.without: list[Record] = []
 
     def take(self, record: Record, *, is_there: bool) -> None:
+        """Note whether the next answer has it."""
         if not is_there:
             self.without.append(record)
         elif self.without:
@@ -291,196 +302,9 @@ class _Field:
         return never and len(self.without) >= MIN_STEADY
 
 
-# --- one answer -----------------------------------------------------------------------------
-
-
-def passes(schema: CompiledSchema, value: Any, *, is_closed: bool) -> bool:
-    """True if an answer keeps a schema; for a closed one, also if nothing would be changed."""
-    try:
-        is_kept = schema.accepts(value)
-    except ValueError:
-        is_kept = False
-    if not is_kept:
-        return not _told_issues(schema, schema.errors(value), value) if _has_mask(value) else False
-    return not is_closed or not fit(schema, value).changes
-
-
-def _has_mask(value: Any) -> bool:
-    return MASK in json_text(value)
-
-
-def _told_issues(schema: CompiledSchema, errors: Iterable[Any], value: Any) -> list[Issue]:
-    issues = explain(schema, errors, "Output")
-    return [issue for issue in issues if not at_masked(value, issue.path)]
-
-
-class _Judge:
-    """Tells the rules that answers break; what breaks the same rules is put into words once."""
-
-    def __init__(self, schema: CompiledSchema, *, is_closed: bool) -> None:
-        self._schema = schema
-        self._is_closed = is_closed
-        self._plan = _Plan(schema.document)
-        self._known: dict[tuple[Key, ...], list[dict[Key, _Words]]] = {}
-
-    def told(self, value: Any) -> _Told:
-        optional = self._plan.optional(value)
-        if passes(self._schema, value, is_closed=self._is_closed):
-            return _Told({}, optional, passes=True)
-        broken = dict(self._broken(value))
-        if self._is_closed:
-            for path in stripped(self._schema, value):
-                key = (place(path), _UNDECLARED)
-                broken.setdefault(key, (_undeclared(path), _sample(value, path)))
-        return _Told(broken, optional, passes=False)
-
-    def _broken(self, value: Any) -> dict[Key, _Words]:
-        errors = self._schema.errors(value)
-        kind = () if _has_mask(value) else signature(errors)
-        known = self._known.setdefault(kind, []) if kind else []
-        if len(known) >= MAX_SAMPLES:
-            return known[-1]
-        broken: dict[Key, _Words] = {}
-        for issue in _told_issues(self._schema, errors, value):
-            words = (issue.message, _sample(value, issue.path))
-            broken.setdefault((place(issue.path), issue.code), words)
-        known.append(broken)
-        return broken
-
-
-def _noted(record: Record) -> Iterator[tuple[Key, str]]:
-    """What a record itself tells, where the answer cannot be judged again."""
-    told: dict[Key, str] = {}
-    for note in (*record.issues, *record.warnings):
-        if note.code not in _NOT_RULES:
-            told.setdefault((place(note.path), note.code), note.message)
-    for note in record.changes:
-        if note.code == "stripped":
-            told.setdefault((place(note.path), _UNDECLARED), _undeclared(note.path))
-    yield from told.items()
-
-
-def _undeclared(path: str) -> str:
-    return f"Output property at {place(path)} is not declared"
-
-
-def _absence(path: str) -> str:
-    return f"Output property at {path} is declared, may be missing, and does not come any more"
-
-
-def _sample(value: Any, path: str) -> str:
-    found = value_at(value, path)
-    text = "" if found is UNSET else json_text(found)
-    return text if len(text) <= _MAX_SAMPLE else text[:_MAX_SAMPLE] + "…"
-
-
-class _Plan:
-    """Where a schema declares fields that may be missing, read once for all answers."""
-
-    def __init__(self, document: Any) -> None:
-        self._document = document
-        self._left = _MAX_PLACES
-        self._root = self._read(document, "", ())
-
-    def optional(self, value: Any) -> dict[str, bool]:
-        """Each such field with whether it is there in all objects that could have it."""
-        found: dict[str, bool] = {}
-        if self._root is not None:
-            _visit(self._root, value, found)
-        return found
-
-    def _read(self, node: Any, path: str, above: tuple[int, ...]) -> _Spot | None:
-        self._left -= 1
-        if self._left < 0 or not isinstance(node, dict) or id(cast("Any", node)) in above:
-            return None
-        rules = cast("dict[str, Any]", node)
-        inside = (*above, id(rules))
-        if isinstance(rules.get("$ref"), str):
-            return self._read(resolve(self._document, rules["$ref"]), path, inside)
-        needed: Any = rules.get("required", ())
-        fields: list[tuple[str, str]] = []
-        children: list[tuple[str, _Spot]] = []
-        for key, rule in cast("dict[str, Any]", rules.get("properties") or {}).items():
-            inner = path + pointer([key])
-            if key not in needed:
-                fields.append((key, inner))
-            child = self._read(rule, inner, inside)
-            if child is not None:
-                children.append((key, child))
-        items = self._read(rules.get("items"), f"{path}/*", inside)
-        if not fields and not children and items is None:
-            return None
-        return _Spot(tuple(fields), tuple(children), items)
-
-
-class _Spot(Struct, frozen=True):
-    """One place of a plan."""
-
-    fields: tuple[tuple[str, str], ...]
-    """Key and place of each field of an object here that may be missing."""
-    children: tuple[tuple[str, _Spot], ...]
-    items: _Spot | None
-
-
-def _visit(spot: _Spot, value: Any, found: dict[str, bool]) -> None:
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
-        for key, path in spot.fields:
-            found[path] = key in held and found.get(path, True)
-        for key, child in spot.children:
-            if key in held:
-                _visit(child, held[key], found)
-    elif isinstance(value, list) and spot.items is not None:
-        for item in cast("list[Any]", value):
-            _visit(spot.items, item, found)
-
-
-def _is_answer(record: Record) -> bool:
-    # What an MCP server sends as an error is let out unjudged.
-    return record.gate in (None, "output") and not getattr(record, "tool_error", False)
-
-
-def _is_unstructured(record: Record) -> bool:
-    """True if bytes or content blocks came: no schema speaks of them."""
-    return any(note.path == "" and _UNSTRUCTURED in note.message for note in record.warnings)
-
-
-# --- what came ------------------------------------------------------------------------------
-
-
-def restored(record: Record) -> tuple[Any, Loss | None]:
-    """What came, before a cast changed it; UNSET and the reason if the record does not tell it."""
-    value, loss = load(record.output)
-    if loss is not None or not record.changes:
-        return value, loss
-    if len(record.changes) >= MAX_RECORDED_ISSUES:
-        return UNSET, "cut"
-    held = [copy.deepcopy(value)]
-    try:
-        for note in reversed(record.changes):
-            _undo(held, note)
-    except (LookupError, TypeError, ValueError):
-        return UNSET, "cut"
-    return held[0], None
-
-
-def _before(note: Note) -> str | None:
-    """JSON of what stood at the place of a change; None where a record does not keep it."""
-    return cast("str | None", getattr(note, "before", None))
-
-
-def _undo(root: list[Any], note: Note) -> None:
-    above, _, last = note.path.rpartition("/")
-    holder: Any = value_at(root[0], above) if note.path else root
-    key: Any = last.replace("~1", "/").replace("~0", "~") if note.path else 0
-    if note.code == "filled":
-        # What was filled into a value that was replaced as a whole is gone with it.
-        if isinstance(holder, dict):
-            cast("dict[str, Any]", holder).pop(key, None)
-        return
-    before = _before(note)
-    if before is None:
-        raise LookupError(note.path)
-    if isinstance(holder, list):
-        key = int(key)
-    holder[key] = json.loads(before)
+def _from_both_ends(records: Sequence[Record]) -> Iterator[Record]:
+    for latest, earliest in zip(reversed(records), records, strict=True):
+        yield latest
+        yield earliest
+        if earliest.at > latest.at:
+            return

@@ -26,7 +26,7 @@ MAX_SAMPLES = 20
 _MAX_NOTES = 5
 _NOT_JUDGED = ("find", "access")
 
-Loss = Literal["cut", "hashed", "absent", "unreadable", "masked"]
+Loss = Literal["cut", "hashed", "absent", "unreadable", "masked", "beyond"]
 """Why a value cannot be judged again."""
 
 
@@ -38,11 +38,13 @@ class Lost(Struct, frozen=True, omit_defaults=True):
     absent: int = 0
     unreadable: int = 0
     masked: int = 0
+    beyond: int = 0
+    """More than one report judges."""
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.cut + self.hashed + self.absent + self.unreadable + self.masked
+        return sum(getattr(self, name) for name in self.__struct_fields__)
 
 
 class Turn(Struct, frozen=True):

@@ -8,12 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from callpact.audit.advice import Advice, Relaxation
-from callpact.audit.drift import Drift, Finding
+from callpact.audit.drift import Drift, Finding, Proof
 from callpact.audit.patching import Patch
 from callpact.audit.replay import Lost, Replay, Turn
 from callpact.audit.text import local, note_line, percent, said, sparkline, utc
 
 FINDING_HEADERS = ("PATH", "RULE", "ANSWERS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")
+SPARE_FINDING_HEADERS = ("TREND", "LAST SEEN", "FOUND")
 RELAXATION_HEADERS = ("ARGUMENT", "RULE", "REFUSED", "SHARE", "SAVED", "SENT")
 _WHY = {
     "cut": "cut",
@@ -21,15 +22,17 @@ _WHY = {
     "absent": "not kept",
     "unreadable": "not readable",
     "masked": "with secrets hidden",
+    "beyond": "beyond what one report judges",
 }
 
 
-def finding_cells(finding: Finding) -> tuple[str, ...]:
-    """A finding as a row under `FINDING_HEADERS`."""
+def finding_cells(finding: Finding, drift: Drift) -> tuple[str, ...]:
+    """A finding as a row under `FINDING_HEADERS`; of how many, where it is not of all answers."""
+    of = "" if finding.of == drift.answers else f" of {finding.of:,}"
     return (
         finding.path or "/",
         finding.rule,
-        f"{finding.answers:,}",
+        f"{finding.answers:,}{of}",
         percent(finding.share),
         local(finding.first),
         local(finding.last),
@@ -61,7 +64,14 @@ def drift_tail(drift: Drift) -> Iterator[str]:
             f"with it {proof.passed_after:,} of {_many(proof.checked, 'recorded answer')} pass, "
             f"without it {proof.passed_before:,}"
         )
+    if drift.findings:
+        yield f"proved on {proof.checked:,} of {_many(proof.of, 'answer')}{_chosen(proof)}"
     yield from _lost(proof.lost, "answer")
+
+
+def _chosen(proof: Proof) -> str:
+    is_sample = proof.checked + proof.lost.total < proof.of
+    return ": the first and last of each finding, and others of the whole window" * is_sample
 
 
 def encode_drift(tool: str, drift: Drift) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
@@ -24,7 +25,11 @@ BARS = 24
 """Columns that a sparkline has at most."""
 RECORD_HEADERS = ("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "VIA", "ID")
 RATE_HEADERS = ("CALLS", "FAILED", "RATE", "REJECTED", "P50", "P95", "P99")
-CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CAUSE")
+CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE")
+SPARE_RECORD_HEADERS = ("VIA", "CALLER", "MS")
+"""What a narrow terminal does without, in this order; so below."""
+SPARE_RATE_HEADERS = ("TREND", "REJECTED", "P99", "P50")
+COMPARED_HEADERS = ("CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99")
 CSV_HEADERS = (
     *("id", "at", "ms", "tool", "kind", "version", "contract", "policy", "outcome", "gate", "code"),
     *("path", "message", "key", "issues", "warnings", "changes", "source", "status", "caller"),
@@ -33,6 +38,7 @@ CSV_HEADERS = (
 RATE_FIELDS = (*("group", "calls", "failed", "rate", "rejected", "warned", "p50", "p95", "p99"),)
 _AGO = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DAYS = {"today": 0, "yesterday": 1}
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _CAME = re.compile(r", got (?:(?!, got ).)*\Z", re.DOTALL)
@@ -42,7 +48,7 @@ _CAME = re.compile(r", got (?:(?!, got ).)*\Z", re.DOTALL)
 
 
 def moment(text: str, now: int) -> int:
-    """A time as people write it, in epoch milliseconds: `2h` ago, a date, a date and time.
+    """A time as people write it, in epoch milliseconds: `2h` ago, `yesterday`, a date and time.
 
     Raises:
         UsageError: it is none of these.
@@ -50,12 +56,15 @@ def moment(text: str, now: int) -> int:
     text = text.strip()
     if (ago := _AGO.fullmatch(text)) is not None:
         return now - int(ago[1]) * _UNITS[ago[2]]
+    if (days := _DAYS.get(text)) is not None:
+        today = datetime.fromtimestamp(now / 1000).astimezone().date()
+        text = (today - timedelta(days=days)).isoformat()
     try:
         # What names no zone is meant where it is typed.
         return round(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise UsageError(
-            f"'{text}' is no time: write 30m, 2h or 7d for so long ago, "
+            f"'{text}' is no time: write 30m, 2h or 7d for so long ago, today, yesterday, "
             "or a date and time like 2026-09-01 or 2026-09-01T14:30"
         ) from None
 
@@ -83,6 +92,11 @@ def utc(at: int) -> str:
 def percent(share: float) -> str:
     """A share of all: `5.0 %`."""
     return f"{share * 100:.1f} %"
+
+
+def points(change: float) -> str:
+    """A change of a share, in points: `+4.5`."""
+    return f"{change * 100:+.1f}" if round(abs(change) * 100, 1) else "0.0"
 
 
 def duration(ms: float) -> str:
@@ -141,6 +155,20 @@ def record_cells(record: Record, *, is_short: bool = False) -> tuple[str, ...]:
         record.via or "-",
         short_id(record.id) if is_short else record.id,
     )
+
+
+def fitted(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Iterable[str]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """A table without so many of the spare columns as do not fit into a width."""
+    table = [tuple(headers), *map(tuple, rows)]
+    for name in spare:
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        if sum(widths) + 2 * len(widths) <= width or name not in table[0]:
+            continue
+        at = table[0].index(name)
+        table = [(*row[:at], *row[at + 1 :]) for row in table]
+    return table[0], table[1:]
 
 
 def encode_record(record: Record) -> dict[str, Any]:
@@ -293,7 +321,47 @@ def compared(before: Iterable[Cause], after: Iterable[Cause]) -> list[tuple[str,
             found.setdefault(key, [0.0, 0.0])[number] = cause.rate
             words[key] = f"{_blamed(cause)} ({cause.key})"
     ordered = sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
-    return [(key[0], percent(old), percent(new), words[key]) for key, (old, new) in ordered]
+    return [
+        (key[0], percent(old), percent(new), points(new - old), words[key])
+        for key, (old, new) in ordered
+    ]
+
+
+def compared_rates(before: Iterable[Rate], after: Iterable[Rate]) -> list[tuple[str, ...]]:
+    """Groups before and after something, as rows under a name and `COMPARED_HEADERS`."""
+    old, new = ({rate.group: rate for rate in rates} for rates in (before, after))
+    rows: list[tuple[str, ...]] = []
+    for group in dict.fromkeys((*new, *old)):
+        a, b = (rates.get(group, Rate(group, 0, 0, 0, 0)) for rates in (old, new))
+        calls, failed, rate, _, *times = (
+            f"{one} → {other}" if one != other else one
+            for one, other in zip(_compared_cells(a), _compared_cells(b), strict=True)
+        )
+        change = points(b.rate - a.rate) if a.calls and b.calls else "-"
+        rows.append((group, calls, failed, rate, change, *times))
+    return rows
+
+
+def _compared_cells(rate: Rate) -> tuple[str, ...]:
+    cells = rate_cells(rate)
+    return cells if rate.calls else ("0", *("-" for _ in cells[1:]))
+
+
+def changes_of(rates: Sequence[Rate]) -> list[str]:
+    """For each group by how much more often it fails than the one before it."""
+    changes = (points(after.rate - before.rate) for before, after in pairwise(rates))
+    return ["-", *changes][: len(rates)]
+
+
+def version_order(version: str) -> tuple[Any, ...]:
+    """What sorts versions: 1.9.0, 1.10.0-rc.1, 1.10.0."""
+    release, _, early = version.partition("-")
+    return (_numbers(release), not early, _numbers(early), version)
+
+
+def _numbers(text: str) -> list[tuple[int, str]]:
+    parts = re.findall(r"[0-9]+|[^0-9.]+", text)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _many(number: int, noun: str) -> str:

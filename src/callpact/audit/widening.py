@@ -10,6 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from callpact import schema as schemas
@@ -19,7 +20,7 @@ from callpact.schema import CompiledSchema, compile_schema
 from callpact.schema.document import Document, pointer, resolve
 from callpact.schema.issues import json_type
 
-MAX_ROUNDS = 12
+MAX_ROUNDS = 24
 """How often a schema is widened and tried again: what is behind a first violation shows later."""
 MAX_WIDENED = 2_000
 """Values that one change of a schema is made for."""
@@ -27,6 +28,8 @@ MAX_NEW_CHOICES = 10
 """Values that are added to an `enum`; what would need more of them gets none."""
 MAX_NEW_KEYS = 20
 """Properties that are declared anew in one object; beyond, others are allowed altogether."""
+_FIRST_TAKEN = 10
+_ALIKE = 5
 _MAX_CHOICE = 100
 _MAX_ERRORS = 200
 
@@ -69,12 +72,18 @@ def widen(
     compiled = compile_schema(schema, formats=formats)
     before = copy.deepcopy(compiled.document)
     widener = _Widener(before, meant, is_hidden)
-    open_values = [value for value, _ in zip(values, range(MAX_WIDENED), strict=False)]
+    left = [value for value, _ in zip(values, range(MAX_WIDENED), strict=False)]
+    # What some values ask for lets most others pass, so these need not be explained one by one.
+    size = _FIRST_TAKEN
     for _ in range(MAX_ROUNDS):
-        open_values = [v for v in open_values if not _settled(compiled, v, declare=declare)]
-        if not open_values or not widener.meet_all(compiled, open_values, declare=declare):
+        left = [value for value in left if not _settled(compiled, value, declare=declare)]
+        if not left:
             break
-        compiled = compile_schema(widener.document, formats=formats)
+        if widener.meet_all(compiled, left[:size], declare=declare):
+            compiled = compile_schema(widener.document, formats=formats)
+        else:
+            left = left[size:]
+        size *= 2
     after = widener.document
     unsolved = tuple(sorted(widener.unsolved))
     return Patch(before, after, difference(before, after), unsolved)
@@ -101,11 +110,32 @@ def signature(errors: Iterable[Any]) -> tuple[tuple[str, str], ...]:
     for error in errors:
         if isinstance(error, Issue) or error.kind.name in _UNLIKE:
             return ()
-        code = str(error.kind.name)
-        path = place(pointer(error.instance_path))
-        for name in _names(error, code):
-            found[path + _step(name), _rule(error, code)] = None
+        found.update(dict.fromkeys(_keys_of(error)))
     return tuple(found)
+
+
+def thinned(errors: Sequence[Any]) -> list[Any]:
+    """Violations without most of those that others tell, too: of the same rule at the same place."""
+    kept: list[Any] = []
+    counts: dict[tuple[tuple[str, str], ...], int] = {}
+    for error in errors:
+        key = () if isinstance(error, Issue) else _keys_of(error)
+        counts[key] = counts.get(key, 0) + 1
+        if not key or counts[key] <= _ALIKE:
+            kept.append(error)
+    return kept
+
+
+def _keys_of(error: Any) -> tuple[tuple[str, str], ...]:
+    code = str(error.kind.name)
+    path, rule = "".join(map(_segment, error.instance_path)), _rule(error, code)
+    return tuple((path + _step(name), rule) for name in _names(error, code))
+
+
+@lru_cache(4096)
+def _segment(part: str | int) -> str:
+    """A step of a pointer, as `place` writes it."""
+    return place(pointer((part,)))
 
 
 class _Widener:

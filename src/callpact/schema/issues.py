@@ -28,7 +28,7 @@ from callpact.schema.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from jsonschema_rs import ValidationError
 
@@ -77,14 +77,21 @@ def explain(
     compiled: CompiledSchema,
     errors: Iterable[ValidationError | Issue],
     side: Side = "Value",
+    *,
+    quiet: Collection[str] = (),
 ) -> list[Issue]:
-    """Put the validator's errors into words: at most `MAX_ISSUES`, deepest place first."""
+    """Put the validator's errors into words: at most `MAX_ISSUES`, deepest place first.
+
+    Of rules that are `quiet` nothing is said; they take no room from others.
+    """
     writer = _Writer(compiled, side)
     issues: dict[tuple[str, str, str], Issue] = {}
-    likely = sorted(islice(errors, _MAX_ERRORS), key=_first_rank)
+    told = (error for error in errors if _code(error) not in quiet) if quiet else errors
+    likely = sorted(islice(told, _MAX_ERRORS), key=_first_rank)
     for error in likely[: 2 * MAX_ISSUES]:
         for issue in writer.write(error):
-            issues.setdefault((issue.path, issue.code, issue.message), issue)
+            if issue.code not in quiet:
+                issues.setdefault((issue.path, issue.code, issue.message), issue)
     return sorted(issues.values(), key=_rank)[:MAX_ISSUES]
 
 
@@ -92,11 +99,15 @@ def _rank(issue: Issue) -> tuple[int, int]:
     return (-issue.path.count("/"), _RANKS.get(issue.code, _OTHER))
 
 
+def _code(error: ValidationError | Issue) -> str:
+    return error.code if isinstance(error, Issue) else error.kind.name
+
+
 def _first_rank(error: ValidationError | Issue) -> tuple[int, int]:
     """The rank of an error before it is written; what it writes may lie deeper."""
     if isinstance(error, Issue):
         return _rank(error)
-    code = error.kind.name
+    code = _code(error)
     depth = len(error.instance_path) + (code in {"required", "additionalProperties"})
     return (-depth, _RANKS.get(code, _OTHER))
 

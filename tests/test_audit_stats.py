@@ -1,0 +1,114 @@
+"""`callpact audit stats`: how calls went, before and after, and whether all are on record."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import asked
+from asked import HOUR, NOON, called, refused
+from callpact.audit.health import add_health
+
+ask = asked.ask
+log = asked.log
+
+
+def test_calls_are_counted_by_what_was_asked_for(ask, log):
+    there = log(
+        *(called(n) for n in range(3)),
+        refused(3),
+        called(4, tool="mail.send", caller=None, gate="handler", code="timeout", key="timeout::"),
+    )
+    expected = {
+        "tool": {"shop.search": (4, 1, 1), "mail.send": (1, 1, 0)},
+        "namespace": {"shop": (4, 1, 1), "mail": (1, 1, 0)},
+        "caller": {"ada": (4, 1, 1), "": (1, 1, 0)},
+        "gate": {"": (3, 0, 0), "input": (1, 1, 1), "handler": (1, 1, 0)},
+        "hour": {"2026-09-01T12:00:00.000Z": (5, 2, 1)},
+        "via": {"http": (5, 2, 1)},
+    }
+    for by, groups in expected.items():
+        told = json.loads(ask("audit", "stats", "--by", by, "--json", *there).out)
+        counts = {
+            row["group"]: (row["calls"], row["failed"], row["rejected"]) for row in told["groups"]
+        }
+        assert counts == groups
+        assert ask("audit", "stats", "--by", by, *there).code == 0
+    rows = list(csv.DictReader(io.StringIO(ask("audit", "stats", "--csv", *there).out)))
+    assert [(row["group"], row["rate"]) for row in rows] == [
+        ("shop.search", "0.25"),
+        ("mail.send", "1.0"),
+    ]
+
+
+def test_the_trend_is_one_bar_for_each_hour(ask, log):
+    there = log(*(called(n, at=NOON - hour * HOUR) for n, hour in enumerate([0, 0, 2, 30])))
+    [row] = [x for x in ask("audit", "stats", *there).out.splitlines() if x.startswith("shop")]
+    # Two calls in the last hour, none before it, half as many before that; the fourth is too old.
+    assert row.endswith("   ▄ █")
+    later = ask("audit", "stats", "--until", "9999-12-31", *there)
+    assert [line for line in later.out.splitlines() if line.endswith("   ▄ █")]
+    # In a longer window a bar is two hours: the last is from 11:00 to 13:00, with two calls.
+    longer = ask("audit", "stats", "--since", "2026-08-31T06:00Z", "--by", "via", *there)
+    [row] = [line for line in longer.out.splitlines() if line.startswith("http")]
+    assert "a bar of the trend is 2 hours" in longer.err
+    assert row.split()[-2:] == ["▄", "▄█"]
+
+
+def versions():
+    """One in ten is refused of 1.9.0, one in two of 1.10.0; it is slower, too."""
+    return (
+        *(called(n, version="1.9.0") for n in range(9)),
+        refused(9, version="1.9.0"),
+        called(10, version="1.10.0", ms=20.0),
+        refused(11, version="1.10.0", ms=20.0),
+    )
+
+
+def test_what_was_before_and_after_a_version_stands_side_by_side(ask, log):
+    there = log(*versions())
+    answer = ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", *there)
+    assert answer.code == 0
+    header, rates, _, causes_header, causes = answer.out.splitlines()
+    assert header.split() == ["TOOL", "CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99"]
+    assert rates.startswith("shop.search  10 → 2  1       10.0 % → 50.0 %  +40.0   2.0 → 2")
+    assert causes_header.split() == ["TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE"]
+    assert causes.split()[:6] == ["shop.search", "10.0", "%", "50.0", "%", "+40.0"]
+    told = json.loads(
+        ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", "--json", *there).out
+    )
+    assert [row["rate"] for row in (*told["groups_before"], *told["groups"])] == [0.1, 0.5]
+    lonely = ask("audit", "stats", "--compare", "1.0.0", *there)
+    assert lonely.code == 2
+    assert "give --version or --contract" in lonely.err
+
+
+def test_the_versions_of_a_tool_follow_each_other_with_the_change_in_points(ask, log):
+    there = log(*versions(), called(12, version=None), called(13, tool="mail.send", version="7"))
+    answer = ask("audit", "stats", "--tool", "shop.search", "--by", "version", *there)
+    header, *rows = [line.split() for line in answer.out.splitlines()[:4]]
+    assert header[8] == "CHANGE"
+    assert [(row[0], row[3], row[9]) for row in rows] == [
+        ("(none)", "0.0", "-"),
+        ("1.9.0", "10.0", "+10.0"),
+        ("1.10.0", "50.0", "+40.0"),
+    ]
+    # Versions of several tools do not follow each other.
+    every = ask("audit", "stats", "--by", "version", *there)
+    assert "CHANGE" not in every.out
+    assert "--tool" in every.err
+
+
+def test_what_a_log_could_not_keep_is_told(ask, log, tmp_path):
+    there = log(called(1))
+    assert "health of the log: 0 lost, 0 unreadable, 0 refused, 0 waiting" in (
+        ask("audit", "stats", *there).err
+    )
+    (tmp_path / "log" / "journal").mkdir(exist_ok=True)
+    add_health(tmp_path / "log" / "journal", lost=3, unreadable=1, refused=2)
+    assert "health of the log: 3 lost, 1 unreadable, 2 refused, 0 waiting" in (
+        ask("audit", "stats", *there).err
+    )
+    told = json.loads(ask("audit", "stats", "--json", *there).out)["health"]
+    assert told == {"lost": 3, "unreadable": 1, "refused": 2, "waiting": 0}
