@@ -29,12 +29,19 @@ from callpact.errors import (
     InvalidSchema,
     InvalidTool,
     Issue,
+    LimitReached,
+    ModelError,
     NotAllowed,
     NotAnEnvelope,
     NotConfirmed,
     NotJson,
     OutputRejected,
+    OutputSchemaError,
+    PauseAsked,
     Rejected,
+    ReliabilityFailFastError,
+    RunPaused,
+    RunStopped,
     Silent,
     SourceRefused,
     Timeout,
@@ -62,6 +69,7 @@ EVERY_CALL_ERROR = [
     NotConfirmed("a.b", "the user did not agree"),
     NotAllowed("component_not_allowed", "not here", path="/slot"),
     InvalidInput(lambda: ISSUES),
+    PauseAsked("Tea?", {"step": 1}),
     ToolError("invalid_input", "startDate must be before endDate", path="/startDate"),
     Failed("server_param_missing", "no key"),
     UpstreamError("HTTP 503: Unavailable", details={"status": 503}),
@@ -125,11 +133,21 @@ def test_everything_callpact_raises_has_one_root_and_the_tree_of_the_docstring()
         (OutputRejected, CallError),
         (NotJson, OutputRejected),
         (CastError, CallpactError),
+        (PauseAsked, CallError),
+        (OutputSchemaError, CallpactError),
+        (RunStopped, CallpactError),
+        (LimitReached, RunStopped),
+        (RunPaused, RunStopped),
+        (ReliabilityFailFastError, RunStopped),
+        (ModelError, CallpactError),
         (UsageError, RuntimeError),
     ]:
         assert issubclass(child, parent)
     assert not issubclass(UsageError, CallError)
     assert not issubclass(InvalidEvent, CallError)
+    assert not issubclass(OutputSchemaError, CallError)
+    assert not issubclass(RunStopped, CallError)
+    assert not issubclass(PauseAsked, Rejected)
 
 
 @pytest.mark.parametrize("error", EVERY_CALL_ERROR, ids=lambda error: type(error).__name__)
@@ -253,6 +271,7 @@ CLASS_OF = {
     "aborted": Aborted,
     "client_unable": ClientUnable,
     "overloaded": Failed,
+    "paused": PauseAsked,
     "handler_error": HandlerCrashed,
 }
 
@@ -295,6 +314,40 @@ def test_a_caller_who_may_not_is_told_what_is_missing_in_the_details():
     error = AccessDenied("no", details={"missing": ["a", "b"]})
     assert (error.code, error.message) == ("access_denied", "no")
     assert error.details == {"missing": ["a", "b"]}
+
+
+def test_a_pause_of_another_process_has_no_question():
+    error = restored("paused", "wait")
+    assert (type(error), error.question, error.state) == (PauseAsked, None, None)
+
+
+ANSWER_ERRORS = [
+    (OutputSchemaError("json-parse", "raw", ValueError("x")), "ERR_OUTPUT_SCHEMA", "not JSON"),
+    (OutputSchemaError("schema-validate", "raw", ValueError("x")), "ERR_OUTPUT_SCHEMA", "schema"),
+    (RunStopped("ended"), "ERR_STOPPED", "ended"),
+    (LimitReached("tokens", 5), "ERR_LIMIT_REACHED", "limits(tokens="),
+    (ReliabilityFailFastError("mine", label="words"), "ERR_RELIABILITY_FAIL_FAST", "words (mine)"),
+    (ModelError("down", status=503, transient=True), "ERR_MODEL", "down"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "words"), ANSWER_ERRORS)
+def test_the_errors_of_an_agent_have_codes_and_say_what_to_do(error, code, words):
+    assert error.code == code
+    assert words in str(error)
+
+
+def test_an_agents_error_is_short_however_long_its_cause_is():
+    cause = ValueError("x" * 100_000)
+    assert len(str(OutputSchemaError("json-parse", "y" * 100_000, cause))) < 1_000
+    assert len(str(ReliabilityFailFastError("mine", cause=cause))) < 1_000
+
+
+@pytest.mark.parametrize(("error", "code", "words"), ANSWER_ERRORS)
+def test_the_errors_of_an_agent_survive_pickling_and_copying(error, code, words):
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(twin) is type(error)
+        assert (str(twin), twin.code) == (str(error), code)
 
 
 def test_a_client_that_cannot_be_asked_is_told_what_it_lacks_in_this_process_only():

@@ -5,7 +5,6 @@
 a seed stand in `seeds/seed_NNN.py`, in its order: `(id, sentence)`, `(id, sentence, status, note)`,
 or `{note: {id: sentence}}` for those that wait for the same thing. Rules of FlowMCP (000 and 002)
 are held by the profile `strict`; what `compat` takes instead is a warning, and tried beside them.
-Seed 003 joins with the part that builds it.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ TABLE = {
     "client_unable": "E005",
     "overloaded": "E002",
     "not_confirmed": "E007",
+    "paused": "E005",
     "handler_error": "E005",
 }
 

@@ -37,7 +37,8 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
     """
     schema: Any = {"type": "string"}
     if plan.contract is not None:
-        schema = plan.contract.shape.json_schema
+        shape = plan.contract.shape
+        schema = shape.dumped_schema or shape.json_schema
 
     async def answer(arguments: dict[str, Any], context: Context) -> Any:
         try:

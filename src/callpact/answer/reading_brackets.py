@@ -17,16 +17,12 @@ from callpact.answer.reading_cursor import (
     after_space,
 )
 from callpact.answer.reading_result import MAX_DEPTH
-from callpact.answer.reading_scalars import Scalars
+from callpact.answer.reading_scalars import WORDS, Scalars
 
 CLOSERS = {"{": "}", "[": "]", "(": ")"}
 """Brackets that open, and those that close them."""
 CLOSING = frozenset("}])")
-VALUE_AHEAD = re.compile(
-    r"""["'`“”„‘’{\[(]|[+\-]?\.?\d
-        |(?:true|false|null|True|False|None|TRUE|FALSE|NULL|NaN|undefined|[+\-]?Infinity)\b""",
-    re.VERBOSE,
-)
+VALUE_AHEAD = re.compile(rf"""["'`“”„‘’{{\[(]|[+\-]?\.?\d|{WORDS}""")
 """The beginning of a value."""
 _CLOSER_RUN = re.compile(r"[}\])\s]*+")
 _ENTRY_LINE = re.compile(r"\n[ \t]*+([^\s}\])/#])")

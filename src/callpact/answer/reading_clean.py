@@ -112,14 +112,11 @@ def check_depth(value: Any, text: str) -> None:
     if not isinstance(value, dict | list) or _written(cast("Any", value), _SPARE):
         return
     layer: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for item in layer:
-            if isinstance(item, dict):
-                below.extend(cast("dict[str, Any]", item).values())
-            elif isinstance(item, list):
-                below.extend(cast("list[Any]", item))
-        layer = below
+            below.extend(cast("dict[str, Any]", item).values() if isinstance(item, dict) else item)
+        layer = [item for item in below if isinstance(item, dict | list)]
         if not layer:
             return
     raise too_deep(text, 0)

@@ -8,7 +8,7 @@ none is taken unless `two_candidates` is allowed.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from callpact.answer.reading_brackets import CLOSERS
 from callpact.answer.reading_clean import NOTHING, check_depth, read_clean, same
@@ -22,26 +22,28 @@ from callpact.answer.reading_result import (
     refusal,
     repair,
 )
+from callpact.answer.reading_scalars import WORDS
 from callpact.answer.reading_strings import written_in_string
 from callpact.answer.reading_structure import Structure
 
-_THOUGHT = r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
+_THOUGHT = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
 _MARK = re.compile(rf"[{{}}\[\]]|`{{3,}}+|~{{3,}}+|</?{_THOUGHT}\b[^<>\n]{{0,200}}>", re.IGNORECASE)
 _THOUGHT_END = re.compile(rf"</{_THOUGHT}\s*>", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[ \t]*+([A-Za-z0-9_+#.\-]*+)")
 _LOOKS_LIKE_JSON = re.compile(
-    r"""\{\s*+(?:["'“”„‘’`]|\}|\.\.\.|…|//|/\*|\#|\Z|(?:[^\W\d]|\$)[\w$.\-]*+\s*+(?:[:：](?!//)|=>?)|\d++\s*+:)
-      |\{\{\s*+["']
-      |\[\s*+(?:["'“”„‘’`{\[(\]\d+\-.…]|//|/\*|\#|\Z
-        |(?:true|false|null|True|False|None|NaN|undefined|Infinity)\b)""",
+    rf"""\{{\s*+(?:["'“”„‘’`}}…]|\.\.\.|//|/\*|\#|\Z
+            |(?:[^\W\d]|\$)[\w$.\-]*+\s*+(?:[:：](?!//)|=>?)|\d++\s*+:)
+        |\{{\{{\s*+["']
+        |\[\s*+(?:["'“”„‘’`{{\[(\]\d+\-.…]|//|/\*|\#|\Z|{WORDS})""",
     re.VERBOSE,
 )
 _ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[]){0,100}+\\++\"""")
-_ROOT_SCALAR = re.compile(
-    r"[\"'`“”„‘’]|[+\-]?[\d.]|[+\-]?(?:True|False|None|TRUE|FALSE|NULL|Null|NaN|undefined|Infinity|true|false|null)\b"
-)
+_ROOT_SCALAR = re.compile(rf"[\"'`“”„‘’]|[+\-]?[\d.]|{WORDS}")
 _DECORATION = re.compile(
-    r"(?:[\s\ufeff\u200b-\u200d\u2060]|(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+#.\-]*+|</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>)*+"
+    r"""(?:[\s\ufeff\u200b-\u200d\u2060]
+        |(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+\#.\-]*+
+        |</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>)*+""",
+    re.VERBOSE,
 )
 _PLAIN_BEFORE = re.compile(r"[^{}\[\]<`~\"']*+(?:```[ \t]*+(?:json)?+\s*+)?+(?=[{\[])")
 _PLAIN_BEHIND = re.compile(r"\s*+(?:```)?+[^{}\[\]<`~]*+\Z")
@@ -51,24 +53,14 @@ _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
 _JSON_MARK = re.compile(r'["{}\[\]]')
 _PART_BEFORE = re.compile(r"""(?:["'”’]\s*+[:：]|(?:["\d}\]]|\b(?:true|false|null))\s*+,)\Z""")
 """A key before a value, or an item of a list."""
-_PART_BEHIND = re.compile(r"""\s*+,\s*+(?:["\d\-]|(?:true|false|null)\b)|\s*+:""")
+_PART_BEHIND = re.compile(
+    r"""\s*+(?:,\s*+(?:["\d\-]|(?:true|false|null)\b)|:|,?\s*+"[^"\\\n]*+"\s*+:)"""
+)
+_ITEM_BEFORE = re.compile(r"[}\]]\s*,\s*\Z")
 _APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|(?:\A|\n)[^\"'\n]*[:=])[ \t]*\Z")
 _APART_BEHIND = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<]|```|\Z)")
 _JSON_LANGUAGES = frozenset(
-    [
-        "",
-        "json",
-        "json5",
-        "jsonc",
-        "jsonl",
-        "ndjson",
-        "javascript",
-        "js",
-        "text",
-        "txt",
-        "plaintext",
-        "output",
-    ]
+    ["", "json", "json5", "jsonc", "jsonl", "ndjson", "text", "txt", "plaintext", "output"]
 )
 _BRACKETS = frozenset({"extra_closer", "missing_closer", "missing_opener", "wrong_closer"})
 _FATAL = frozenset({"too_deep", "too_many_repairs"})
@@ -99,6 +91,8 @@ class Search:
         self._level = level
         self._begin = 0
         """Where the part behind the thinking begins."""
+        self._first = _decorated(text, 0)
+        """The first place there that is no space, fence or tag."""
         self._thought = -1
         self._found: list[_Candidate] = []
         self._suspects: list[_Suspect] = []
@@ -145,7 +139,7 @@ class Search:
 
     def _string(self) -> Read | None:
         """A string of JSON with a fence around it, whatever it holds."""
-        start = _decorated(self._text, 0)
+        start = self._first
         string = _STRING.match(self._text, start)
         if not string or _decorated(self._text, string.end()) < len(self._text):
             return None
@@ -174,7 +168,7 @@ class Search:
     def _start(self) -> int:
         """The beginning, or behind an object whose first brace is missing."""
         text = self._text
-        at = _decorated(text, 0)
+        at = self._first
         if not QUOTED_KEY_AHEAD.match(text, at):
             return 0
         reading = Structure(text, at, self._allow)
@@ -193,10 +187,10 @@ class Search:
 
     def _thought_ended(self, end: int, at: int = -1) -> int:
         """What stands before was thinking: no value in it is the answer."""
-        if at < 0 or self._found:
-            at = self._begin if at < 0 else at
-        self._thought = at if self._thought < 0 else self._thought
+        if self._thought < 0:
+            self._thought = self._begin if at < 0 else at
         self._begin = end
+        self._first = _decorated(self._text, end)
         self._stray = -1
         self._found.clear()
         self._suspects.clear()
@@ -212,7 +206,7 @@ class Search:
             raise Unreadable("too_deep", message, text, at)
         if _ESCAPED.match(text, at) and self._level < _LEVELS:
             return self._escaped(at)
-        if not _LOOKS_LIKE_JSON.match(text, at) and at > after_space(text, self._begin):
+        if not _LOOKS_LIKE_JSON.match(text, at) and at > self._first:
             self._suspects.append(_Suspect(mark, None, at))
             return at + 1
         value = self._whole(mark, at)
@@ -255,19 +249,23 @@ class Search:
     def _escaped(self, at: int) -> int:
         """JSON whose quotes are escaped as in a string."""
         inner, end = written_in_string(self._text, at)
-        reading = Structure(inner, 0, self._allow)
         try:
-            if _ESCAPED.match(inner):
-                read = Search(inner, self._allow, level=self._level + 1).read()
-                return self._take(at, end, read.value, [repair("escaped", at)])
-            value = reading.read()
-            check_depth(value, inner)
+            read, behind = self._unescaped(inner)
         except Unreadable as error:
             raise Unreadable(error.code, error.message, self._text, at) from None
-        if _MARK.search(inner, reading.at):
+        if _MARK.search(inner, behind):
             raise Unreadable("unexpected", "Expected one value that is escaped", self._text, at)
-        notes = [repair("escaped", at), *(Repair(n.code, at, n.message) for n in reading.repairs)]
-        return self._take(at, end, value, notes)
+        notes = [repair("escaped", at), *(Repair(n.code, at, n.message) for n in read.repairs)]
+        return self._take(at, end, read.value, notes)
+
+    def _unescaped(self, inner: str) -> tuple[Read, int]:
+        """The value at the beginning of a text, and where it ends."""
+        if _ESCAPED.match(inner):
+            return Search(inner, self._allow, level=self._level + 1).read(), len(inner)
+        reading = Structure(inner, 0, self._allow)
+        value = reading.read()
+        check_depth(value, inner)
+        return Read(value, tuple(reading.repairs)), reading.at
 
     def _take(self, start: int, end: int, value: Any, repairs: list[Repair]) -> int:
         """Keep a candidate; the place behind it."""
@@ -340,13 +338,13 @@ class Search:
 
     def _differs(self, one: _Candidate, other: _Candidate) -> bool:
         # Values with a comma between are items of a list, even if they are the same.
-        is_item = self._text[max(other.start - 40, one.end) : other.start].strip() == ","
-        return is_item or not same(one.value, other.value)
+        before = self._text[max(other.start - 40, 0) : other.start]
+        return _ITEM_BEFORE.search(before) is not None or not same(one.value, other.value)
 
     def _scalar(self) -> Read:
         """A text that is one string, number or literal, with nothing but a fence around."""
         text = self._text
-        start = _decorated(text, self._begin)
+        start = self._first
         if not _ROOT_SCALAR.match(text, start):
             raise self._first_error or self._nothing(start)
         reading = Structure(text, start, self._allow)
@@ -389,7 +387,7 @@ def _is_bare(value: Any) -> bool:
     """True for what prose also has: [1], [0, 1], [], {}."""
     if isinstance(value, dict):
         return not value
-    return not any(isinstance(item, str | dict | list) for item in value)
+    return not any(isinstance(item, str | dict | list) for item in cast("list[Any]", value))
 
 
 def _decorated(text: str, begin: int, end: int | None = None) -> int:

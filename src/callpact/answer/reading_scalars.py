@@ -38,6 +38,8 @@ LITERALS: dict[str, tuple[Any, str]] = {
     "Null": (None, "literal_case"),
 }
 """Words that are values, with the repair that it takes."""
+WORDS = rf"(?:[+\-]?(?:NaN|Infinity)|{'|'.join(LITERALS)})\b"
+"""The pattern of all words that are read as values or refused as none of JSON."""
 _NAN = frozenset(
     sign + name for sign in ("", "+", "-") for name in ("NaN", "nan", "Infinity", "inf")
 )

@@ -94,7 +94,7 @@ class Strings(Cursor):
                     raise self._unsure(at, place)
                 break
             if is_key and marks == '"':
-                raise self.unexpected("a colon after the key", place + 1)
+                raise self.unexpected("a colon after the key", after_space(text, place + 1))
             if self.is_root():  # "Yes" and "no" is a sentence.
                 raise self._unsure(at, place)
             if not self._is_apostrophe(place, marks):

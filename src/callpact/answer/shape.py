@@ -44,6 +44,8 @@ class Shape(Generic[T]):
     json_schema: dict[str, Any] | None = None
     dump: Callable[[T], Any] | None = None
     label: str = "answer"
+    dumped_schema: dict[str, Any] | None = None
+    """The JSON Schema of what `dump` gives, where it differs from what is parsed: aliases, …"""
 
 
 def shape_of(
@@ -129,8 +131,13 @@ def _typed(adapter: TypeAdapter[Any], given: Any) -> Shape[Any]:
         schema: dict[str, Any] | None = adapter.json_schema()
     except REFUSALS:  # A type that is parsed, and has no schema: a custom validator.
         schema = None
+    try:
+        dumped = adapter.json_schema(mode="serialization")
+    except REFUSALS:
+        dumped = schema
     described = None if schema is None else schema.get("description")
-    return Shape(parse, _docstring(given) or described, schema, dump, _label(given or adapter))
+    words, label = _docstring(given) or described, _label(given or adapter)
+    return Shape(parse, words, schema, dump, label, dumped)
 
 
 def _json_schema(given: Mapping[str, Any]) -> Shape[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator
 
 from msgspec import Struct
@@ -59,5 +58,6 @@ async def streamed(
         yield Finished(await task)
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await task
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # Raised above, or nobody reads any more.
