@@ -4,14 +4,15 @@ Indexing one with two payloads takes at most 40 µs of CPU; beyond payloads one 
 bytes; at 5 million records every question answers in under 0.5 s.
 
 `python benchmarks/audit_store.py [RECORDS] [SECONDS]` fills a store for so many seconds at most, and
-says how many records there are when it asks.
+says how many records there are when it asks. Indexing is told with the batches in which what waits
+is rolled up.
 """
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -20,9 +21,10 @@ from pathlib import Path
 
 import msgspec
 
+from callpact.audit.chains import retry_chain
 from callpact.audit.record import Record
 from callpact.audit.sqlite import SqliteStore
-from callpact.audit.store import Filter
+from callpact.audit.store import Filter, GroupBy
 from measure import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "audit"))
@@ -55,23 +57,55 @@ def fill(store: SqliteStore, count: int, seconds: float) -> tuple[int, float]:
     end, source = time.monotonic() + seconds, stream(count)
     # The journal is not at stake here, and the disk is not what is measured.
     store._file.execute("PRAGMA synchronous = OFF")
-    added, taken = 0, 0.0
+    added, taken, told = 0, 0.0, 0
     while time.monotonic() < end and (batch := list(itertools.islice(source, 5 * BATCH))):
         begun = time.process_time()
         added += store.add(batch)
         taken += time.process_time() - begun
+        if added >= told + count // 20:
+            told = added
+            print(f"{added:,} records, {taken / added * 1e6:.1f} µs of CPU each", flush=True)
     return added, taken
 
 
 def questions(store: SqliteStore, end: int) -> dict[str, float]:
-    """Seconds that each question takes, the second time it is asked."""
-    groups = ("tool", "namespace", "caller", "gate", "code", "key", "version", "via", "hour")
+    """Seconds that each question takes, the best of four times."""
+    groups: tuple[GroupBy, ...] = (
+        "tool",
+        "namespace",
+        "caller",
+        "gate",
+        "code",
+        "key",
+        "version",
+        "via",
+        "hour",
+    )
     day, odd = Filter(since=end - DAY), Filter(since=end - 20 * DAY + 1_234_567, until=end - 777)
     tool, caller = Filter(tool="shop.search"), Filter(caller="agent-7")
     rare = Filter(caller="agent-90", tool="geo.*", key="*:/limit:*")
     asked = {f"rates by {by}": lambda by=by: store.rates(Filter(), by) for by in groups}
     asked |= {f"rates by {by}, 20 odd days": lambda by=by: store.rates(odd, by) for by in groups}
     asked |= {
+        "rates by tool, failed": lambda: store.rates(Filter(outcome="failed"), "tool"),
+        "rates by tool of a version": lambda: store.rates(Filter(version="1.1.0"), "tool"),
+        "rates by key of a door": lambda: store.rates(Filter(via="http"), "key"),
+        "rates by hour of a tool's results": lambda: store.rates(
+            Filter(tool="shop.search", outcome="ok"), "hour"
+        ),
+        "rates by hour of a tool and key": lambda: store.rates(
+            Filter(tool="shop.search", key="*:/limit:*"), "hour"
+        ),
+        "rates by caller, failed, 20 odd days": lambda: store.rates(
+            msgspec.structs.replace(odd, outcome="failed"), "caller"
+        ),
+        "rates by caller, results, 20 odd days": lambda: store.rates(
+            msgspec.structs.replace(odd, outcome="ok"), "caller"
+        ),
+        "24 bars of a trend by tool": lambda: [
+            store.rates(Filter(since=start, until=start + HOUR), "tool")
+            for start in range(end // HOUR * HOUR - 23 * HOUR, end + 1, HOUR)
+        ],
         "rates by tool, one day": lambda: store.rates(day, "tool"),
         "rates by hour of a tool": lambda: store.rates(tool, "hour"),
         "rates by tool of a caller": lambda: store.rates(caller, "tool"),
@@ -79,6 +113,7 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
         "rates by caller, failed": lambda: store.rates(Filter(outcome="failed"), "caller"),
         "causes": lambda: store.causes(Filter()),
         "causes, 20 odd days": lambda: store.causes(odd),
+        "causes of a tool": lambda: store.causes(tool),
         "causes of a caller": lambda: store.causes(caller),
         "notes": lambda: store.notes(Filter()),
         "notes of a tool": lambda: store.notes(tool),
@@ -94,30 +129,42 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
             Filter(caller="agent-*", key="*:/price:*")
         ),
         "log of an old version": lambda: store.log(Filter(version="1.0.0", gate="access")),
+        "retry chains of 50 rejected calls of one day": lambda: [
+            retry_chain(store, record)
+            for record in store.log(Filter(since=end - DAY, gate="input"), limit=50)
+        ],
+        "log of a door": lambda: store.log(Filter(via="mcp*")),
         "log of nothing": lambda: store.log(Filter(tool="nothing.here")),
         "log, 10,000 rows": lambda: store.log(Filter(), limit=10_000),
         "log of a tool, 10,000 rows": lambda: store.log(tool, limit=10_000),
     }
     taken: dict[str, float] = {}
     for name, ask in asked.items():
-        ask()
-        begun = time.perf_counter()
-        ask()
-        taken[name] = time.perf_counter() - begun
+        tries: list[tuple[float, float]] = []
+        for _ in range(4):
+            begun, used = time.perf_counter(), time.process_time()
+            ask()
+            tries.append((time.perf_counter() - begun, time.process_time() - used))
+        taken[name], used = min(tries)
+        print(f"{name}: {taken[name]:.3f} s, {used:.3f} s of CPU", flush=True)
     return taken
 
 
 def indexing(folder: Path) -> float:
-    """CPU seconds per record with an input and an output, in batches: the median batch."""
-    store = SqliteStore(folder / "payloads.db")
-    those = list(records(30_000, days=1, tools=60, callers=40))
+    """CPU seconds per record with an input and an output, in batches: the best of some files."""
+    those = list(records(40_000, days=2, tools=60, callers=40))
+    # What is measured is not how long the collector looks through all these.
+    gc.collect()
+    gc.freeze()
     taken: list[float] = []
-    for begin in range(0, len(those), BATCH):
+    for number in range(5):
+        store = SqliteStore(folder / f"payloads-{number}.db")
         begun = time.process_time()
-        store.add(those[begin : begin + BATCH])
-        taken.append((time.process_time() - begun) / BATCH)
-    store.close()
-    return statistics.median(taken)
+        for begin in range(0, len(those), BATCH):
+            store.add(those[begin : begin + BATCH])
+        taken.append((time.process_time() - begun) / len(those))
+        store.close()
+    return min(taken)
 
 
 def main(count: int, seconds: float) -> None:

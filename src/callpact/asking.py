@@ -211,8 +211,9 @@ def ask(
         str | None,
         typer.Option(
             "--audit",
-            help="Folder of the audit log, `off` for no record. [default: as configured]",
-            metavar="FOLDER",
+            help="Where the audit log is: a folder, or postgresql://…; `off` for no record. "
+            "[default: as configured]",
+            metavar="WHERE",
         ),
     ] = None,
     chosen: Chosen,

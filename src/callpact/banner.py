@@ -44,7 +44,7 @@ class Serving:
     """More tools than this are searched for, not listed."""
     is_watching: bool = False
     audit: str | None = None
-    """The folder of the audit log; None if calls are not put on record."""
+    """Where the audit log is; None if calls are not put on record."""
 
     @property
     def total(self) -> int:

@@ -114,8 +114,9 @@ AuditFolder = Annotated[
     str | None,
     typer.Option(
         "--audit",
-        help="Folder of the audit log, `off` for no record. [default: as configured]",
-        metavar="FOLDER",
+        help="Where the audit log is: a folder, or postgresql://…; `off` for no record. "
+        "[default: as configured]",
+        metavar="WHERE",
     ),
 ]
 ToolName = Annotated[

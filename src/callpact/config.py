@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from callpact.errors import InvalidConfig
 from callpact.tool import Policy
@@ -129,6 +129,11 @@ class AuditConfig(BaseModel):
 
     enabled: bool = Field(True, description="Whether calls are put on record")
     folder: str | None = Field(None, description="Where; else the data folder of the user")
+    store: str | None = Field(
+        None,
+        description="A PostgreSQL server for the records, as `postgresql://user@host/database`; the "
+        "password is taken from `PGPASSWORD` or `~/.pgpass`",
+    )
     hashes_only: list[str] = Field(
         [], description="Patterns of the tools whose inputs and outputs are kept as hashes alone"
     )
@@ -139,6 +144,15 @@ class AuditConfig(BaseModel):
     keep_megabytes: float | None = Field(
         None, gt=0, description="Size of the store from which on the oldest records go"
     )
+
+    @field_validator("store")
+    @classmethod
+    def _is_address(cls, store: str | None) -> str | None:
+        from callpact.audit.postgres_address import is_address
+
+        if store is not None and not is_address(store):
+            raise ValueError("must be like `postgresql://user@host/database`")
+        return store
 
 
 class Config(BaseModel):
@@ -153,7 +167,8 @@ class Config(BaseModel):
         default_factory=ServeConfig.model_construct, description="How the tools are served"
     )
     audit: AuditConfig = Field(
-        default_factory=AuditConfig.model_construct, description="What is kept of calls"
+        default_factory=AuditConfig.model_construct,
+        description="What is kept of calls; an address stands for a table with this `store`",
     )
     secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
@@ -161,6 +176,12 @@ class Config(BaseModel):
         {},
         description='Addresses that stand for others, as `"https://api.x.com" = "http://localhost:9"`',
     )
+
+    @field_validator("audit", mode="before")
+    @classmethod
+    def _table_of(cls, audit: object) -> object:
+        """`audit = "postgresql://…"` is short for a table."""
+        return {"store": audit} if isinstance(audit, str) else audit
 
 
 def config_of(refs: Mapping[str, str]) -> Config:
@@ -199,7 +220,8 @@ def _line(item: dict[str, Any]) -> str:
         return f"{key} is not known; known here: {known}"
     if item["type"] == "missing":
         return f"{key} is required"
-    if item["loc"][:2] == ("serve", "tokens"):  # A token may stand there by mistake.
+    # A token, or an address with a password, may stand there.
+    if item["loc"][:2] in {("serve", "tokens"), ("audit",), ("audit", "store")}:
         return f"{key}: {item['msg']}"
     return f"{key}: {item['msg']}, got {item['input']!r}"
 

@@ -100,7 +100,9 @@ _FILTER: dict[str, Any] = {
 AuditOption = Annotated[
     str | None,
     typer.Option(
-        "--audit", help="Folder of the audit log. [default: as configured]", metavar="FOLDER"
+        "--audit",
+        help="Where the audit log is: a folder, or postgresql://… [default: as configured]",
+        metavar="WHERE",
     ),
 ]
 AsLines = Annotated[bool, typer.Option("--json", help="One JSON object for each call.")]

@@ -11,6 +11,7 @@ from callpact.config import DEFAULT_FILE, AuditConfig, config_of, read_config
 from callpact.folders import data_folder
 
 if TYPE_CHECKING:
+    from callpact.audit.auditing import Place
     from callpact.finished import Observer
     from callpact.options import Chosen
     from callpact.secrets import Secrets
@@ -25,20 +26,20 @@ def recorded(
 ) -> Generator[tuple[Observer, ...]]:
     """The observers that put calls on record, for as long as this is open.
 
-    `audit` is a folder, or `off`; else the configuration decides.
+    `audit` is a folder, the address of a server, or `off`; else the configuration decides.
 
     Raises:
         CallpactError: the log cannot be opened, with what to do.
     """
-    where = folder_of_log(chosen, audit)
-    if where is None:
+    place = place_of_log(chosen, audit)
+    if place is None:
         yield ()
         return
     from callpact.audit.auditing import auditing
 
     table, _ = audit_table(chosen)
     with auditing(
-        where,
+        place,
         secrets=secrets,
         hashes_only=table.hashes_only,
         durability=table.durability,
@@ -48,14 +49,32 @@ def recorded(
         yield (recorder,)
 
 
-def folder_of_log(chosen: Chosen, audit: str | None) -> Path | None:
-    """Where calls are put on record; None if they are not."""
-    table, folder = audit_table(chosen)
+def place_of_log(chosen: Chosen, audit: str | None) -> Place | None:
+    """Where calls are put on record; None if they are not.
+
+    Raises:
+        InvalidConfig: an address that cannot be read.
+    """
+    table, _ = audit_table(chosen)
     if audit == OFF or (audit is None and not table.enabled):
         return None
+    return asked_place(chosen, audit)
+
+
+def asked_place(chosen: Chosen, audit: str | None) -> Place:
+    """Which log is meant, whether or not calls are put on record now.
+
+    Raises:
+        InvalidConfig: an address that cannot be read.
+    """
+    from callpact.audit.auditing import Place, place_of
+    from callpact.audit.postgres_address import Address, is_address
+
+    table, base = audit_table(chosen)
+    folder = data_folder("audit") if table.folder is None else base / table.folder
     if audit is not None:
-        return Path(audit)
-    return data_folder("audit") if table.folder is None else folder / table.folder
+        return Place(folder, Address(audit)) if is_address(audit) else place_of(audit)
+    return Place(folder, None if table.store is None else Address(table.store))
 
 
 def audit_table(chosen: Chosen) -> tuple[AuditConfig, Path]:

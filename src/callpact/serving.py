@@ -24,7 +24,7 @@ from callpact import banner
 from callpact.config import DEFAULT_FILE, ServeConfig, config_of, read_config
 from callpact.errors import InvalidConfig
 from callpact.logs import Logs, call_observers
-from callpact.recording import folder_of_log, recorded
+from callpact.recording import place_of_log, recorded
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
 from callpact.telemetry import observing
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import socket
 
     from callpact.app import App
+    from callpact.audit.auditing import Place
     from callpact.audit.recorder import Recorder
     from callpact.catalog import Catalog
     from callpact.finished import Observer
@@ -165,7 +166,7 @@ async def _serve(  # noqa: PLR0917 - one of each
             door.server.middleware.insert(0, each.time_message)
 
         def ready(place: str) -> None:
-            audit = folder_of_log(chosen, options.audit)
+            audit = place_of_log(chosen, options.audit)
             _tell(options, loaded, place, authentication, logs, audit)
 
         stack.push_async_callback(door.aclose)
@@ -315,7 +316,7 @@ def _tell(  # noqa: PLR0917 - one of each
     place: str,
     authentication: Authentication | None,
     logs: Logs,
-    audit: Path | None,
+    audit: Place | None,
 ) -> None:
     from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 

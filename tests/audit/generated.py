@@ -36,7 +36,7 @@ _CAUSES = (
 )
 _DRIFT = Note("type", "/items/0/price", "price must be a number, got a string")
 
-TEXT_FIELDS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "contract")
+TEXT_FIELDS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "contract", "via")
 """What a filter compares texts of."""
 
 
@@ -136,13 +136,17 @@ def hash_of(*parts: str) -> int:
 
 
 def _input(chance: random.Random) -> bytes:
-    return orjson.dumps({"query": f"q{chance.randrange(400)}", "limit": chance.randrange(1, 60)})
+    """About 100 bytes; some are sent again and again."""
+    query = f"running shoes for wide feet, size {chance.randrange(400)}"
+    given = {"query": query, "limit": chance.randrange(1, 60), "sort": "price", "in_stock": True}
+    return orjson.dumps(given)
 
 
 def _output(chance: random.Random) -> bytes:
+    """About 500 bytes, hardly ever the same."""
     items = [
         {"id": chance.randrange(10**6), "name": "a thing to buy", "price": chance.random() * 100}
-        for _ in range(chance.randrange(1, 16))
+        for _ in range(chance.randrange(3, 13))
     ]
     return orjson.dumps({"items": items, "total": len(items)})
 
@@ -205,6 +209,7 @@ def naive_causes(kept: Sequence[Record], where: Filter) -> list[Cause]:
         caller=where.caller,
         version=where.version,
         contract=where.contract,
+        via=where.via,
     )
     of = Counter(r.tool for r in kept if fits(r, everything))
     causes: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)

@@ -35,12 +35,17 @@ def bare(record):
     return msgspec.structs.replace(record, **hashes)
 
 
-@pytest.fixture(scope="module")
-def filled(new_store):
-    """A store with `SAMPLE`, in batches that overlap and are not in order."""
-    store = new_store()
+@pytest.fixture(scope="module", params=[(), (0, 700), (1_000,)], ids=["new", "half", "settled"])
+def filled(new_store, request):
+    """A store with `SAMPLE`, in batches that overlap and are not in order.
+
+    `retention` counts what waits to be counted: nothing, a part, or all.
+    """
+    store, settled = new_store(), request.param
     for begin in (1_500, 0, 700, 2_000, 1_000):
         store.add(SAMPLE[begin : begin + 800])
+        if begin in settled:
+            store.retention()
     return store
 
 
@@ -208,6 +213,32 @@ def test_a_record_is_kept_and_counted_once(store):
     assert store.add([]) == 0
     assert_rates(store, SAMPLE[:20], Filter(), "tool")
     assert len(store.log(Filter())) == 20
+
+
+def test_calls_with_the_same_id_are_different_records(store):
+    first, second = (Record(id="1", at=BEGIN + n, ms=1, tool=f"a.b{n}") for n in (0, 1))
+    assert store.add([second, first, second]) == 2
+    assert store.find("1") == second
+    assert store.log(Filter()) == [second, first]
+    assert store.add([first, second]) == 0
+    assert_rates(store, [first, second], Filter(), "tool")
+
+
+def test_the_door_is_a_filter(store):
+    doors = ["http", "mcp 2025-06-18", "mcp 2026-07-28", ""]
+    kept = [
+        Record(
+            id=str(n), at=BEGIN + n, ms=1, tool="a.b", via=via, gate="input", code="c", key="c::"
+        )
+        for n, via in enumerate(doors)
+    ]
+    store.add(kept)
+    for wanted in (*doors, "mcp*", "*", "nobody"):
+        where = Filter(via=wanted)
+        assert store.log(where) == naive_log(kept, where)
+        assert store.causes(where) == naive_causes(kept, where)
+        for by in GROUPS:
+            assert_rates(store, kept, where, by)
 
 
 def test_stars_are_the_only_patterns(store):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callpact.audit.reading import pages_of
 from callpact.audit.record import Record
-from callpact.audit.sqlite_rows import shown_id
+from callpact.audit.sql_rows import shown_id
 from callpact.audit.store import MAX_ROWS, Filter, Store
 
 _CLOSE_MS = 2_000

@@ -7,6 +7,9 @@ milliseconds. What is read from one is within 3.5 per cent of the true value.
 from __future__ import annotations
 
 import math
+import struct
+from bisect import bisect_left
+from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
@@ -37,13 +40,15 @@ def one_in(bucket: int, count: int = 1) -> int:
     return count << (bucket * _LANE)
 
 
-def packed(histogram: int) -> bytes:
-    """A histogram as it is kept: where it begins, and its buckets from there to the last."""
-    if not histogram:
-        return b""
-    first = ((histogram & -histogram).bit_length() - 1) // _LANE
-    rest = histogram >> (first * _LANE)
-    return first.to_bytes(2, "little") + rest.to_bytes((rest.bit_length() + 7) // 8, "little")
+def packed(histogram: int, base: int = 0) -> bytes:
+    """A histogram as it is kept: where it begins, and its buckets from there to the last.
+
+    `base` is the bucket that the histogram begins with.
+    """
+    kept = histogram.to_bytes((histogram.bit_length() + 7) // 8, "little")
+    first = (len(kept) - len(kept.lstrip(b"\0"))) * 8 // _LANE
+    rest = kept[first * _LANE // 8 :]
+    return (first + base).to_bytes(2, "little") + rest if kept else b""
 
 
 def unpacked(kept: bytes) -> int:
@@ -53,25 +58,25 @@ def unpacked(kept: bytes) -> int:
 
 def merged(first: bytes, second: bytes) -> bytes:
     """Two packed histograms as one."""
-    return packed(unpacked(first) + unpacked(second))
+    if not first or not second:
+        return first or second
+    begin, other = int.from_bytes(first[:2], "little"), int.from_bytes(second[:2], "little")
+    lanes, more = int.from_bytes(first[2:], "little"), int.from_bytes(second[2:], "little")
+    if begin <= other:
+        lanes, head = lanes + (more << ((other - begin) * _LANE)), first[:2]
+    else:
+        lanes, head = more + (lanes << ((begin - other) * _LANE)), second[:2]
+    return head + lanes.to_bytes((lanes.bit_length() + 7) // 8, "little")
 
 
 def quantiles(histogram: int, *shares: float) -> list[float]:
     """The durations that these shares of all do not exceed; zeros for an empty histogram."""
     count = (histogram.bit_length() + _LANE - 1) // _LANE
-    lanes = [(histogram >> (lane * _LANE)) & _MASK for lane in range(count)]
-    total = sum(lanes)
-    found: list[float] = []
-    for share in shares:
-        rank, seen = math.ceil(share * total), 0
-        for bucket, calls in enumerate(lanes):
-            seen += calls
-            if calls and seen >= rank:
-                found.append(_middle(bucket))
-                break
-        else:
-            found.append(0.0)
-    return found
+    lanes = struct.unpack(f"<{count}I", histogram.to_bytes(count * _LANE // 8, "little"))
+    seen = list(accumulate(lanes))
+    if not seen:
+        return [0.0] * len(shares)
+    return [_middle(bisect_left(seen, max(1, math.ceil(share * seen[-1])))) for share in shares]
 
 
 def _middle(bucket: int) -> float:

@@ -1,6 +1,6 @@
 """The schema of the SQLite store, as numbered steps: step n makes version n out of version n - 1.
 
-A step that was released is never changed. `user_version` tells how far a file is; a file from a
+A step that was released is never changed, so it says for itself what others keep elsewhere. `user_version` tells how far a file is; a file from a
 later callpact is refused rather than guessed at.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from sqlite3 import Connection
 
+from callpact.audit.histogram import merged
 from callpact.errors import InvalidConfig
 
 APPLICATION_ID = 0x63706175
@@ -21,7 +22,7 @@ def _step_1(connection: Connection) -> None:
     """Records, payloads and rollups.
 
     What calls have in common (a *cell*: tool, contract, door and cause) and callers are kept once.
-    In `rollups`, cell 0 and caller 0 stand for all; `unit` is one of `sqlite.py`'s eight.
+    In `rollups`, cell 0 and caller 0 stand for all; `unit` is one of eight.
     """
     for statement in (
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
@@ -62,7 +63,78 @@ def _step_1(connection: Connection) -> None:
         connection.execute(statement)
 
 
-STEPS: tuple[Step, ...] = (_step_1,)
+def _step_2(connection: Connection) -> None:
+    """Calls may have the same id; facets of cells; one index of what calls are, by day.
+
+    `given` holds what a record was called, where its cell or caller has another name; `number`
+    tells which records are rolled up.
+    """
+    day = "((at - ((at % 86400000) + 86400000) % 86400000) / 86400000)"
+    columns = (
+        "id, at, ms, bucket, cell, caller, flags, path, message, status, count, parent, notes, "
+        "input, output"
+    )
+    for statement in (
+        "ALTER TABLE cells ADD COLUMN facet INTEGER NOT NULL DEFAULT 1",
+        "CREATE INDEX cells_tool ON cells (tool, key)",
+        "CREATE INDEX cells_unknown ON cells (tool) WHERE gate = 'find' AND facet = 1",
+        "CREATE INDEX places_tool ON places (tool, path)",
+        "DROP INDEX callers_name",
+        "CREATE UNIQUE INDEX callers_name ON callers (coalesce(name, ''), (name IS NULL))",
+        "ALTER TABLE calls RENAME TO calls_1",
+        """CREATE TABLE calls (
+            number INTEGER PRIMARY KEY, id NOT NULL, at INTEGER NOT NULL, ms REAL,
+            bucket INTEGER NOT NULL, cell INTEGER NOT NULL, caller INTEGER NOT NULL,
+            flags INTEGER NOT NULL, path TEXT, message TEXT, status INTEGER, count INTEGER, parent,
+            notes TEXT, given TEXT, input INTEGER, output INTEGER)""",
+        f"INSERT INTO calls (number, {columns}) SELECT rowid, {columns} FROM calls_1",  # noqa: S608 - constants
+        "DROP TABLE calls_1",
+        "CREATE UNIQUE INDEX calls_id ON calls (id, at)",
+        "CREATE INDEX calls_at ON calls (at)",
+        f"CREATE INDEX calls_what ON calls ({day}, cell, caller, at, bucket, flags)",
+        "INSERT INTO meta SELECT 'rolled_up', coalesce(max(number), 0) FROM calls",
+    ):
+        connection.execute(statement)
+    _make_facets(connection)
+
+
+def _make_facets(connection: Connection) -> None:
+    """The facets of all cells, and their rollups from those of the cells."""
+    connection.create_function("merged", 2, merged, deterministic=True)
+    facets = ((8, "tool, namespace, gate"), (16, "gate, code, key"), (32, "version, via"))
+    listed = "tool, kind, version, contract, policy, source, via, gate, code, key"
+    every = listed.split(", ")
+    empty = {"version": None, "gate": None, "code": None, "key": None}
+    connection.execute("CREATE TEMP TABLE facet_of (facet, cell, id, PRIMARY KEY (facet, cell))")
+    cells = connection.execute(f"SELECT id, namespace, {listed} FROM cells").fetchall()  # noqa: S608 - constants
+    made: dict[str, int | None] = {}
+    for facet, parts in facets:
+        for id_, namespace, *names in cells:
+            named = zip(every, names, strict=True)
+            cell = [part if name in parts else empty.get(name, "") for name, part in named]
+            identity = repr((facet, *cell))
+            if identity not in made:
+                made[identity] = connection.execute(
+                    f"INSERT INTO cells (facet, identity, namespace, {listed}) "  # noqa: S608 - constants
+                    f"VALUES ({', '.join('?' * 13)})",
+                    (facet, identity, namespace if cell[0] else "", *cell),
+                ).lastrowid
+            values = (facet, id_, made[identity])
+            connection.execute("INSERT INTO facet_of VALUES (?, ?, ?)", values)
+    connection.execute(
+        """INSERT INTO rollups
+        SELECT rollups.unit - 1 + facet_of.facet, rollups.caller, start, facet_of.id, calls, failed, rejected,
+        warned, first, last, histogram FROM rollups JOIN facet_of ON facet_of.cell = rollups.cell
+        WHERE rollups.unit IN (1, 5) OR (rollups.unit = 7 AND facet_of.facet IN (16, 32))
+        ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, failed = failed + excluded.failed,
+        rejected = rejected + excluded.rejected, warned = warned + excluded.warned,
+        first = min(first, excluded.first), last = max(last, excluded.last),
+        histogram = merged(histogram, excluded.histogram)"""
+    )
+    connection.execute("DROP TABLE facet_of")
+
+
+STEPS: tuple[Step, ...] = (_step_1, _step_2)
 
 
 def version_of(connection: Connection) -> int:

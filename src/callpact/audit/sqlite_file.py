@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from callpact.audit.engine import Numbers, Row
 from callpact.audit.histogram import merged
 from callpact.audit.migrations import migrate
+from callpact.audit.sql_rows import ROLLUP, kept_id, shown_id
 from callpact.errors import CallpactError, InvalidConfig, UsageError
 
 BUSY_SECONDS = 10.0
 """How long a store waits for another process that writes."""
 _AT_ONCE = 500
 _INCREMENTAL = 2
+_UPSERT = f"""
+INSERT INTO rollups ({ROLLUP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (unit, caller, start, cell) DO UPDATE SET calls = calls + excluded.calls,
+failed = failed + excluded.failed, rejected = rejected + excluded.rejected,
+warned = warned + excluded.warned, first = min(first, excluded.first),
+last = max(last, excluded.last), histogram = merged(histogram, excluded.histogram)"""  # noqa: S608 - constants
 
 
-class SqliteFile:
+class SqliteFile(Numbers):
     """An open file of the latest version.
 
     Raises:
@@ -30,15 +38,22 @@ class SqliteFile:
         UsageError: if it cannot be read or written: locked, read-only, a full disk, damaged.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    opened = 1
+    """A file is opened once."""
+    shrinks_at_once = True
+    """A page is free as soon as nothing is on it."""
+    _wait = BUSY_SECONDS
+
+    def __init__(self, path: str | Path, *, wait: float = BUSY_SECONDS) -> None:
         self.path = Path(path)
+        self._wait = wait
         with self.told():
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UsageError(f"cannot make the folder of '{path}': {error.strerror}") from None
             self.connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path, timeout=wait, isolation_level=None, check_same_thread=False
             )
             try:
                 self._open()
@@ -63,7 +78,7 @@ class SqliteFile:
 
     def _switch_to_wal(self) -> None:
         """Two processes that open a new file at once: SQLite does not wait for this one itself."""
-        end = time.monotonic() + BUSY_SECONDS
+        end = time.monotonic() + self._wait
         while True:
             try:
                 self.connection.execute("PRAGMA journal_mode = WAL")
@@ -83,9 +98,66 @@ class SqliteFile:
         """Run one statement."""
         return self.connection.execute(sql, parameters)
 
-    def execute_all(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run one statement; how many rows it changed."""
+        return self.connection.execute(sql, parameters).rowcount
+
+    def execute_all(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
         """Run one statement for each row of parameters."""
         self.connection.executemany(sql, parameters)
+
+    def row(self, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
+        """The first row of a SELECT."""
+        return self.connection.execute(sql, parameters).fetchone()
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """All rows of a SELECT."""
+        return self.connection.execute(sql, parameters).fetchall()
+
+    def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        """The rows of a SELECT one after the other."""
+        return self.connection.execute(sql, parameters)
+
+    def insert_all(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows to a table."""
+        marks = ", ".join("?" * len(columns.split(", ")))
+        self.connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)  # noqa: S608 - our own names
+
+    def add_rollups(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows to rollups: those that are there already are summed up with them."""
+        self.connection.executemany(_UPSERT, rows)
+
+    def pattern(self, text: str) -> tuple[str, str]:
+        """The sign and the parameter that compare with a text in which `*` is any text."""
+        if "*" not in text:
+            return "=", text
+        return "GLOB", text.replace("[", "[[]").replace("?", "[?]")
+
+    def kept_id(self, id: str) -> str | bytes:
+        """The id of a record as it is kept."""
+        return kept_id(id)
+
+    def shown_id(self, kept: str | bytes) -> str:
+        """The id that `kept_id` was given."""
+        return shown_id(kept)
+
+    def prepare(self, days: Collection[int]) -> None:
+        """There is room for every day."""
+
+    def payloads_of(self, day: int) -> str:  # noqa: ARG002 - as the engine has it
+        """Days are not apart; the prefix tells them."""
+        return "1 = 1"
+
+    def payloads_from(self, day: int) -> int:  # noqa: ARG002 - as the engine has it
+        """Ids begin at 1."""
+        return 0
+
+    def drop_day(self, before: int) -> tuple[int, int] | None:  # noqa: ARG002 - as the engine has it
+        """Days are not apart."""
+        return None
+
+    def compact(self) -> None:
+        """What holds nothing is not counted."""
 
     def among(self, select: str, values: Sequence[Any]) -> Iterator[Any]:
         """The rows of a SELECT that ends in `IN`, for so many values as there are."""
@@ -109,10 +181,10 @@ class SqliteFile:
         """Give pages that hold nothing back to the disk, some at a time."""
         with self.told():
             while free := self.number("freelist_count"):
-                self.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+                self.rows("PRAGMA incremental_vacuum(1000)")
                 if self.number("freelist_count") >= free:
                     break
-            self.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def writing(self) -> Generator[None]:
@@ -144,10 +216,10 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise _explained(error, str(self.path)) from error
+            raise _explained(error, str(self.path), self._wait) from error
 
 
-def _explained(error: sqlite3.Error, path: str) -> CallpactError:
+def _explained(error: sqlite3.Error, path: str, wait: float) -> CallpactError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:
         case sqlite3.SQLITE_NOTADB:
@@ -157,7 +229,7 @@ def _explained(error: sqlite3.Error, path: str) -> CallpactError:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return UsageError(
                 f"the audit log '{path}' has been locked by another process for "
-                f"{BUSY_SECONDS:g} s; nothing was written"
+                f"{wait:g} s; nothing was written"
             )
         case sqlite3.SQLITE_READONLY:
             return UsageError(

@@ -9,8 +9,6 @@ from urllib.parse import quote
 from callpact.audit.migrations import STEPS, version_of
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.sqlite_file import BUSY_SECONDS, SqliteFile
-from callpact.audit.sqlite_keeping import Keeper
-from callpact.audit.sqlite_questions import Questions
 from callpact.errors import InvalidConfig
 
 
@@ -23,9 +21,7 @@ class ReadOnlyStore(SqliteStore):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._file = _ReadOnlyFile(Path(path))
-        self._keeper = Keeper(self._file)
-        self._questions = Questions(self._file)
+        super().__init__(_ReadOnlyFile(Path(path)))
 
 
 class _ReadOnlyFile(SqliteFile):

@@ -32,6 +32,7 @@ class Filter(Struct, frozen=True):
     key: str | None = None
     version: str | None = None
     contract: str | None = None
+    via: str | None = None
     outcome: Literal["ok", "failed"] | None = None
 
 
@@ -79,11 +80,14 @@ class Store(Protocol):
     """Keeps records and answers for them. Used from one thread at a time."""
 
     def add(self, records: Sequence[Record]) -> int:
-        """Keep records; those whose id is there already are passed over. Gives how many are new."""
+        """Keep records; one that is there with the same id and time is passed over.
+
+        Gives how many are new.
+        """
         ...
 
     def find(self, id: str) -> Record | None:
-        """One record with its payloads."""
+        """One record with its payloads: of those with the same id the latest."""
         ...
 
     def log(

@@ -33,7 +33,7 @@ from callpact.audit.store import Filter, Store
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
-    from callpact.audit.sqlite_questions import Noted
+    from callpact.audit.sql_questions import Noted
 
 MAX_JUDGED = 2_000
 """Calls of a tool whose answers are all judged for a report."""

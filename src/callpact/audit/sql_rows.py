@@ -1,14 +1,17 @@
-"""Records as the rows of the SQLite store, and back; what is in a file is decided here alone."""
+"""Records as the rows of a store, and back; what is in a file is decided here alone."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from callpact.audit.histogram import DAY, HOUR, bucket_of
 from callpact.audit.record import Note, Payload, Record
 
 INPUT_IS_HASH = 1
@@ -17,13 +20,29 @@ IS_WARNED = 4
 IS_TOOL_ERROR = 8
 IS_HASH, IS_PLAIN, IS_PACKED, IS_CUT = 0, 1, 2, 4
 
-BY_CELL, BY_CALLER, DAILY = 1, 2, 4
-"""The bits of a rollup's unit; of cell and caller together there are daily rollups only."""
+BY_CELL, BY_CALLER, DAILY, BY_TOOL, BY_CAUSE, BY_DOOR = 1, 2, 4, 8, 16, 32
+"""The bits of a rollup's unit."""
+FACETS = {
+    BY_DOOR: ("version", "via"),
+    BY_CAUSE: ("gate", "code", "key"),
+    BY_TOOL: ("tool", "namespace", "gate"),
+}
+"""Parts of a cell that are asked about alone, so often that they have rollups of their own; the
+first that has all that is asked for has the fewest."""
+HOURLY_UNITS = (0, BY_CELL, BY_CALLER, *FACETS)
+DAILY_UNITS = (BY_CELL | BY_CALLER, BY_CAUSE | BY_CALLER, BY_DOOR | BY_CALLER)
+"""Of these there are daily rollups only."""
+UNITS = (*HOURLY_UNITS, *(unit | DAILY for unit in (*HOURLY_UNITS, *DAILY_UNITS)))
 
 CELL = "tool, kind, version, contract, policy, source, via, gate, code, key"
 PLACE = "identity, namespace, tool, version, contract, kind, code, path"
 PAYLOAD = "id, prefix, sha256, size, uses, form, json"
-CALL = "id, at, ms, bucket, cell, caller, flags, path, message, status, count, parent, notes, input, output"
+ROLLUP = "unit, caller, start, cell, calls, failed, rejected, warned, first, last, histogram"
+CALL = "number, id, at, ms, bucket, cell, caller, flags, path, message, status, count, parent, notes, given, input, output"
+
+HOUR_OF = f"(at - ((at % {HOUR}) + {HOUR}) % {HOUR})"
+DAY_OF = f"((at - ((at % {DAY}) + {DAY}) % {DAY}) / {DAY})"
+"""The first millisecond of a record's hour, and the number of its day; an index has the latter."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _MIN_PACKED = 1_024
@@ -33,6 +52,7 @@ _INDEX = re.compile(r"/\d+(?=/|$)")
 
 _Notes = tuple[tuple[Note, ...], ...]
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, str | None]).decode
 _decode_notes = msgspec.json.Decoder(_Notes).decode
 
 
@@ -65,6 +85,18 @@ def cell_of(record: Record) -> tuple[str | None, ...]:
     )
 
 
+def facet_of(facet: int, names: Mapping[str, str | None]) -> tuple[str | None, ...]:
+    """The cell that stands for all cells with the same facet, in the order of `CELL`."""
+    parts = FACETS[facet]
+    empty = {"version": None, "gate": None, "code": None, "key": None}
+    return tuple(names[name] if name in parts else empty.get(name, "") for name in CELL.split(", "))
+
+
+def outcome_of(gate: str | None) -> tuple[bool, bool]:
+    """Whether a call that was stopped there failed, and whether it was rejected."""
+    return gate is not None, gate in {"access", "input"}
+
+
 def flags_of(record: Record) -> int:
     """What a row tells by single bits."""
     flags = 0
@@ -79,24 +111,36 @@ def flags_of(record: Record) -> int:
     return flags
 
 
-def call_row(  # noqa: PLR0917 - what stands beside a record, in the order of the columns
-    record: Record, id: str | bytes, bucket: int, cell: int, caller: int, payloads: dict[str, int]
+class Names(Struct, frozen=True, gc=False):
+    """Under which names a record is kept, and what it was called itself, if that is another."""
+
+    cell: int
+    caller: int
+    given: str | None = None
+    """JSON with the fields that the names do not tell."""
+
+
+def call_row(
+    record: Record, number: int, ids: tuple[Any, Any], names: Names, payloads: Mapping[str, int]
 ) -> tuple[Any, ...]:
-    """One row, in the order of `CALL`."""
+    """One row, in the order of `CALL`; the ids are its own and its parent's, as they are kept."""
+    id_, parent = ids
     return (
-        id,
+        number,
+        id_,
         record.at,
         record.ms,
-        bucket,
-        cell,
-        caller,
+        bucket_of(record.ms),
+        names.cell,
+        names.caller,
         flags_of(record),
         record.path,
         record.message,
         record.status,
         record.count,
-        None if record.parent is None else kept_id(record.parent),
+        parent,
         _kept_notes(record),
+        names.given,
         None if record.input is None else payloads[record.input.sha256],
         None if record.output is None else payloads[record.output.sha256],
     )
@@ -129,9 +173,7 @@ def packed_payload(payload: Payload) -> tuple[int, bytes | None]:
     return IS_PLAIN | cut, plain
 
 
-def payload_of_row(
-    row: tuple[bytes, int, int, bytes | None] | None, *, hash_only: bool
-) -> Payload | None:
+def payload_of_row(row: Sequence[Any] | None, *, hash_only: bool) -> Payload | None:
     """The payload of a row with its hash, size, form and bytes."""
     if row is None:
         return None
@@ -143,14 +185,18 @@ def payload_of_row(
 
 
 def record_of(
-    row: tuple[Any, ...], cell: tuple[Any, ...], caller: str | None, payloads: Iterable[Any]
+    row: Sequence[Any],
+    shown_id: Callable[[Any], str],
+    cell: Sequence[Any],
+    caller: str | None,
+    payloads: Iterable[Any],
 ) -> Record:
     """The record of a row, its cell and its two payloads."""
-    (kept, at, ms, _, _, _, flags, path, message, status, count, parent, notes, _, _) = row
+    _, kept, at, ms, _, _, _, flags, path, message, status, count, parent, notes, names, _, _ = row
     tool, kind, version, contract, policy, source, via, gate, code, key = cell
     issues, warnings, changes = _notes(notes)
     sent, given = payloads
-    return Record(
+    record = Record(
         id=shown_id(kept),
         at=at,
         ms=0.0 if ms is None else ms,
@@ -177,6 +223,13 @@ def record_of(
         output=given,
         tool_error=bool(flags & IS_TOOL_ERROR),
     )
+    return record if names is None else replace(record, **_decode(names))
+
+
+def given_names(record: Record, names: Mapping[str, str | None]) -> str | None:
+    """What a record says otherwise than the names that it is kept under."""
+    others = {name: told for name in names if (told := getattr(record, name)) != names[name]}
+    return _encode(others).decode() if others else None
 
 
 def _kept_notes(record: Record) -> str | None:

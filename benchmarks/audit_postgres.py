@@ -1,0 +1,109 @@
+"""Guards: what a record costs in the PostgreSQL store, here and on the server, and its questions.
+
+Held to the figures of `audit_store.py`: 40 µs of CPU for a record with two payloads on this side,
+400 bytes beyond payloads, 0.5 s for every question. The server is a real one that lives as long as
+this runs (`tests/support/postgres.py`).
+
+`python benchmarks/audit_postgres.py [RECORDS] [SECONDS]`
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from audit_store import BATCH, questions, stream
+from callpact.audit.postgres import PostgresStore
+from callpact.audit.store import Filter
+from measure import table
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "audit"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+from generated import BEGIN, DAY, records
+
+from postgres import Server
+
+RECORDS = 500_000
+SECONDS = 180.0
+
+
+def backend_of(store: PostgresStore) -> int:
+    """The process of the server that answers a store."""
+    with store._engine.reading():
+        return store._engine.row("SELECT pg_backend_pid()")[0]
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process so far (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def indexing(server: Server) -> tuple[float, float]:
+    """CPU seconds per record with an input and an output: here (the median), on the server."""
+    store = PostgresStore(server.new_database())
+    those = list(records(30_000, days=1, tools=60, callers=40))
+    taken: list[float] = []
+    backend = backend_of(store)
+    before = cpu_of(backend)
+    for begin in range(0, len(those), BATCH):
+        begun = time.process_time()
+        store.add(those[begin : begin + BATCH])
+        taken.append((time.process_time() - begun) / BATCH)
+    there = (cpu_of(backend) - before) / len(those)
+    store.close()
+    return statistics.median(taken), there
+
+
+def fill(store: PostgresStore, count: int, seconds: float) -> tuple[int, float]:
+    """Add records for some seconds; how many there are, and the CPU seconds of it on this side."""
+    end, source = time.monotonic() + seconds, stream(count)
+    added, taken = 0, 0.0
+    while time.monotonic() < end and (batch := list(itertools.islice(source, 5 * BATCH))):
+        begun = time.process_time()
+        added += store.add(batch)
+        taken += time.process_time() - begun
+    return added, taken
+
+
+def main(count: int, seconds: float) -> None:
+    server = Server()
+    try:
+        here, there = indexing(server)
+        table(
+            "Indexing",
+            [
+                ("a record with two payloads, in batches of 1,000", here, here / 40e-6, "40 µs"),
+                ("the same on the server", there, there / 40e-6, "40 µs"),
+            ],
+        )
+        store = PostgresStore(server.new_database())
+        begun = time.perf_counter()
+        added, taken = fill(store, count, seconds)
+        whole = time.perf_counter() - begun
+        end = store.log(Filter(), limit=1)[0].at
+        print(
+            f"\n{added:,} records in {whole:.0f} s, {taken / added * 1e6:.1f} µs of CPU each here,"
+        )
+        print(f"{store.size / added:.0f} bytes each, indexes and rollups included (held to 400)")
+        asked = questions(store, end)
+        rows = [(question, seconds, seconds / 0.5, "0.5 s") for question, seconds in asked.items()]
+        table("Questions (time by the clock)", rows)
+        begun = time.perf_counter()
+        gone = store.retention(older_than=BEGIN + DAY + DAY // 2)
+        print(f"\nretention of a day and a half: {gone:,} records", end=" ")
+        print(f"in {time.perf_counter() - begun:.2f} s")
+        store.close()
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else RECORDS,
+        float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS,
+    )

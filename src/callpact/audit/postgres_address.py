@@ -1,0 +1,69 @@
+"""The address of a PostgreSQL server, and how it is shown: its password never is."""
+
+from __future__ import annotations
+
+import hashlib
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from callpact.errors import InvalidConfig
+
+_SCHEMES = ("postgresql", "postgres")
+_EXAMPLE = "postgresql://user@host/database"
+
+
+def is_address(text: str) -> bool:
+    """True if a text is meant as the address of a server, not as a folder."""
+    return text.partition("://")[0].lower() in _SCHEMES and "://" in text
+
+
+class Address:
+    """Where a server is, as the driver takes it (`url`) and as it may be shown (`str`).
+
+    Raises:
+        InvalidConfig: it cannot be read; it is not shown then, as it may have a password.
+    """
+
+    __slots__ = ("_hidden", "_shown", "database", "url", "user")
+
+    def __init__(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+            host, port, user = parts.hostname, parts.port, parts.username
+        except ValueError:
+            raise InvalidConfig(f"the address of the audit log is not like '{_EXAMPLE}'") from None
+        if not is_address(url):
+            raise InvalidConfig(f"the address of the audit log is not like '{_EXAMPLE}'")
+        self.url = url
+        self.user = query.get("user") or unquote(user or "")
+        self.database = (
+            query.get("database") or query.get("dbname") or unquote(parts.path.strip("/"))
+        )
+        place = query.get("host") or host or ""
+        place = f"[{place}]" if ":" in place else place
+        who = f"{self.user}@" if self.user else ""
+        at = f":{query.get('port') or port}" if query.get("port") or port else ""
+        self._shown = f"postgresql://{who}{place}{at}/{self.database}"
+        secrets = {part for part in (parts.password, query.get("password")) if part}
+        plain = {unquote(part) for part in secrets}
+        coded = {quote(part, safe) for part in plain for safe in ("", "/")}
+        # The longest first: one may stand within another.
+        self._hidden = sorted({url} | secrets | plain | coded, key=len, reverse=True)
+
+    def hide(self, text: str) -> str:
+        """A text of the driver or the server without the password."""
+        for secret in self._hidden:
+            text = text.replace(secret, "***")
+        return text
+
+    @property
+    def digest(self) -> str:
+        """The same for all that write to one database from here, whoever they are."""
+        place = self._shown.partition("://")[2].rpartition("@")[2]
+        return hashlib.sha256(place.encode()).hexdigest()[:12]
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __repr__(self) -> str:
+        return f"Address('{self._shown}')"

@@ -1,0 +1,390 @@
+"""The questions to a store, whatever engine is behind it: which rollups or index answers each.
+
+A window is made of whole days, whole hours and the records at both its ends (`histogram.pieces`);
+records that are not rolled up yet are counted beside. Logs are bounded by rollups first, which tell
+how far back one has to go for enough records, and then read by the index that has them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from callpact.audit import sql_rows as rows
+from callpact.audit.engine import Engine, Row
+from callpact.audit.histogram import (
+    DAY,
+    FIRST,
+    HOUR,
+    LAST,
+    Piece,
+    one_in,
+    pieces,
+    quantiles,
+    unpacked,
+    whole_hours,
+)
+from callpact.audit.record import Record
+from callpact.audit.sql_rows import DAILY
+from callpact.audit.sql_terms import Source, Where, caller_terms, cell_terms, terms
+from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate
+from callpact.errors import UsageError
+
+_DENSE = 20_000
+_NOT_OF_NOTES = ("caller", "gate", "code", "key", "via", "outcome")
+_CALL = ", ".join(f"calls.{name}" for name in rows.CALL.split(", "))
+
+
+class Noted(Struct, frozen=True):
+    """A rule at a place in a tool's inputs or outputs, and how many calls it was noted of."""
+
+    tool: str
+    version: str | None
+    kind: str
+    """issue, warning or change."""
+    code: str
+    path: str
+    """With `*` for indexes."""
+    calls: int
+    first: int
+    last: int
+
+
+class _Sum:
+    """What is counted of a group of calls."""
+
+    __slots__ = ("calls", "failed", "histogram", "rejected", "warned")
+
+    def __init__(self) -> None:
+        self.calls = self.failed = self.rejected = self.warned = self.histogram = 0
+
+
+class _Times:
+    """How often something was, and when for the first and the last time."""
+
+    __slots__ = ("calls", "first", "last")
+
+    def __init__(self) -> None:
+        self.calls, self.first, self.last = 0, LAST, FIRST
+
+    def add(self, calls: int, first: int, last: int) -> None:
+        self.calls += calls
+        self.first = min(self.first, first)
+        self.last = max(self.last, last)
+
+
+class Questions:
+    """Reads the database of a store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def find(self, id: str) -> Record | None:
+        """One record with its payloads: of those with the same id the latest."""
+        with self._engine.reading():
+            sql = f"SELECT {_CALL} FROM calls WHERE id = ? ORDER BY at DESC LIMIT 1"  # noqa: S608 - constants
+            found = self._engine.rows(sql, (self._engine.kept_id(id),))
+            return next(iter(self._records(found, with_payloads=True)), None)
+
+    def log(
+        self, where: Filter, limit: int, before: tuple[int, str] | None, *, with_payloads: bool
+    ) -> list[Record]:
+        """Records, the newest first."""
+        begin = FIRST if where.since is None else where.since
+        end = LAST if where.until is None else where.until
+        if before is not None:
+            end = min(end, before[0] + 1)
+        last = None if before is None else (before[0], self._engine.kept_id(before[1]))
+        fitting = terms(self._engine, where)
+        with self._engine.reading():
+            pending = fitting.pending(self._engine.kept_number("rolled_up"), [(begin, end)])
+            late = self._newest(pending, limit, last)
+            found: list[Any] = []
+            while limit > len(found) and begin < end:
+                low, calls = self._stretch(fitting, begin, end, limit - len(found))
+                if not calls:
+                    break
+                # Few are gone to by what they are, many are met by time.
+                is_dense = not fitting.unit or calls > _DENSE
+                reach = fitting.by_time if is_dense else fitting.by_what_they_are
+                found += self._newest(reach((low, end)), limit - len(found), last)
+                end = low
+            if late:
+                both = {row[0]: row for row in (*found, *late)}
+                found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
+            return list(self._records(found, with_payloads=with_payloads))
+
+    def _stretch(self, where: Where, begin: int, end: int, limit: int) -> tuple[int, int]:
+        """From where on there are enough calls, and how many rollups count from there."""
+        calls, low = 0, end
+        span = DAY if where.is_daily else HOUR
+        source = where.rollups((_floor(begin, span), end), daily=where.is_daily)
+        sql = f"SELECT start, calls FROM {source.sql} ORDER BY start DESC"  # noqa: S608 - our own terms
+        for start, count in self._engine.stream(sql, source.parameters):
+            if calls >= limit and start != low:
+                break
+            calls, low = calls + count, start
+        return max(low, begin), calls
+
+    def _newest(self, source: Source, limit: int, before: tuple[int, Any] | None) -> list[Any]:
+        after = "" if before is None else " AND (at, calls.id) < (?, ?)"
+        sql = (
+            f"SELECT {_CALL} FROM {source.sql}{after} "  # noqa: S608 - our own terms
+            "ORDER BY at DESC, calls.id DESC LIMIT ?"
+        )
+        return [*self._engine.rows(sql, (*source.parameters, *(before or ()), limit))]
+
+    def _records(self, found: Sequence[Any], *, with_payloads: bool) -> Iterator[Record]:
+        json = "json" if with_payloads else "NULL"
+        cells = self._by_id(f"{rows.CELL} FROM cells", (row[5] for row in found))
+        callers = self._by_id("name FROM callers", (row[6] for row in found))
+        payloads = self._by_id(
+            f"sha256, size, form, {json} FROM payloads", (id_ for row in found for id_ in row[-2:])
+        )
+        for row in found:
+            flags, sent, given = row[7], row[-2], row[-1]
+            both = (
+                rows.payload_of_row(payloads.get(sent), hash_only=bool(flags & rows.INPUT_IS_HASH)),
+                rows.payload_of_row(
+                    payloads.get(given), hash_only=bool(flags & rows.OUTPUT_IS_HASH)
+                ),
+            )
+            yield rows.record_of(
+                row, self._engine.shown_id, cells[row[5]], callers[row[6]][0], both
+            )
+
+    def _by_id(self, columns: str, ids: Iterable[int | None]) -> dict[int, Any]:
+        wanted = list({id_ for id_ in ids if id_ is not None})
+        if not wanted:
+            return {}
+        # The bounds spare the partitions of other days.
+        bounds = f"id >= {min(wanted)} AND id <= {max(wanted)}"
+        found = self._engine.among(f"SELECT id, {columns} WHERE {bounds} AND id IN", wanted)
+        return {id_: rest for id_, *rest in found}
+
+    def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
+        """How calls went, by group, the largest first."""
+        with self._engine.reading():
+            fitting = terms(self._engine, where, (by,))
+            sums: defaultdict[int, _Sum] = defaultdict(_Sum)
+            rolled: list[tuple[int, int]] = []
+            rolled_up = self._engine.kept_number("rolled_up")
+            for piece in self._pieces(where, fitting, finest=by == "hour"):
+                if piece.unit == "record":
+                    self._count_records(fitting.ends(piece, rolled_up), by, sums)
+                else:
+                    self._count(fitting, piece, by, sums)
+                if piece.unit != "record" or fitting.is_daily:
+                    rolled.append((piece.begin, piece.end))
+            groups = self._grouped(sums, by)
+            pending = fitting.pending(rolled_up, rolled)
+            sums = defaultdict(_Sum)
+            self._count_records(pending, by, sums)
+            for group, parts in self._grouped(sums, by).items():
+                groups.setdefault(group, []).extend(parts)
+        rates = [
+            Rate(
+                group,
+                calls=sum(part.calls for part in parts),
+                failed=sum(part.failed for part in parts),
+                rejected=sum(part.rejected for part in parts),
+                warned=sum(part.warned for part in parts),
+                **_quantiles(sum(part.histogram for part in parts)),
+            )
+            for group, parts in groups.items()
+        ]
+        return sorted(rates, key=lambda rate: (-rate.calls, rate.group))[:MAX_ROWS]
+
+    def _grouped(self, sums: dict[int, _Sum], by: GroupBy) -> dict[str, list[_Sum]]:
+        """The sums of cells, callers or hours under the names that are asked for."""
+        groups: defaultdict[str, list[_Sum]] = defaultdict(list)
+        if by == "hour":
+            return {str(hour): [part] for hour, part in sums.items()}
+        column = "name FROM callers" if by == "caller" else f"{by} FROM cells"
+        names = self._by_id(column, sums)
+        for id_, part in sums.items():
+            groups[names[id_][0] or ""].append(part)
+        return groups
+
+    def _pieces(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[Piece]:
+        """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
+        gone = self._engine.kept_number("gone_before", FIRST)
+        span, unit = (DAY, "day") if terms.is_daily else (HOUR, "hour")
+        taken: set[int] = set()
+        for piece in pieces(where.since, where.until, finest=finest):
+            if piece.unit == "day" or (piece.unit == "hour" and not terms.is_daily):
+                yield piece
+            elif (finest and terms.is_daily) or _floor(piece.begin, span) >= gone:
+                yield Piece("record", piece.begin, piece.end)
+            else:
+                for start in range(_floor(piece.begin, span), piece.end, span):
+                    if start >= gone:
+                        yield Piece("record", max(start, piece.begin), piece.end)
+                        break
+                    if start not in taken:
+                        taken.add(start)
+                        yield Piece(unit, start, start + span)
+
+    def _count(self, where: Where, piece: Piece, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
+        column = {"caller": "caller", "hour": "start"}.get(by, "cell")
+        source = where.rollups((piece.begin, piece.end), daily=piece.unit == "day")
+        sql = f"SELECT {column}, calls, failed, rejected, warned, histogram FROM {source.sql}"  # noqa: S608 - our own terms
+        # The one loop over very many rows: it calls nothing that it need not.
+        for group, calls, failed, rejected, warned, histogram in self._engine.rows(
+            sql, source.parameters
+        ):
+            part = sums[group]
+            part.calls += calls
+            part.warned += warned
+            if failed:
+                part.failed += failed
+                part.rejected += rejected
+            part.histogram += unpacked(histogram)
+
+    def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
+        """Count records by cell, caller or hour."""
+        group = {"caller": "calls.caller", "hour": rows.HOUR_OF}.get(by, "calls.cell")
+        sql = (
+            f"SELECT {group}, calls.cell, bucket, count(*), "  # noqa: S608 - our own terms
+            f"sum(CASE WHEN (flags & {rows.IS_WARNED}) > 0 THEN 1 ELSE 0 END) "
+            f"FROM {source.sql} GROUP BY 1, 2, 3"
+        )
+        found = self._engine.rows(sql, source.parameters)
+        gates = self._by_id("gate FROM cells", (row[1] for row in found))
+        for id_, cell, bucket, calls, warned in found:
+            failed, rejected = rows.outcome_of(gates[cell][0])
+            part = sums[id_]
+            part.calls += calls
+            part.failed += calls * failed
+            part.rejected += calls * rejected
+            part.warned += warned
+            part.histogram += one_in(bucket, calls)
+
+    def causes(self, where: Filter, limit: int) -> list[Cause]:
+        """The commonest error keys, of all calls of their tools in the window."""
+        with self._engine.reading():
+            calls = self._by_cell(where)
+            fitting, parameters = cell_terms(self._engine, where)
+            sql = f"SELECT id FROM cells WHERE key IS NOT NULL AND {fitting or '1 = 1'}"  # noqa: S608 - our own terms
+            chosen = {id_ for (id_,) in self._engine.rows(sql, parameters)}
+            names = self._by_id("tool, key FROM cells", calls)
+            of: Counter[str] = Counter()
+            causes: defaultdict[tuple[str, str], _Times] = defaultdict(_Times)
+            cells: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+            for cell, times in calls.items():
+                tool, key = names[cell]
+                of[tool] += times.calls
+                if cell in chosen:
+                    causes[tool, key].add(times.calls, times.first, times.last)
+                    cells[tool, key].append(cell)
+            commonest = sorted(causes, key=lambda cause: (-causes[cause].calls, cause))[:limit]
+            return [
+                Cause(
+                    tool,
+                    key,
+                    message=self._message(where, cells[tool, key], causes[tool, key].last),
+                    calls=causes[tool, key].calls,
+                    of=of[tool],
+                    first=causes[tool, key].first,
+                    last=causes[tool, key].last,
+                )
+                for tool, key in commonest
+            ]
+
+    def _by_cell(self, where: Filter) -> dict[int, _Times]:
+        """All calls of a window by what they have in common, whatever became of them."""
+        everything = Filter(
+            tool=where.tool,
+            namespace=where.namespace,
+            caller=where.caller,
+            version=where.version,
+            contract=where.contract,
+            via=where.via,
+        )
+        fitting = terms(self._engine, everything, ("tool", "key"))
+        found: defaultdict[int, _Times] = defaultdict(_Times)
+        rolled: list[tuple[int, int]] = []
+        rolled_up = self._engine.kept_number("rolled_up")
+        for piece in self._pieces(where, fitting):
+            window = piece.begin, piece.end
+            if piece.unit != "record" or fitting.is_daily:
+                rolled.append(window)
+            if piece.unit == "record":
+                self._time_records(fitting.ends(piece, rolled_up), found)
+                continue
+            source = fitting.rollups(window, daily=piece.unit == "day")
+            sql = f"SELECT cell, CAST(sum(calls) AS bigint), min(first), max(last) FROM {source.sql} GROUP BY cell"  # noqa: S608 - our own terms
+            for cell, calls, first, last in self._engine.rows(sql, source.parameters):
+                found[cell].add(calls, first, last)
+        pending = fitting.pending(rolled_up, rolled)
+        self._time_records(pending, found)
+        return found
+
+    def _time_records(self, source: Source, found: defaultdict[int, _Times]) -> None:
+        sql = f"SELECT calls.cell, count(*), min(at), max(at) FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
+        for cell, calls, first, last in self._engine.rows(sql, source.parameters):
+            found[cell].add(calls, first, last)
+
+    def _message(self, where: Filter, cells: list[int], at: int) -> str:
+        """That of the latest call; of a call that is gone, the last one of its kind."""
+        callers, parameters = caller_terms(self._engine, where)
+        marks = ", ".join("?" * len(cells))
+        row = self._engine.row(
+            "SELECT message FROM calls INDEXED BY calls_at "  # noqa: S608 - our own terms
+            f"WHERE cell IN ({marks}) AND at = ? AND {callers} ORDER BY id DESC LIMIT 1",
+            (*cells, at, *parameters),
+        )
+        if row is None:
+            row = self._engine.row(
+                f"SELECT message FROM cells WHERE id IN ({marks}) "  # noqa: S608 - marks
+                "ORDER BY coalesce(message_at, ?) DESC LIMIT 1",
+                (*cells, FIRST),
+            )
+        return "" if row is None else row[0] or ""
+
+    def notes(self, where: Filter, limit: int) -> list[Noted]:
+        """Issues, warnings and changes by place and rule, the commonest first."""
+        for name in _NOT_OF_NOTES:
+            if getattr(where, name) is not None:
+                raise UsageError(f"notes are not kept by '{name}'; leave it out of the filter")
+        fitting, parameters = cell_terms(self._engine, where)
+        sql = (
+            "SELECT place, CAST(sum(calls) AS bigint), min(first), max(last) FROM place_rollups "  # noqa: S608 - our own terms
+            f"WHERE unit = ? AND place IN (SELECT id FROM places WHERE {fitting or '1 = 1'}) "
+            "AND start >= ? AND start < ? GROUP BY place"
+        )
+        found: defaultdict[int, _Times] = defaultdict(_Times)
+        with self._engine.reading():
+            for piece in pieces(*whole_hours(where.since, where.until)):
+                unit = DAILY if piece.unit == "day" else 0
+                for place, calls, first, last in self._engine.rows(
+                    sql, (unit, *parameters, piece.begin, piece.end)
+                ):
+                    found[place].add(calls, first, last)
+            commonest = sorted(found, key=lambda place: (-found[place].calls, place))[:limit]
+            names = self._by_id("tool, version, kind, code, path FROM places", commonest)
+        told: list[Noted] = []
+        for place in commonest:
+            tool, version, kind, code, path = names[place]
+            times = found[place]
+            told.append(
+                Noted(tool, version, kind, code, path, times.calls, times.first, times.last)
+            )
+        return told
+
+
+def _quantiles(histogram: int) -> dict[str, float]:
+    return dict(zip(("p50", "p95", "p99"), quantiles(histogram, 0.5, 0.95, 0.99), strict=True))
+
+
+def _floor(at: int, span: int) -> int:
+    return at if at == FIRST else at // span * span
+
+
+def _newest_first(row: Row) -> tuple[int, bool, str | bytes]:
+    """As SQLite sorts: bytes are after all texts."""
+    _, id_, at, *_ = row
+    return at, isinstance(id_, bytes), id_

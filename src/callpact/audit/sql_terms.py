@@ -1,0 +1,156 @@
+"""Filters as SQL: which rollups have what a question asks for, and by which index records are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from callpact.audit.engine import Engine
+from callpact.audit.histogram import DAY, FIRST, Piece
+from callpact.audit.sql_rows import (
+    BY_CALLER,
+    BY_CELL,
+    DAILY,
+    DAILY_UNITS,
+    DAY_OF,
+    FACETS,
+    HOURLY_UNITS,
+)
+from callpact.audit.store import Filter
+
+_KEPT = frozenset((*HOURLY_UNITS, *DAILY_UNITS))
+_PARTS = ("tool", "namespace", "gate", "code", "key", "version", "contract", "via")
+_OPTIONAL = frozenset({"gate", "code", "key", "version"})
+
+
+class Where(Struct, frozen=True):
+    """A filter as SQL, for rollups and for records alike."""
+
+    unit: int
+    """Which rollups answer it: none, of cells or of a facet of them, of callers, or of both."""
+    cells: str
+    """Terms about cells, empty for all."""
+    callers: str
+    of_cells: tuple[str, ...]
+    of_callers: tuple[str, ...]
+
+    @property
+    def is_daily(self) -> bool:
+        """True if there are no hourly rollups that could answer it."""
+        return self.unit in DAILY_UNITS
+
+    def rollups(self, window: tuple[int, int], *, daily: bool, cells: bool = False) -> Source:
+        """The rollups of a window, of a day or an hour each.
+
+        `cells` asks for those of cells, and of callers if only some are meant.
+        """
+        unit = self.unit
+        if cells:
+            unit = BY_CELL | BY_CALLER if self.of_callers else BY_CELL
+        everyone = "" if unit & BY_CALLER else "caller = 0 AND "
+        sql = (
+            f"unit = ? AND {everyone}{self._terms(unit & ~BY_CALLER)} AND start >= ? AND start < ?"
+        )
+        parameters = (unit | (DAILY if daily else 0), *self._parameters, *window)
+        return Source(f"rollups WHERE {sql}", parameters)
+
+    def by_time(self, window: tuple[int, int]) -> Source:
+        """The records of a window one after the other, those that fit."""
+        sql = f"calls INDEXED BY calls_at WHERE {self._terms(BY_CELL)} AND at >= ? AND at < ?"
+        return Source(sql, (*self._parameters, *window))
+
+    def by_what_they_are(self, window: tuple[int, int]) -> Source:
+        """The records of a window by the cells, and callers, that rollups have for its days."""
+        days = _floor(window[0], DAY), window[1]
+        groups = self.rollups(days, daily=True, cells=True)
+        caller = " AND calls.caller = g.caller" if self.of_callers else ""
+        sql = (
+            f"(SELECT start / {DAY} AS day, start, caller, cell FROM {groups.sql}) AS g "  # noqa: S608 - our own terms
+            f"CROSS JOIN calls INDEXED BY calls_what ON {DAY_OF} = g.day "
+            f"AND calls.cell = g.cell{caller} AND at >= g.start AND at < g.start + {DAY} "
+            "WHERE at >= ? AND at < ?"
+        )
+        return Source(sql, (*groups.parameters, *window))
+
+    def pending(self, rolled_up: int, windows: Iterable[tuple[int, int]]) -> Source:
+        """The records of some windows that are not rolled up yet."""
+        bounds = [bound for window in windows for bound in window]
+        within = " OR ".join(["at >= ? AND at < ?"] * (len(bounds) // 2)) or "1 = 0"
+        # Found by their number alone: an index of times would lead through all that are rolled up.
+        sql = f"calls NOT INDEXED WHERE number > ? AND {self._terms(BY_CELL)} AND ({within})"
+        return Source(sql, (rolled_up, *self._parameters, *bounds))
+
+    def ends(self, piece: Piece, rolled_up: int) -> Source:
+        """The records of a piece: less than an hour, or less than a day of a caller.
+
+        Of the latter those that are rolled up; `pending` has the others.
+        """
+        window = piece.begin, piece.end
+        if not self.is_daily:
+            return self.by_time(window)
+        source = self.by_what_they_are(window)
+        return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
+
+    def _terms(self, facet: int) -> str:
+        if not self.cells:
+            return self.callers
+        chosen = f"SELECT id FROM cells WHERE facet = {facet} AND {self.cells}"  # noqa: S608 - our own terms
+        return f"{self.callers} AND cell IN ({chosen})"
+
+    @property
+    def _parameters(self) -> tuple[str, ...]:
+        return (*self.of_callers, *self.of_cells)
+
+
+class Source(Struct, frozen=True):
+    """Rollups or records as what follows FROM."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+
+def terms(engine: Engine, where: Filter, by: Sequence[str] = ()) -> Where:
+    """Which rollups have what a filter and groups ask for."""
+    cells, of_cells = cell_terms(engine, where)
+    callers, of_callers = caller_terms(engine, where)
+    asked = {name for name in _PARTS if getattr(where, name) is not None}
+    asked |= {name for name in by if name not in {"caller", "hour"}}
+    if where.outcome is not None:
+        asked.add("gate")
+    unit = BY_CALLER if where.caller is not None or "caller" in by else 0
+    if asked:
+        fitting = (facet for facet, parts in FACETS.items() if asked <= {*parts})
+        unit |= next((one for one in fitting if one | unit in _KEPT), BY_CELL)
+    return Where(unit, cells, callers, tuple(of_cells), tuple(of_callers))
+
+
+def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
+    """What a filter says of cells or places."""
+    found: list[str] = []
+    parameters: list[str] = []
+    for name in _PARTS:
+        wanted = getattr(where, name)
+        if wanted is not None:
+            column = f"coalesce({name}, '')" if name in _OPTIONAL else name
+            sign, parameter = engine.pattern(wanted)
+            found.append(f"{column} {sign} ?")
+            parameters.append(parameter)
+    if where.outcome is not None:
+        found.append("gate IS NULL" if where.outcome == "ok" else "gate IS NOT NULL")
+    return " AND ".join(found), parameters
+
+
+def caller_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
+    """What a filter says of callers."""
+    wanted = where.caller
+    if wanted is None:
+        return "1 = 1", []
+    sign, parameter = engine.pattern(wanted)
+    names = f"SELECT id FROM callers WHERE coalesce(name, '') {sign} ?"  # noqa: S608 - our own terms
+    return f"caller IN ({names})", [parameter]
+
+
+def _floor(at: int, span: int) -> int:
+    return at if at == FIRST else at // span * span
