@@ -432,6 +432,14 @@ def test_names_that_rollups_have_stay(path, store):
     assert value(path, "SELECT count(*) FROM cells WHERE tool = 'old.tool'") == 0
 
 
+def test_names_of_records_that_wait_to_be_rolled_up_stay(store):
+    store.add(SAMPLE)
+    with store._engine.writing():
+        store._keeper._naming.remove_unused()
+    assert counted(store) == naive(SAMPLE)
+    assert len(store.log(Filter(), limit=1_000)) == len(SAMPLE)
+
+
 def test_names_that_another_process_removed_are_given_again(path, store):
     store.add(SAMPLE)
     other = SqliteStore(path)

@@ -38,15 +38,16 @@ class Arrivals:
         if not rows:
             return []
         self._last = rows[-1][0]
-        order = {shown_id(kept): number for number, kept, _ in rows}
+        # Two calls may have one id, and are told apart by when they began.
+        order = {(shown_id(kept), at): number for number, kept, at in rows}
         found = {
-            record.id: record
+            (record.id, record.at): record
             for begin, end in _stretches(sorted(at for _, _, at in rows))
             for page in pages_of(store, _within(where, begin, end + 1))
             for record in page
-            if record.id in order
+            if (record.id, record.at) in order
         }
-        return sorted(found.values(), key=lambda record: order[record.id])
+        return sorted(found.values(), key=lambda record: order[record.id, record.at])
 
     def close(self) -> None:
         """Let go of the file."""
