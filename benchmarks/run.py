@@ -7,12 +7,14 @@ import platform
 import sys
 from importlib.metadata import version
 
+import answer
 import audit
 import calls
 import flowmcp
 import hooks
 import imports
 import protocol
+import reader
 import schemas
 import search
 import serving
@@ -26,6 +28,8 @@ PARTS = {
     "search": search.main,
     "audit": audit.main,
     "serving": serving.main,
+    "reader": reader.main,
+    "answer": answer.main,
     "imports": imports.main,
 }
 

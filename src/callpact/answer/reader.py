@@ -46,12 +46,15 @@ def read_json(text: str, *, allow: Collection[str] = ()) -> Read:
         Unreadable: there is no JSON, or none that can be read without guessing.
         UsageError: `allow` names something that is no lossy repair.
     """
-    allowed = _known(allow)
+    allowed = _known(allow) if allow else _NONE
     bounded(text)
     value = read_clean(text)
     if value is not NOTHING:
         return Read(value)
     return Search(text, allowed).read()
+
+
+_NONE: frozenset[str] = frozenset()
 
 
 def _known(allow: Collection[str]) -> frozenset[str]:

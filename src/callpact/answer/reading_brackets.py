@@ -14,6 +14,7 @@ from callpact.answer.reading_cursor import (
     KEY_AHEAD,
     QUOTES,
     SEPARATORS,
+    Spending,
     after_space,
 )
 from callpact.answer.reading_result import MAX_DEPTH
@@ -24,7 +25,7 @@ CLOSERS = {"{": "}", "[": "]", "(": ")"}
 CLOSING = frozenset("}])")
 VALUE_AHEAD = re.compile(rf"""["'`“”„‘’{{\[(]|[+\-]?\.?\d|{WORDS}""")
 """The beginning of a value."""
-_CLOSER_RUN = re.compile(r"[}\])\s]*+")
+_CLOSER_RUN = re.compile(r"(?:[}\])\s]|\\[nrt])*+")
 _ENTRY_LINE = re.compile(r"\n[ \t]*+([^\s}\])/#])")
 _INDENT = re.compile(r"[ \t]*+")
 _MAX_LINE = 200
@@ -34,8 +35,8 @@ _MAX_LINE = 200
 class Brackets(Scalars):
     """The containers that are open, and whether something may stand behind them."""
 
-    def __init__(self, text: str, at: int, allow: frozenset[str]) -> None:
-        super().__init__(text, at, allow)
+    def __init__(self, text: str, at: int, allow: frozenset[str], spending: Spending) -> None:
+        super().__init__(text, at, allow, spending)
         self._kinds: list[str] = []
         self._holders: list[Any] = []
         self._places: list[int] = []

@@ -17,8 +17,9 @@ from callpact.answer.reading_result import (
 )
 
 SPACE = re.compile(r"[ \t\r\n]*+")
-_ANY_SPACE = re.compile(r"[\s\ufeff\u200b-\u200d\u2060]*+")
-_ODD_SPACE = re.compile(r"[\s\ufeff\u200b-\u200d\u2060]++")
+# A line break may be written as an escape outside of strings.
+_ANY_SPACE = re.compile(r"(?:[\s\ufeff\u200b-\u200d\u2060]|\\[nrt])*+")
+_ODD_SPACE = re.compile(r"(?:[\s\ufeff\u200b-\u200d\u2060]|\\[nrt])++")
 _LINE = re.compile(r"[^\r\n]*+")
 KEY_AHEAD = re.compile(
     r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"
@@ -41,7 +42,7 @@ _HASH = re.compile(r"#++(?:[ \t!]|$)", re.MULTILINE)
 _BRACKET = re.compile(r"[}\]]")
 _ELLIPSES = ("...", "…")
 _UNCLEAR = (
-    frozenset("/#")
+    frozenset("/#\\")
     | frozenset(
         "\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff\u200b\u200c\u200d\u2060"
     )
@@ -49,17 +50,34 @@ _UNCLEAR = (
 )
 
 
+class Spending:
+    """What the reading of a text may still cost, over all the places at which it is tried.
+
+    Each try may look at much of the text and lead nowhere. Together they look at a bounded multiple
+    of it, which is what makes reading linear.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.scans = 4 * len(text)
+        """Characters that compiled code may look at in vain."""
+        self.steps = 8 * len(text) + 10_000
+        """Characters that tries may look at in vain."""
+        self.unclosed = len(text)
+        """From here on no comment is closed any more."""
+
+
 class Cursor:
     """A text, a place in it, and the repairs so far."""
 
-    def __init__(self, text: str, at: int, allow: frozenset[str]) -> None:
+    def __init__(self, text: str, at: int, allow: frozenset[str], spending: Spending) -> None:
         self.text = text
         self.length = len(text)
         self.at = at
         self.allow = allow
         self.repairs: list[Repair] = []
-        self.unclosed = self.length
-        """From here on no comment is closed any more."""
+        self.spending = spending
+        self.reached = at
+        """The last place that was looked at to read a string."""
 
     def note(self, code: str, at: int) -> None:
         """List a repair, or refuse it if it is lossy and not allowed."""
@@ -105,9 +123,9 @@ class Cursor:
             self.note("whitespace", at)
             return space.end()
         if text.startswith("/*", at):
-            end = text.find("*/", at + 2) if at < self.unclosed else -1
+            end = text.find("*/", at + 2) if at < self.spending.unclosed else -1
             if end < 0:
-                self.unclosed = min(self.unclosed, at)
+                self.spending.unclosed = min(self.spending.unclosed, at)
                 raise self.unexpected("a comment that is closed", at)
             return self._comment(at, at + 2, end, end + 2)
         if text.startswith("//", at) or _HASH.match(text, at):

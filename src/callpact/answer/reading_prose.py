@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from callpact.answer.reading_brackets import CLOSERS
 from callpact.answer.reading_clean import NOTHING, check_depth, read_clean, same
-from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, after_space
+from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, Spending, after_space
 from callpact.answer.reading_result import (
     MAX_DEPTH,
     MAX_MARKS,
@@ -99,7 +99,7 @@ class Search:
         self._first_error: Unreadable | None = None
         self._language: str | None = None
         self._tried: set[str] = set()
-        self._unclosed = len(text)
+        self._spending = Spending(text)
         self._stray = -1
         """Where a bracket closes nothing."""
 
@@ -171,7 +171,7 @@ class Search:
         at = self._first
         if not QUOTED_KEY_AHEAD.match(text, at):
             return 0
-        reading = Structure(text, at, self._allow)
+        reading = Structure(text, at, self._allow, self._spending)
         value = reading.read_body()
         check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
@@ -190,7 +190,9 @@ class Search:
         if self._thought < 0:
             self._thought = self._begin if at < 0 else at
         self._begin = end
-        self._first = _decorated(self._text, end)
+        self._first = max(self._first, end)
+        if self._first == end:
+            self._first = _decorated(self._text, end)
         self._stray = -1
         self._found.clear()
         self._suspects.clear()
@@ -212,16 +214,20 @@ class Search:
         value = self._whole(mark, at)
         if value is not NOTHING:
             return self._take(at, text.rfind(CLOSERS[mark]) + 1, value, [])
-        reading = Structure(text, at, self._allow)
-        reading.unclosed = self._unclosed
+        reading = Structure(text, at, self._allow, self._spending)
         try:
             value = reading.read()
         except Unreadable as error:
+            self._spend(max(reading.at, reading.reached, error.at) - at, at)
             return self._failed(mark, at, error, is_json=reading.has_evidence)
-        finally:
-            self._unclosed = reading.unclosed
         check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
+
+    def _spend(self, characters: int, at: int) -> None:
+        self._spending.steps -= characters
+        if self._spending.steps < 0:
+            message = "Expected JSON, got too many beginnings of JSON that lead nowhere"
+            raise Unreadable("too_many_marks", message, self._text, at)
 
     def _whole(self, mark: str, at: int) -> Any:
         """The value from here to the last bracket of its kind, if that is JSON; tried once."""
@@ -262,7 +268,7 @@ class Search:
         """The value at the beginning of a text, and where it ends."""
         if _ESCAPED.match(inner):
             return Search(inner, self._allow, level=self._level + 1).read(), len(inner)
-        reading = Structure(inner, 0, self._allow)
+        reading = Structure(inner, 0, self._allow, Spending(inner))
         value = reading.read()
         check_depth(value, inner)
         return Read(value, tuple(reading.repairs)), reading.at
@@ -347,7 +353,7 @@ class Search:
         start = self._first
         if not _ROOT_SCALAR.match(text, start):
             raise self._first_error or self._nothing(start)
-        reading = Structure(text, start, self._allow)
+        reading = Structure(text, start, self._allow, self._spending)
         try:
             value = reading.read()
         except Unreadable as error:

@@ -96,29 +96,31 @@ class Unreadable(ValueError):
     """A text that holds no JSON, or none that can be read without guessing.
 
     `code` names what was found, or the lossy repair that was not allowed; `at` is the offset of the
-    character, `line` and `column` count from 1.
+    character.
     """
 
     def __init__(self, code: str, message: str, text: str, at: int) -> None:
         super().__init__(message)
-        at = min(at, len(text))
         self.code = code
         self.message = message
-        self.at = at
-        self.line = text.count("\n", 0, at) + 1
-        self.column = at - text.rfind("\n", 0, at)
+        self.at = min(at, len(text))
+        self._text = text
+
+    @property
+    def line(self) -> int:
+        """The line of the character, from 1."""
+        return self._text.count("\n", 0, self.at) + 1
+
+    @property
+    def column(self) -> int:
+        """The column of the character, from 1."""
+        return self.at - self._text.rfind("\n", 0, self.at)
 
     def __str__(self) -> str:
         return f"{self.message} (line {self.line}, column {self.column})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restored, (self.code, self.message, self.at, self.line, self.column))
-
-
-def _restored(code: str, message: str, at: int, line: int, column: int) -> Unreadable:
-    error = Unreadable(code, message, "", 0)
-    error.at, error.line, error.column = at, line, column
-    return error
+        return (Unreadable, (self.code, self.message, self._text, self.at))
 
 
 def refusal(code: str, text: str, at: int) -> Unreadable:

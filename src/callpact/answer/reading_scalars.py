@@ -13,7 +13,7 @@ from typing import Any
 from callpact.answer.reading_result import Unreadable
 from callpact.answer.reading_strings import Strings
 
-_TOKEN = re.compile(r"[^\s<,\[\]{}()\"'`:;，、；：“”‘’]++")
+_TOKEN = re.compile(r"[^\s\\<,\[\]{}()\"'`:;，、；：“”‘’]++")
 _COMMENT = re.compile(r"//|/\*")
 _BARE = re.compile(r"[^,\[\]{}\"\n]++")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?+([eE][+-]?\d++)?+", re.ASCII)

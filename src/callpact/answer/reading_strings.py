@@ -35,7 +35,7 @@ _CUT_CODE = re.compile(r"\\u[0-9a-fA-F]")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 _DROPPED = frozenset("'`_")  # A backslash before these is JavaScript's, Python's or Markdown's.
 _BEFORE_OPENING = frozenset("([{<=>:,;/-–—*_~|+&\"'`“‘")
-_AFTER_CLOSING = frozenset(",.;!?)]}>/-–—*_~|+&\"'`”’%")
+_AFTER_CLOSING = frozenset(",.;!?)]}>/-–—*_~|+&\"'`”’%\\")
 
 
 class Strings(Cursor):
@@ -83,7 +83,7 @@ class Strings(Cursor):
         place, inner, opened = at + 1, -1, False
         while True:
             match = run.match(text, place)
-            place = match.end() if match else place
+            place = self.reached = match.end() if match else place
             if place >= self.length:
                 return self._cut(at, marks, is_key=is_key)
             if text[place] == "\\":
@@ -93,11 +93,11 @@ class Strings(Cursor):
                 if opened:
                     raise self._unsure(at, place)
                 break
-            if is_key and marks == '"':
-                raise self.unexpected("a colon after the key", after_space(text, place + 1))
             if self.is_root():  # "Yes" and "no" is a sentence.
                 raise self._unsure(at, place)
             if not self._is_apostrophe(place, marks):
+                if is_key:
+                    raise self.unexpected("a colon after the key", after_space(text, place + 1))
                 opened = self._is_inner(at, place, opened=opened)
             inner = place if inner < 0 else inner
             place += 1
@@ -121,7 +121,8 @@ class Strings(Cursor):
             behind = after_space(self.text, at + 1)
             if self.text[behind] in ":+":
                 raise self.unexpected("a comma or a bracket behind a string", behind)
-            opens = at == start + 1 or before.isspace() or before in _BEFORE_OPENING
+            is_break = self.text[at - 2 : at] in {"\\n", "\\r", "\\t"}
+            opens = at == start + 1 or before.isspace() or before in _BEFORE_OPENING or is_break
             if opens and not after.isspace() and after not in ",.;:!?":
                 return True
             if before.isdigit() and after != '"':  # Inches and seconds: 24" wide.

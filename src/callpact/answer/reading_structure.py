@@ -18,6 +18,7 @@ from callpact.answer.reading_cursor import (
     QUOTED_KEY_AHEAD,
     QUOTES,
     SEPARATORS,
+    Spending,
     after_space,
 )
 from callpact.answer.reading_result import MAX_DEPTH
@@ -50,8 +51,8 @@ _PATIENCE = 64
 class Structure(Brackets):
     """Reads one value at a place."""
 
-    def __init__(self, text: str, at: int, allow: frozenset[str]) -> None:
-        super().__init__(text, at, allow)
+    def __init__(self, text: str, at: int, allow: frozenset[str], spending: Spending) -> None:
+        super().__init__(text, at, allow, spending)
         self.value: Any = NOTHING
         self.has_evidence = False
         """True once what was read can only be JSON, so that a failure is not prose."""
@@ -61,7 +62,6 @@ class Structure(Brackets):
         self._has_closed = False
         """True if the value just read is a container."""
         self._reopened = False
-        self._budget = 4 * self.length
         self._impatience = 0
         self._wait = 0
 
@@ -151,7 +151,7 @@ class Structure(Brackets):
         return bool(self._kinds) and (self.text[at] in SEPARATORS or self.text[at] in CLOSING)
 
     def _opened(self, at: int, mark: str) -> Step | None:
-        if mark != "(" and self._wait <= 0 and self._budget > 0:
+        if mark != "(" and self._wait <= 0 and self.spending.scans > 0:
             value, end = read_span(self.text, at)
             if value is not NOTHING:
                 self._impatience = 0
@@ -160,7 +160,7 @@ class Structure(Brackets):
                 self._check_bracket(at, end - 1)
                 self.at = end
                 return self._quick_next() if self._kinds else self._continued
-            self._budget -= end - at + end // 8
+            self.spending.scans -= end - at + end // 8
             self._impatience = min(self._impatience * 2 + 1, _PATIENCE)
             self._wait = self._impatience
         self._wait -= 1
