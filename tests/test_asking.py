@@ -9,17 +9,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+import command_line
 from callpact import SqliteMemory
 from callpact.answer.reader import LOSSY
 from callpact.answer_files import MAX_ANSWER_BYTES, MAX_SCHEMA_BYTES
 from callpact.audit.auditing import open_store
 from callpact.audit.store import Filter
-from callpact.cli import main
 from callpact.codes import CODES
+
+run = command_line.run
 
 BROKEN = CODES["output_validation_failed"].exit
 SCHEMA = {
@@ -80,24 +81,7 @@ def desk(tmp_path, monkeypatch):
     (tmp_path / "refund.json").write_text(json.dumps(SCHEMA), "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfdbinary):
-    """Run a command line in this process: exit code, standard output, standard error."""
-    path = list(sys.path)
-
-    def run_(*args):
-        monkeypatch.setattr(sys, "argv", ["callpact", *map(str, args)])
-        capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfdbinary.readouterr()
-        return SimpleNamespace(code=left.value.code or 0, out=out.decode(), err=err.decode())
-
-    yield run_
-    sys.path[:] = path
+    yield tmp_path
     sys.modules.pop("refunds_desk", None)
 
 

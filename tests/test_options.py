@@ -14,8 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from callpact.cli import _complete_tool, main
+import command_line
+from callpact.cli import _complete_tool
 from callpact.codes import CODES
+
+run = command_line.run
 
 MAIN = """\
 export const main = {
@@ -75,21 +78,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WEATHER_KEY", raising=False)
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfdbinary):
-    """Run a command line in this process: exit code, standard output, standard error."""
-
-    def run_(*args):
-        monkeypatch.setattr(sys, "argv", ["callpact", *map(str, args)])
-        capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfdbinary.readouterr()
-        return SimpleNamespace(code=left.value.code or 0, out=out.decode(), err=err.decode())
-
-    return run_
 
 
 @pytest.fixture

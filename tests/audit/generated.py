@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from callpact.audit.record import Note, Record, error_key, payload_of
-from callpact.audit.store import Cause, Filter
+from callpact.audit.store import Cause, Filter, Store
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -221,3 +221,13 @@ def naive_causes(kept: Sequence[Record], where: Filter) -> list[Cause]:
         for (tool, key), those in causes.items()
     ]
     return sorted(told, key=lambda cause: (-cause.calls, cause.tool, cause.key))
+
+
+def counted(store: Store) -> dict[str, int]:
+    """Calls by tool, as a store counts them."""
+    return {rate.group: rate.calls for rate in store.rates(Filter(), "tool")}
+
+
+def naive(kept: Iterable[Record]) -> dict[str, int]:
+    """Calls by tool, counted one by one."""
+    return {group: counts[0] for group, counts in naive_rates(kept, Filter(), "tool").items()}

@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 import pytest
-from generated import naive_rates, records
+from generated import counted, naive, records
 
 from callpact.audit.store import Filter, Store
 from callpact.errors import CallpactError, InvalidConfig, UsageError
@@ -20,14 +20,6 @@ SAMPLE = list(records(600))
 @pytest.fixture
 def store(postgres):
     return postgres
-
-
-def counted(store):
-    return {rate.group: rate.calls for rate in store.rates(Filter(), "tool")}
-
-
-def naive(kept):
-    return {group: counts[0] for group, counts in naive_rates(kept, Filter(), "tool").items()}
 
 
 def test_it_is_a_store(store):

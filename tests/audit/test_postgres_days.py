@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from generated import BEGIN, DAY, HOUR, naive_log, naive_rates, records
+from generated import BEGIN, DAY, HOUR, counted, naive, naive_log, records
 
 from callpact.audit.record import Note, Record, payload_of
 from callpact.audit.store import Filter
@@ -17,14 +17,6 @@ SAMPLE = list(records(600))
 @pytest.fixture
 def store(postgres):
     return postgres
-
-
-def counted(store):
-    return {rate.group: rate.calls for rate in store.rates(Filter(), "tool")}
-
-
-def naive(kept):
-    return {group: counts[0] for group, counts in naive_rates(kept, Filter(), "tool").items()}
 
 
 # Texts that PostgreSQL would not take as they are

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from generated import naive_rates, records
+from generated import counted, naive, records
 
 from callpact import Call, Contract, Runtime, Tool
 from callpact.audit.auditing import auditing, open_store, place_of
@@ -25,14 +25,6 @@ SAMPLE = list(records(600))
 @pytest.fixture
 def store(postgres):
     return postgres
-
-
-def counted(store):
-    return {rate.group: rate.calls for rate in store.rates(Filter(), "tool")}
-
-
-def naive(kept):
-    return {group: counts[0] for group, counts in naive_rates(kept, Filter(), "tool").items()}
 
 
 # A server that goes and comes

@@ -77,7 +77,7 @@ class Cursor:
         self.repairs: list[Repair] = []
         self.spending = spending
         self.reached = at
-        """The last place that was looked at to read a string."""
+        """The last place that was looked at for the end of a string or of a comment."""
 
     def note(self, code: str, at: int) -> None:
         """List a repair, or refuse it if it is lossy and not allowed."""
@@ -127,11 +127,12 @@ class Cursor:
             if end < 0:
                 self.spending.unclosed = min(self.spending.unclosed, at)
                 raise self.unexpected("a comment that is closed", at)
+            self.reached = end
             return self._comment(at, at + 2, end, end + 2)
         if text.startswith("//", at) or _HASH.match(text, at):
             begin = at + (1 if text[at] == "#" else 2)
             match = _LINE.match(text, begin)
-            end = match.end() if match else self.length
+            end = self.reached = match.end() if match else self.length
             if text.count('"', begin, end) % 2 or (
                 end == self.length and _BRACKET.search(text, begin)
             ):
