@@ -76,6 +76,7 @@ from callpact.errors import (
     Timeout,
     ToolError,
     UnknownTool,
+    Unreadable,
     UpstreamError,
     UsageError,
 )
@@ -117,7 +118,7 @@ if TYPE_CHECKING:
     )
     from callpact.answer.models import open_model
     from callpact.answer.parsing import Parsed, parse_answer
-    from callpact.answer.reader import Read, Repair, Unreadable, read_json
+    from callpact.answer.reader import Read, Repair, read_json
     from callpact.answer.reliability import (
         CircuitBreaker,
         Rule,
@@ -183,7 +184,6 @@ _LAZY = {
     "ToolOffer": "callpact.answer.model",
     "ToolUse": "callpact.answer.model",
     "Turn": "callpact.answer.injections",
-    "Unreadable": "callpact.answer.reader",
     "Usage": "callpact.answer.model",
     "data_tool": "callpact.sources.data",
     "default_stuck_loop_rule": "callpact.answer.reliability",

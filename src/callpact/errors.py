@@ -18,6 +18,8 @@ CallpactError
 │  └─ OutputRejected     the answer broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
 ├─ InvalidEvent          a message on the bus that is no event of the call protocol
+├─ Unreadable            a text without JSON, or with none that can be read without guessing
+│                        (a ValueError, too)
 ├─ OutputSchemaError     an agent's answer that breaks its contract, in one of two stages
 ├─ RunStopped            an agent's run that gave no answer: ReliabilityFailFastError (the rules
 │                        gave up) · LimitReached · RunPaused (a value was asked for, and it waits)
@@ -434,6 +436,37 @@ class InvalidEvent(CallpactError):
     def __str__(self) -> str:
         more = f"; and {len(self.issues) - 3} more" if len(self.issues) > 3 else ""
         return f"not an event of the call protocol: {self.args[0]}{more}"
+
+
+class Unreadable(CallpactError, ValueError):
+    """A text that holds no JSON, or none that can be read without guessing.
+
+    `code` names what was found, or the lossy repair that was not allowed; `at` is the offset of the
+    character.
+    """
+
+    def __init__(self, code: str, message: str, text: str, at: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.at = min(at, len(text))
+        self._text = text
+
+    @property
+    def line(self) -> int:
+        """The line of the character, from 1."""
+        return self._text.count("\n", 0, self.at) + 1
+
+    @property
+    def column(self) -> int:
+        """The column of the character, from 1."""
+        return self.at - self._text.rfind("\n", 0, self.at)
+
+    def __str__(self) -> str:
+        return f"{self.message} (line {self.line}, column {self.column})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Unreadable, (self.code, self.message, self._text, self.at))
 
 
 class OutputSchemaError(CallpactError):

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from callpact.errors import Unreadable
 from callpact.schema.document import MAX_VALUE_DEPTH
 
 MAX_TEXT = 8_000_000
@@ -90,37 +91,6 @@ class Read(Struct, frozen=True):
 
     value: Any
     repairs: tuple[Repair, ...] = ()
-
-
-class Unreadable(ValueError):
-    """A text that holds no JSON, or none that can be read without guessing.
-
-    `code` names what was found, or the lossy repair that was not allowed; `at` is the offset of the
-    character.
-    """
-
-    def __init__(self, code: str, message: str, text: str, at: int) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.at = min(at, len(text))
-        self._text = text
-
-    @property
-    def line(self) -> int:
-        """The line of the character, from 1."""
-        return self._text.count("\n", 0, self.at) + 1
-
-    @property
-    def column(self) -> int:
-        """The column of the character, from 1."""
-        return self.at - self._text.rfind("\n", 0, self.at)
-
-    def __str__(self) -> str:
-        return f"{self.message} (line {self.line}, column {self.column})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Unreadable, (self.code, self.message, self._text, self.at))
 
 
 def refusal(code: str, text: str, at: int) -> Unreadable:
