@@ -23,7 +23,7 @@ ORDERS: dict[str, Order] = {
 
 
 class Decision(BaseModel):
-    """Whether to refund an order, how much in euros, and why in one sentence."""
+    """`status` refund, refuse or ask-a-human; `amount` in euros; `reason` in one sentence."""
 
     status: Literal["refund", "refuse", "ask-a-human"]
     amount: float = Field(ge=0, le=500)
