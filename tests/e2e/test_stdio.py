@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 
@@ -133,12 +134,16 @@ def test_a_client_lists_and_calls_over_stdio(desk, mode):
         return True
 
     args = ["-m", "callpact", "serve", "--stdio", "-s", f"python:{desk / 'desk.py'}"]
-    assert ask(StdioServerParameters(command=sys.executable, args=args), mode, story)
+    assert ask(
+        StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ)), mode, story
+    )
 
 
 def test_the_timeout_of_the_configuration_ends_a_call(desk):
     args = ["-m", "callpact", "serve", "--stdio"]
-    parameters = StdioServerParameters(command=sys.executable, args=args, cwd=desk)
+    parameters = StdioServerParameters(
+        command=sys.executable, args=args, cwd=desk, env=dict(os.environ)
+    )
     result = ask(parameters, "auto", lambda client: client.call_tool("desk_hang", {}))
     assert error_of(result)["code"] == "timeout"
 
@@ -198,7 +203,10 @@ def test_a_client_gets_what_its_scopes_allow(closed, mode, scopes, names, left_o
     args = ["-m", "callpact", "serve", "--stdio", "-s", "closed.py", *options]
     with (closed / "banner").open("w+") as banner:
         transport = stdio_client(
-            StdioServerParameters(command=sys.executable, args=args, cwd=closed), errlog=banner
+            StdioServerParameters(
+                command=sys.executable, args=args, cwd=closed, env=dict(os.environ)
+            ),
+            errlog=banner,
         )
         assert ask(transport, mode, story)
         banner.seek(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import uuid
 from pathlib import Path
@@ -41,7 +42,7 @@ async def in_memory():
 @contextlib.asynccontextmanager
 async def over_stdio():
     args = ["-m", "callpact", "serve", "-s", str(TOOLS), "--stdio"]
-    yield StdioServerParameters(command=sys.executable, args=args)
+    yield StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ))
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -35,7 +36,9 @@ async def in_memory():
 
 @contextlib.asynccontextmanager
 async def over_stdio():
-    yield StdioServerParameters(command=sys.executable, args=[*SERVE, "--stdio"])
+    yield StdioServerParameters(
+        command=sys.executable, args=[*SERVE, "--stdio"], env=dict(os.environ)
+    )
 
 
 @pytest.fixture(scope="session")

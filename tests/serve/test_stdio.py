@@ -360,7 +360,9 @@ def test_the_official_client_gets_each_of_many_answers_whole(era):
     texts = [chr(97 + n % 26) * (n * 997 % 70_000) for n in range(200)]
 
     async def go():
-        parameters = StdioServerParameters(command=SERVE[0], args=[*SERVE[1:], str(TOOLS)])
+        parameters = StdioServerParameters(
+            command=SERVE[0], args=[*SERVE[1:], str(TOOLS)], env=dict(os.environ)
+        )
         async with Client(parameters, mode=era) as client:
             calls = [client.call_tool("behaviour_say", {"text": text}) for text in texts]
             return [result.structured_content for result in await asyncio.gather(*calls)]
