@@ -163,6 +163,8 @@ class Loading:
             machine.run_jobs()
         except Thrown as thrown:
             raise _refused(self._told(machine, handles, thrown.handle)) from None
+        if machine.is_full:  # What promises queue is dropped without a word when there is no room.
+            raise Trapped("MemoryLimit")
         try:
             machine.member(namespace, mark)
         except Thrown:
