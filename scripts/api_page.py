@@ -88,7 +88,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Envelopes": ("envelope", "schema.change"),
     "Events and bus": ("events", "finished", "bus"),
-    "Errors": ("errors", "codes"),
+    "Errors": ("errors", "answer.errors", "codes"),
     "Typed answers": (
         "answer.agent",
         "answer.account",

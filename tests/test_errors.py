@@ -12,6 +12,15 @@ import re
 import pytest
 
 from callpact import errors
+from callpact.answer.errors import (
+    LimitReached,
+    ModelError,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    RunPaused,
+    RunStopped,
+    Unreadable,
+)
 from callpact.codes import CODES, OWN_CODE
 from callpact.errors import (
     Aborted,
@@ -29,25 +38,18 @@ from callpact.errors import (
     InvalidSchema,
     InvalidTool,
     Issue,
-    LimitReached,
-    ModelError,
     NotAllowed,
     NotAnEnvelope,
     NotConfirmed,
     NotJson,
     OutputRejected,
-    OutputSchemaError,
     PauseAsked,
     Rejected,
-    ReliabilityFailFastError,
-    RunPaused,
-    RunStopped,
     Silent,
     SourceRefused,
     Timeout,
     ToolError,
     UnknownTool,
-    Unreadable,
     UpstreamError,
     UsageError,
     restored,

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
-from callpact.codes import CODES
-from callpact.errors import (
-    CallpactError,
+from callpact.answer.errors import (
     LimitReached,
     ModelError,
     OutputSchemaError,
     ReliabilityFailFastError,
 )
+from callpact.codes import CODES
+from callpact.errors import CallpactError
 from callpact.terminal import UNREAD, LogLevel, counted, err, flat, plain, shown, tell
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -77,3 +78,26 @@ def new_store(request, tmp_path_factory):
 def store(new_store):
     """An empty store."""
     return new_store()
+
+
+@pytest.fixture
+def make_disk(tmp_path):
+    """Makes a small file system: `make_disk("64k")`."""
+    mounted = []
+
+    def make(size):
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        try:
+            is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+        except FileNotFoundError:
+            is_mounted = False
+        if not is_mounted:
+            pytest.skip("no right to mount a small disk; a limit on the size of files is tried")
+        mounted.append(folder)
+        return folder
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

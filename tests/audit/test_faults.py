@@ -32,19 +32,9 @@ def hurry(monkeypatch):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(make_disk):
     """A file system of 1 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    try:
-        is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        is_mounted = False
-    if not is_mounted:
-        pytest.skip("no right to mount a small disk")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    return make_disk("1m")
 
 
 def fill(path):

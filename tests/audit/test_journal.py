@@ -188,19 +188,9 @@ def fill(path):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(make_disk):
     """A file system of 64 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    try:
-        is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        is_mounted = False
-    if not is_mounted:
-        pytest.skip("no right to mount a small disk; the limit on the size of files is tried above")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    return make_disk("64k")
 
 
 def test_a_full_disk_costs_records_until_there_is_room(small_disk, caplog):

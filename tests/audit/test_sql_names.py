@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import msgspec
 import pytest
-from generated import BEGIN, DAY, counted, naive, records
+from generated import BEGIN, DAY, counted, naive, records, value
 
 from callpact.audit.record import Note, Record
 from callpact.audit.sql_names import MAX_CALLERS, MAX_CAUSES, MAX_UNKNOWN_NAMES, OTHERS
@@ -26,14 +24,6 @@ def store(path):
     store = SqliteStore(path)
     yield store
     store.close()
-
-
-def value(path, sql):
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(sql).fetchone()[0]
-    finally:
-        connection.close()
 
 
 # Names that callers invent

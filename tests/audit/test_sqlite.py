@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from generated import BEGIN, DAY, HOUR, counted, naive, naive_log, naive_rates, records
+from generated import BEGIN, DAY, HOUR, counted, naive, naive_log, naive_rates, records, value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,14 +42,6 @@ def store(path):
     store = SqliteStore(path)
     yield store
     store.close()
-
-
-def value(path, sql):
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(sql).fetchone()[0]
-    finally:
-        connection.close()
 
 
 # The file and its versions

@@ -25,6 +25,7 @@ from callpact.answer.declaring import (
     declared_contract,
     text_of,
 )
+from callpact.answer.errors import OutputSchemaError
 from callpact.answer.events import EventHandler, Teller
 from callpact.answer.fallback import declared_fallback
 from callpact.answer.injections import Injection, Skill, Text, added
@@ -41,7 +42,7 @@ from callpact.answer.shape import Parses
 from callpact.answer.streaming import Streamed, streamed
 from callpact.answer.typed import by_tiers, contract_of, typed
 from callpact.catalog import Catalog
-from callpact.errors import OutputSchemaError, UsageError
+from callpact.errors import UsageError
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
 from callpact.tool import Identity, Tool

@@ -7,11 +7,12 @@ from typing import Any
 
 from callpact.answer.account import Paused
 from callpact.answer.declaring import MAX_MESSAGE, text_of
+from callpact.answer.errors import ModelError, OutputSchemaError, RunPaused, RunStopped
 from callpact.answer.loop import Run
 from callpact.answer.pausing import RunClient, read_checkpoint
 from callpact.answer.plan import Plan, Who
 from callpact.answer.typed import contract_of, typed
-from callpact.errors import ModelError, OutputSchemaError, RunPaused, RunStopped, ToolError
+from callpact.errors import ToolError
 from callpact.tool import Context, Contract, Tool
 
 _MESSAGE_SCHEMA = {

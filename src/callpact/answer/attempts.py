@@ -14,6 +14,12 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from callpact.answer.errors import (
+    ModelError,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    RunStopped,
+)
 from callpact.answer.events import Teller
 from callpact.answer.model import (
     NATIVE_OUTPUT,
@@ -41,15 +47,7 @@ from callpact.answer.reliability import (
     validation_error,
 )
 from callpact.envelope import local_envelope
-from callpact.errors import (
-    CallError,
-    ModelError,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    RunStopped,
-    ToolError,
-    UsageError,
-)
+from callpact.errors import CallError, ToolError, UsageError
 from callpact.events import new_id
 from callpact.finished import CallFinished
 from callpact.json_text import json_text

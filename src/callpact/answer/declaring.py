@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, cast
 
+from callpact.answer.errors import OutputSchemaError
 from callpact.answer.injections import OUTPUT_SCHEMA, instruction_of
 from callpact.answer.model import Model
 from callpact.answer.parsing import Repairing
@@ -14,7 +15,7 @@ from callpact.answer.plan import AnswerContract, Strategy
 from callpact.answer.reader import LOSSY
 from callpact.answer.shape import shape_of
 from callpact.catalog import Catalog
-from callpact.errors import OutputSchemaError, UsageError
+from callpact.errors import UsageError
 from callpact.finished import Observer
 from callpact.runtime import Runtime
 from callpact.tool import Tool

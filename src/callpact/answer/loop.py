@@ -14,6 +14,12 @@ from typing import Any
 
 from callpact.answer.account import Account, Answer, Attempt, Outcome, Paused, Unmet
 from callpact.answer.attempts import Asking, Attempts
+from callpact.answer.errors import (
+    LimitReached,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    RunStopped,
+)
 from callpact.answer.events import Teller
 from callpact.answer.injections import Turn, compose, skill_injections
 from callpact.answer.memory import Remembered
@@ -32,13 +38,7 @@ from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoi
 from callpact.answer.plan import ANSWER_TOOL, Plan, Who
 from callpact.answer.reliability import framed, told
 from callpact.answer.using import Using
-from callpact.errors import (
-    LimitReached,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    RunStopped,
-    UsageError,
-)
+from callpact.errors import UsageError
 from callpact.events import new_id
 from callpact.sources.data import exhausted_message
 

@@ -11,9 +11,10 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
+from callpact.answer.errors import OutputSchemaError
 from callpact.answer.reader import Repair, Unreadable, read_json, read_strict
 from callpact.answer.shape import Shape, issues_of
-from callpact.errors import OutputSchemaError, UsageError
+from callpact.errors import UsageError
 
 T = TypeVar("T")
 

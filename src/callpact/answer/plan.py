@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from callpact.answer.errors import OutputSchemaError
 from callpact.answer.events import EventHandler
 from callpact.answer.fallback import Fallback
 from callpact.answer.injections import Injection, Skill
@@ -19,7 +20,6 @@ from callpact.answer.parsing import Repairing, parse_answer
 from callpact.answer.reliability import Reliability
 from callpact.answer.shape import Shape
 from callpact.client import Client
-from callpact.errors import OutputSchemaError
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Identity, Tool
 

@@ -14,8 +14,9 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from callpact.answer.account import Stage
+from callpact.answer.errors import ModelError, OutputSchemaError
 from callpact.answer.model import Model, ModelReply, ModelRequest, Usage
-from callpact.errors import ModelError, OutputSchemaError, UsageError
+from callpact.errors import UsageError
 
 MAX_ROUNDS = 50
 """Attempts at one reply, whatever the rules say."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from callpact.answer.account import Paused
+from callpact.answer.errors import OutputSchemaError, ReliabilityFailFastError, RunPaused
 from callpact.answer.events import Teller
 from callpact.answer.fallback import recovered
 from callpact.answer.loop import Run
 from callpact.answer.parsing import parse_answer
 from callpact.answer.plan import AnswerContract, Plan
-from callpact.errors import OutputSchemaError, ReliabilityFailFastError, RunPaused, UsageError
+from callpact.errors import UsageError
 
 
 def contract_of(plan: Plan) -> AnswerContract:

@@ -15,6 +15,17 @@ from typing import Any, cast
 
 from callpact import schema as schemas
 from callpact.audit.patching import Patch, Unsolved, difference, same
+from callpact.audit.widening_rules import (
+    DEPENDENT,
+    EXCLUSIVE,
+    LEAST,
+    MOST,
+    described,
+    let_miss,
+    take_bound,
+    take_type,
+    type_of,
+)
 from callpact.errors import InvalidSchema, Issue
 from callpact.schema import CompiledSchema, compile_schema
 from callpact.schema.document import Document, pointer, resolve
@@ -35,14 +46,10 @@ _MAX_ERRORS = 200
 
 _INDEX = re.compile(r"/\d+(?=/|$)")
 _INVERTING = ("not", "if", "oneOf", "contains")
-_LEAST = {"minLength", "minItems", "minProperties"}
-_MOST = {"maxLength", "maxItems", "maxProperties"}
-_EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _ABOUT_KEYS = ("additionalProperties", "unevaluatedProperties")
 _NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
 _UNLIKE = ("anyOf", "oneOf", "propertyNames")
 _UNIONS = ("anyOf", "oneOf")
-_DEPENDENT = ("dependentRequired", "dependencies")
 
 Path = list[str | int]
 
@@ -225,17 +232,17 @@ class _Widener:
             return False
         rules, keyword = cast("dict[str, Any]", node), str(where[-1])
         if code == "type":
-            _take_type(rules, error.instance)
+            take_type(rules, error.instance)
         elif code == "required":
-            _let_miss(rules, keyword, cast("str", names[0]), error.instance)
+            let_miss(rules, keyword, cast("str", names[0]), error.instance)
         elif code in _ABOUT_KEYS:
             self._declare(rules, where, cast("list[str]", names), error.instance)
         elif code in {"enum", "const"}:
             self._choose(rules, where, error.instance)
         elif code in _UNIONS:
             self._join(rules, where, error)
-        elif code in {"minimum", "maximum", *_EXCLUSIVE, *_LEAST, *_MOST}:
-            _take_bound(rules, code, error.instance)
+        elif code in {"minimum", "maximum", *EXCLUSIVE, *LEAST, *MOST}:
+            take_bound(rules, code, error.instance)
         elif code == "propertyNames":
             last = max(i for i, part in enumerate(where) if part == "propertyNames")
             _at(self.document, where[:last]).pop("propertyNames", None)
@@ -258,9 +265,9 @@ class _Widener:
         properties = rules.setdefault("properties", {})
         for name in names:
             if name in properties:
-                _take_type(properties[name], instance[name])
+                take_type(properties[name], instance[name])
             elif self._may_add(where, MAX_NEW_KEYS):
-                properties[name] = _described(instance[name])
+                properties[name] = described(instance[name])
             else:
                 rules[keyword] = True
                 return
@@ -289,7 +296,7 @@ class _Widener:
             where = [*where[:-1], "enum"]
         options: Any = rules.get("enum")
         if not isinstance(options, list):  # Let go of for an earlier value.
-            _take_type(rules, value)
+            take_type(rules, value)
             return
         choices = cast("list[Any]", options)
         if any(same(option, value) for option in choices):
@@ -300,9 +307,9 @@ class _Widener:
             return
         del rules["enum"]
         if "type" not in rules:
-            rules["type"] = _type_of(choices[0]) if choices else _type_of(value)
+            rules["type"] = type_of(choices[0]) if choices else type_of(value)
         for item in (*choices, value):
-            _take_type(rules, item)
+            take_type(rules, item)
 
     def _join(self, rules: dict[str, Any], where: Path, error: Any) -> None:
         if where[-1] == "oneOf":
@@ -322,9 +329,9 @@ class _Widener:
             for inner in min(near, key=len):
                 self._meet(inner)
             return
-        described, branches = _described(error.instance), rules["anyOf"]
-        if not any(same(described, branch) for branch in branches):
-            branches.append(described)
+        new, branches = described(error.instance), rules["anyOf"]
+        if not any(same(new, branch) for branch in branches):
+            branches.append(new)
 
     def _opened(self, where: Path, error: Any) -> bool:
         """Where nothing was allowed, allow what came."""
@@ -337,9 +344,9 @@ class _Widener:
             return True
         held = cast("Any", holder)[where[-1]]
         if isinstance(held, dict):
-            _take_type(cast("dict[str, Any]", held), error.instance)
+            take_type(cast("dict[str, Any]", held), error.instance)
         else:
-            cast("Any", holder)[where[-1]] = _described(error.instance)
+            cast("Any", holder)[where[-1]] = described(error.instance)
         return True
 
 
@@ -367,7 +374,7 @@ def _rule(error: Any, code: str) -> str:
         parts = [part for part in error.schema_path if isinstance(part, str)]
         is_named = len(error.schema_path) > 1 and error.schema_path[-2] in _NAMED
         return str(error.schema_path[-2]) if is_named else parts[-1] if parts else "false"
-    is_keyword = code == "contains" or (code == "required" and keyword in _DEPENDENT)
+    is_keyword = code == "contains" or (code == "required" and keyword in DEPENDENT)
     return keyword if is_keyword else code
 
 
@@ -375,66 +382,6 @@ def _is_other(error: Any, depth: int) -> bool:
     """True if a form is of another kind altogether: by its type, or by the constant that tells it."""
     code, at = error.kind.name, len(error.instance_path)
     return (code == "type" and at == depth) or (code in {"const", "enum"} and at <= depth + 1)
-
-
-# --- single rules ---------------------------------------------------------------------------
-
-
-def _type_of(value: Any) -> str:
-    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
-    return "integer" if is_whole else json_type(value)
-
-
-def _described(value: Any) -> dict[str, Any]:
-    return {"type": _type_of(value)}
-
-
-def _take_type(rules: dict[str, Any], value: Any) -> None:
-    """Allow the type of a value beside those that are allowed."""
-    declared: Any = rules.get("type")
-    if declared is None:
-        return
-    is_list = isinstance(declared, list)
-    types: list[str] = list(cast("list[str]", declared)) if is_list else [declared]
-    new = _type_of(value)
-    if new in types or (new == "integer" and "number" in types):
-        return
-    if new == "number" and "integer" in types:
-        types[types.index("integer")] = "number"
-    else:
-        types.append(new)
-    rules["type"] = types if is_list or len(types) > 1 else types[0]
-
-
-def _let_miss(rules: dict[str, Any], keyword: str, name: str, instance: dict[str, Any]) -> None:
-    if keyword not in _DEPENDENT:
-        left = [key for key in rules.get("required", ()) if key != name]
-        rules["required"] = left
-        if not left:
-            del rules["required"]
-        return
-    for key, needed in rules.get(keyword, {}).items():
-        if key in instance and isinstance(needed, list) and name in needed:
-            rules[keyword][key] = [other for other in cast("list[Any]", needed) if other != name]
-
-
-def _take_bound(rules: dict[str, Any], code: str, value: Any) -> None:
-    if code in _LEAST or code in _MOST:
-        size, held = len(value), rules.get(code)
-        if held is None:
-            return
-        if code in _LEAST and size == 0:
-            del rules[code]
-        else:
-            rules[code] = min(held, size) if code in _LEAST else max(held, size)
-        return
-    wider = min if code.endswith("inimum") else max
-    name = _EXCLUSIVE.get(code, code)
-    if code in _EXCLUSIVE and rules.pop(code, None) is not None:
-        # All that was within the exclusive bound is within this one.
-        rules[name] = value
-    elif name in rules:
-        rules[name] = wider(rules[name], value)
 
 
 # --- places ---------------------------------------------------------------------------------
