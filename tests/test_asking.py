@@ -324,16 +324,7 @@ def test_a_closed_standard_input_is_told(desk, words):
 def test_a_reader_that_leaves_ends_the_command_quietly(desk, words):
     written(desk, GOOD)
     written(desk, json.dumps(["word " * 1000]), "script.json")
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", "callpact", *words],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        timeout=60,
-        check=False,
-    )
-    os.close(writing)
+    done = command_line.unread(*words)
     assert (done.returncode, done.stderr) == (141, b"")
 
 

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import command_line
 from callpact.cli import _complete_tool, main
 from callpact.codes import CODES
 
@@ -602,16 +603,7 @@ def test_ctrl_c_ends_a_call_at_once_without_a_trace(desk):
     ],
 )
 def test_a_reader_that_leaves_early_is_no_trace(desk, words):
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", "callpact", *words],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        timeout=60,
-        check=False,
-    )
-    os.close(writing)
+    done = command_line.unread(*words)
     assert done.returncode == 141
     assert b"Traceback" not in done.stderr
     assert b"Exception" not in done.stderr

@@ -94,7 +94,7 @@ def make_disk(tmp_path):
         except FileNotFoundError:
             is_mounted = False
         if not is_mounted:
-            pytest.skip("no right to mount a small disk; a limit on the size of files is tried")
+            pytest.skip("no right to mount a small disk")
         mounted.append(folder)
         return folder
 

@@ -5,6 +5,8 @@ Not a test: tests take the fixture with `run = command_line.run`.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -28,3 +30,19 @@ def run(monkeypatch, capfdbinary):
 
     yield run_
     sys.path[:] = path
+
+
+def unread(*words):
+    """A command in a process of its own, whose output nobody reads any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "callpact", *words],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writing)
