@@ -11,6 +11,7 @@ from generated import BEGIN, DAY, HOUR, naive_causes, naive_log, naive_rates, re
 
 from callpact.audit import migrations
 from callpact.audit.histogram import bucket_of, one_in, packed
+from callpact.audit.record import Note
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
 
@@ -24,6 +25,23 @@ WHERES = (
     Filter(since=BEGIN + 5 * HOUR, until=BEGIN + 2 * DAY),
     Filter(caller="agent-1", via="*"),
     Filter(caller="*", gate="input"),
+)
+MORE = (
+    {"path": "/a", "message": 'a "word"', "count": 3, "status": 404},
+    {"parent": bytes.fromhex("1f0c9a2e77b14c3d8e5f123456789abc")},
+    {"parent": "call-7"},
+    {"notes": '[[{"code":"type","path":"/a"}],[],[{"code":"filled","before":"1"}]]'},
+    {"given": '{"tool":"made.up","caller":null}'},
+    {"ms": 12.5, "bucket": bucket_of(12.5), "flags": 8},
+)
+"""Columns of a call as version 2 kept them, and what a record tells by them."""
+MORE_TOLD = (
+    MORE[0],
+    {"parent": "1f0c9a2e-77b1-4c3d-8e5f-123456789abc"},
+    {"parent": "call-7"},
+    {"issues": (Note("type", "/a"),), "changes": (Note("filled", before="1"),)},
+    {"tool": "made.up", "caller": None},
+    {"ms": 12.5, "tool_error": True},
 )
 
 
@@ -85,7 +103,9 @@ def write_version_1(path, kept, gone_before=None):
 
 
 def assert_answers(store, kept, *, left=None):
-    for where in WHERES:
+    # What is gone is counted by days.
+    whole_days = (*(w for w in WHERES if w.since is None), Filter(since=BEGIN + DAY))
+    for where in WHERES if left is None else whole_days:
         for by in GROUPS:
             if by == "hour" and where.caller is not None and left is not None:
                 continue  # Hours of a caller are counted from records.
@@ -121,6 +141,22 @@ def test_what_is_gone_from_a_file_of_version_1_is_still_counted(tmp_path):
     store = SqliteStore(tmp_path / "audit.db")
     store_left = [record for record in SAMPLE if record.at >= end]
     assert_answers(store, SAMPLE, left=store_left)
+    store.close()
+
+
+@pytest.mark.parametrize("told", MORE)
+def test_all_that_a_file_of_version_2_says_of_a_call_is_still_told(tmp_path, told):
+    path, record = tmp_path / "audit.db", SAMPLE[7]
+    write_version_1(path, SAMPLE[:20])
+    file = sqlite3.connect(path, isolation_level=None)
+    migrations.migrate(file, "audit.db", migrations.STEPS[:2])
+    changed = ", ".join(f"{name} = ?" for name in told)
+    kept_id = bytes.fromhex(record.id.replace("-", ""))
+    file.execute(f"UPDATE calls SET {changed} WHERE id = ?", (*told.values(), kept_id))
+    file.close()
+    store = SqliteStore(path)
+    expected = {"issues": (), "warnings": (), "changes": ()} | MORE_TOLD[MORE.index(told)]
+    assert store.find(record.id) == msgspec.structs.replace(record, **expected)
     store.close()
 
 

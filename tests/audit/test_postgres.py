@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from generated import counted, naive, records
 
+from callpact.audit.record import Note, Record
 from callpact.audit.store import Filter, Store
 from callpact.errors import CallpactError, InvalidConfig, UsageError
 from postgres import SCHEMA, database_of
@@ -84,6 +85,49 @@ def test_a_database_of_every_earlier_version_is_brought_to_the_latest(server, po
         assert store.add(SAMPLE) == len(SAMPLE)
         assert counted(store) == naive(SAMPLE)
         store.close()
+
+
+def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(server, postgres_store, url):
+    from callpact.audit import postgres_migrations as migrations
+
+    assert _migrated(url, migrations.STEPS[:1]) == 1
+    server.run(
+        f"SET search_path = {SCHEMA}; INSERT INTO callers VALUES (1, 'agent-1'); "
+        "INSERT INTO cells VALUES (1, 1, 'it', 'a.b', 'a', 'query', '1', 'c', 'warn', 'http', "
+        "'http', 'input', 'timeout', 'timeout::'); "
+        "INSERT INTO meta VALUES ('rolled_up', 0); "
+        "CREATE TABLE calls_19700101 (LIKE calls INCLUDING ALL); "
+        "ALTER TABLE calls ATTACH PARTITION calls_19700101 FOR VALUES FROM (0) TO (86400000); "
+        "INSERT INTO calls VALUES "
+        "(1, 5, 2, NULL, NULL, 3, 1, 1, 404, 9, 12, 'tone', "
+        r"'\x751f0c9a2e77b14c3d8e5f123456789abc', '/a', E'a \x01a \"word\"', "
+        """'[[{"code":"type","path":"/a"}],[],[]]', '{"caller":null}'), """
+        "(2, 6, 2, NULL, NULL, NULL, 1, 1, NULL, 9, 0, 'ttwo', 'tone', NULL, NULL, NULL, NULL), "
+        "(3, 7, 2, NULL, NULL, NULL, 1, 1, NULL, 9, 0, 'tthree', NULL, NULL, NULL, NULL, NULL)",
+        url,
+    )
+    store = postgres_store(url)
+    common = Record("three", 7, 2, "a.b", "query", "1", "c", "warn", "input", "timeout")
+    third = msgspec.structs.replace(
+        common, key="timeout::", source="http", caller="agent-1", via="http"
+    )
+    second = msgspec.structs.replace(third, id="two", at=6, parent="one")
+    first = msgspec.structs.replace(
+        third,
+        id="one",
+        at=5,
+        parent="1f0c9a2e-77b1-4c3d-8e5f-123456789abc",
+        path="/a",
+        message='a \0 "word"',
+        count=3,
+        status=404,
+        issues=(Note("type", "/a"),),
+        caller=None,
+        tool_error=True,
+    )
+    assert store.log(Filter()) == [third, second, first]
+    assert counted(store) == {"a.b": 3}
+    store.close()
 
 
 def test_steps_are_run_once_each_and_one_that_fails_leaves_the_version_before_it(server, url):

@@ -355,7 +355,7 @@ def test_equal_payloads_are_kept_once_until_their_last_record_goes(path, store):
 
 
 def test_hashes_with_the_same_beginning_are_different_payloads(store):
-    first, second = payload_of(b"1"), payload_of(b"2")
+    first, second = (payload_of(b'"%s"' % (letter * 300)) for letter in (b"a", b"b"))
     second = msgspec.structs.replace(second, sha256=first.sha256[:40] + second.sha256[40:])
     record = Record(id="1", at=BEGIN, ms=1, tool="a.b", input=first, output=second)
     store.add([record])

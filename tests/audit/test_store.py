@@ -312,14 +312,17 @@ def test_rates_and_causes_outlive_their_records(new_store):
     store.retention(older_than=BEGIN + DAY + 12_345)
     for where in (
         Filter(),
-        Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 30 * HOUR),
+        Filter(since=BEGIN + DAY, until=BEGIN + 2 * DAY + 3 * HOUR),
         Filter(since=BEGIN + 2 * DAY + 77, caller="agent-1"),
     ):
         assert_rates(store, SAMPLE, where, "tool")
         counted = [(c.tool, c.key, c.calls, c.of, c.first, c.last) for c in store.causes(where)]
         naive = naive_causes(SAMPLE, where)
         assert counted == [(c.tool, c.key, c.calls, c.of, c.first, c.last) for c in naive]
-    # What cannot be counted any more is taken by whole hours.
+    assert_rates(store, SAMPLE, Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 30 * HOUR), "tool")
+    # What cannot be counted any more is taken by whole hours, or by whole days.
+    within = Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR)
+    assert store.causes(within) == store.causes(Filter(since=BEGIN, until=BEGIN + DAY))
     cut = Filter(since=BEGIN + 3 * HOUR + 5, until=BEGIN + 5 * HOUR - 5)
     assert_rates_equal(
         store.rates(cut, "tool"),

@@ -79,12 +79,13 @@ def test_a_window_is_parted_into_whole_hours():
     assert text.stretches(NOON, NOON) == text.stretches(NOON, NOON + 1) == hours[:1]
 
 
-@pytest.mark.parametrize("hours", [25, 48, 100, 24 * 90])
-def test_a_long_window_is_parted_without_a_gap_and_ends_with_its_last_part(hours):
+@pytest.mark.parametrize(("hours", "unit"), [(25, 1), (48, 1), (100, 1), (24 * 90, 24)])
+def test_a_long_window_is_parted_without_a_gap_and_ends_with_its_last_part(hours, unit):
     parts = text.stretches(NOON, NOON + hours * HOUR)
     assert len(parts) <= text.BARS
     assert parts[0][0] <= NOON < parts[0][1]
-    assert parts[-1][1] == NOON + hours * HOUR
+    assert NOON + hours * HOUR <= parts[-1][1] < NOON + (hours + unit) * HOUR
+    assert {edge % (unit * HOUR) for part in parts for edge in part} == {0}
     assert [end for _, end in parts[:-1]] == [begin for begin, _ in parts[1:]]
     assert len({end - begin for begin, end in parts}) == 1
 

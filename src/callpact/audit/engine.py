@@ -7,7 +7,7 @@ SQL is written once, in what both speak: `?` and `?1` are parameters, texts are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -54,7 +54,7 @@ class Engine(Protocol):
         """The rows of a SELECT that ends in `IN`, for so many values as there are."""
         ...
 
-    def insert_all(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+    def insert_all(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
         """Add rows to a table."""
         ...
 

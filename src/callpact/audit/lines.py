@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from callpact.audit.record import (
     MAX_RECORDED_TEXT,
@@ -25,10 +26,11 @@ from callpact.audit.record import (
 END = b"]\n"
 """How a line ends that begins with a head."""
 
+_CUT = ("tool", "code", "path", "message", "key", "caller", "via")
 _encoder = msgspec.json.Encoder()
 
 
-class Head(Struct, frozen=True, omit_defaults=True):
+class Head(Struct, frozen=True, omit_defaults=True, gc=False):
     """What is the same for every call of a tool."""
 
     tool: str
@@ -38,7 +40,7 @@ class Head(Struct, frozen=True, omit_defaults=True):
     policy: str = ""
 
 
-class _Note(Struct, frozen=True, array_like=True):
+class _Note(Struct, frozen=True, array_like=True, gc=False):
     """A `Note` in a line."""
 
     code: str
@@ -46,11 +48,8 @@ class _Note(Struct, frozen=True, array_like=True):
     message: str = ""
     before: str | None = None
 
-    def read(self) -> Note:
-        return Note(_cut(self.code), _cut(self.path), _cut(self.message), self.before)
 
-
-class _Own(Struct, frozen=True, array_like=True):
+class _Own(Struct, frozen=True, array_like=True, gc=False):
     """What tells a call from others, in the order of its line."""
 
     id: str
@@ -64,7 +63,7 @@ class _Own(Struct, frozen=True, array_like=True):
     """Where the caller asked for a stricter one than the contract's."""
 
 
-class _Rest(Struct, frozen=True, array_like=True):
+class _Rest(Struct, frozen=True, array_like=True, gc=False):
     """A call without its tool, in the order of its line; that of a result ends with its output."""
 
     own: _Own
@@ -105,11 +104,16 @@ def decode_line(line: bytes) -> Record | None:
     """
     try:
         if line[:1] == b"[":
-            return _joined(*_lines.decode(line))
+            head, rest = _lines.decode(line)
+            record = _joined(head, rest)
+            # A text is longer than this only if what is beside the payloads is.
+            if len(line) - len(rest.input) - len(rest.output) > MAX_RECORDED_TEXT:
+                return _cut(record)
+            return record
         record = _records.decode(line)
         sent, given = record.input, record.output
         if _lacks_hash(sent) or _lacks_hash(given):
-            return msgspec.structs.replace(record, input=_hashed(sent), output=_hashed(given))
+            return replace(record, input=_hashed(sent), output=_hashed(given))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return record
@@ -117,7 +121,8 @@ def decode_line(line: bytes) -> Record | None:
 
 def _joined(head: Head, rest: _Rest) -> Record:
     own = rest.own
-    code, path, message, issues = rest.code, rest.path, rest.message, _read(rest.issues)
+    code, path, message = rest.code, rest.path, rest.message
+    issues = _read(rest.issues) if rest.issues else ()
     if message is None and issues:
         path, message = issues[0].path, issues[0].message
     key = None if code is None else error_key(code, path, issues[0].code if issues else None)
@@ -125,37 +130,49 @@ def _joined(head: Head, rest: _Rest) -> Record:
         own.id,
         own.at,
         own.ms,
-        _cut(head.tool),
+        head.tool,
         head.kind,
         head.version,
         head.contract,
         own.policy or head.policy,
         rest.gate,
-        _cut(code),
-        _cut(path),
-        _cut(message),
-        _cut(key),
+        code,
+        path,
+        message,
+        key,
         issues,
-        _read(rest.warnings),
-        _read(rest.changes),
+        _read(rest.warnings) if rest.warnings else (),
+        _read(rest.changes) if rest.changes else (),
         rest.source,
         rest.status,
-        _cut(own.caller),
-        _cut(own.via),
+        own.caller,
+        own.via,
         own.parent,
         own.count,
-        payload_of(bytes(rest.input)),
-        payload_of(bytes(rest.output)) if rest.has_output else None,
+        payload_of(rest.input),
+        payload_of(rest.output) if rest.has_output else None,
         rest.tool_error,
     )
 
 
 def _read(notes: tuple[_Note, ...]) -> tuple[Note, ...]:
-    return tuple([note.read() for note in notes])
+    return tuple([Note(note.code, note.path, note.message, note.before) for note in notes])
 
 
-def _cut(text: Any) -> Any:
-    return text if text is None else text[:MAX_RECORDED_TEXT]
+def _cut(record: Record) -> Record:
+    """A record without texts that are too long."""
+
+    def cut(text: Any) -> Any:
+        return text if text is None else text[:MAX_RECORDED_TEXT]
+
+    def cut_all(notes: tuple[Note, ...]) -> tuple[Note, ...]:
+        return tuple(
+            Note(cut(note.code), cut(note.path), cut(note.message), note.before) for note in notes
+        )
+
+    texts = {name: cut(getattr(record, name)) for name in _CUT}
+    notes = {name: cut_all(getattr(record, name)) for name in ("issues", "warnings", "changes")}
+    return replace(record, **texts, **notes)
 
 
 def _lacks_hash(payload: Payload | None) -> bool:

@@ -8,7 +8,7 @@ process at a time, as with a file, so that sums that are read and written again 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -59,7 +59,7 @@ SELECT unit, caller, start, cell, histogram FROM rollups
 JOIN {_KEYS}) AS key (unit, caller, start, cell) USING (unit, caller, start, cell)"""  # noqa: S608 - constants
 _UPSERT = f"""
 INSERT INTO rollups ({ROLLUP}) SELECT * FROM {_KEYS}, $5::integer[], $6::integer[], $7::integer[],
-$8::integer[], $9::bigint[], $10::bigint[], $11::bytea[])
+$8::integer[], $9::bytea[], $10::bigint[], $11::bigint[])
 ON CONFLICT (unit, caller, start, cell) DO UPDATE SET calls = rollups.calls + excluded.calls,
 failed = rollups.failed + excluded.failed, rejected = rollups.rejected + excluded.rejected,
 warned = rollups.warned + excluded.warned, first = least(rollups.first, excluded.first),
@@ -216,11 +216,10 @@ class PostgresFile(Numbers):
         if values:
             yield from self.rows(f"{select.removesuffix('IN')}= ANY(?)", (values,))
 
-    def insert_all(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+    def insert_all(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
         """Add rows to a table."""
-        if rows:
-            names = columns.split(", ")
-            self._run(self._connection.copy_records_to_table(table, columns=names, records=rows))
+        names = columns.split(", ")
+        self._run(self._connection.copy_records_to_table(table, columns=names, records=rows))
 
     def add_rollups(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows to rollups; nobody else writes between reading and writing them."""
@@ -229,8 +228,8 @@ class PostgresFile(Numbers):
             return
         kept = {tuple(row[:4]): row[4] for row in self.rows(_KEPT, columns[:4])}
         if kept:
-            columns[10] = [
-                merged(kept[row[:4]], row[10]) if row[:4] in kept else row[10]
+            columns[8] = [
+                merged(kept[row[:4]], row[8]) if row[:4] in kept else row[8]
                 for row in map(tuple, rows)
             ]
         self.change(_UPSERT, columns)

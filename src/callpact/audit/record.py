@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from callpact.errors import Issue
 
@@ -27,7 +27,7 @@ Gate = Literal["find", "access", "input", "handler", "output"]
 _INDEX = re.compile(r"/\d+(?=/|$)")
 
 
-class Payload(Struct, frozen=True, omit_defaults=True):
+class Payload(Struct, frozen=True, omit_defaults=True, gc=False):
     """An input or output: the hash of its masked JSON, its size, and the JSON itself if it is kept."""
 
     sha256: str
@@ -39,7 +39,7 @@ class Payload(Struct, frozen=True, omit_defaults=True):
     """True if `json` is only the beginning."""
 
 
-class Note(Struct, frozen=True, omit_defaults=True):
+class Note(Struct, frozen=True, omit_defaults=True, gc=False):
     """An issue, a warning or a change: its rule or action, where, and in words."""
 
     code: str
@@ -49,7 +49,7 @@ class Note(Struct, frozen=True, omit_defaults=True):
     """Of a change: the JSON of what stood there, if it is short."""
 
 
-class Record(Struct, frozen=True, omit_defaults=True):
+class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     """One call, whatever became of it. Append-only: it is never changed."""
 
     id: str
@@ -110,12 +110,12 @@ def note_of(issue: Issue) -> Note:
     return Note(issue.code, issue.path, issue.message[:MAX_RECORDED_TEXT])
 
 
-def payload_of(json: bytes, *, hashes_only: bool = False) -> Payload:
+def payload_of(json: bytes | Raw, *, hashes_only: bool = False) -> Payload:
     """What is kept of a masked JSON text."""
     sha256, size = hashlib.sha256(json).hexdigest(), len(json)
     if hashes_only:
         return Payload(sha256, size)
     if size <= MAX_PAYLOAD_BYTES:
-        return Payload(sha256, size, json.decode())
-    begin = json[:MAX_PAYLOAD_BYTES].decode("utf-8", "ignore")
+        return Payload(sha256, size, str(json, "utf-8"))
+    begin = bytes(json)[:MAX_PAYLOAD_BYTES].decode("utf-8", "ignore")
     return Payload(sha256, size, begin, is_cut=True)

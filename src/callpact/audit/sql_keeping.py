@@ -6,6 +6,7 @@ batch; `sql_rollups.py` counts the rest. A record that is let go leaves its roll
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
@@ -13,16 +14,17 @@ from typing import Any, cast
 
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine
-from callpact.audit.histogram import DAY, FIRST, LAST
+from callpact.audit.histogram import DAY, FIRST, HOUR, LAST
 from callpact.audit.record import Payload, Record
 from callpact.audit.sql_names import Naming
-from callpact.audit.sql_rollups import PENDING, Rollups
+from callpact.audit.sql_rollups import Rollups
 from callpact.audit.sql_rows import DAILY
 
 ROLLUPS_KEPT = 400 * DAY
 """How much longer than records their rollups are kept, in milliseconds."""
 RETENTION_STEP = 2_000
 """Records that one transaction of retention lets go."""
+_LARGE = 4_096
 
 
 class Keeper:
@@ -50,56 +52,71 @@ class Keeper:
             raise
 
     def _add(self, records: Sequence[Record]) -> int:
-        fresh = self._fresh(records)
+        ids, fresh = self._fresh(records)
         days: defaultdict[int, list[Record]] = defaultdict(list)
-        for record in fresh.values():
+        for record in fresh:
             days[record.at // DAY].append(record)
         self._engine.prepare(days)
         payloads = {day: self._payload_ids(day, those) for day, those in days.items()}
-        rolled_up, number = self._numbers()
-        kept: list[tuple[Any, ...]] = []
+        names = list(map(self._naming.of, fresh))
+        first = self._last_number() + 1
+        # One after the other: so many at once would keep the collector busy.
+        self._engine.insert_all(
+            "calls",
+            rows.CALL,
+            (
+                rows.call_row(number, id_, record, named, payloads[record.at // DAY])
+                for number, id_, record, named in zip(
+                    itertools.count(first), ids, fresh, names, strict=False
+                )
+            ),
+        )
+        self._keep_messages(fresh, names)
+        self._rollups.add_places(fresh)
+        self._rollups.roll_up(first + len(fresh) - 1)
+        return len(fresh)
+
+    def _keep_messages(self, records: Sequence[Record], names: Sequence[rows.Names]) -> None:
+        """The latest message of each cell, for when its record is gone."""
         latest: dict[int, tuple[int, str]] = {}
-        names_of, row_of, kept_id = self._naming.of, rows.call_row, self._engine.kept_id
-        for (id_, at), record in fresh.items():
-            names = names_of(record)
-            number += 1
-            ids = id_, None if record.parent is None else kept_id(record.parent)
-            kept.append(row_of(record, number, ids, names, payloads[at // DAY]))
-            if record.message is not None and at >= latest.get(names.cell, (FIRST,))[0]:
-                latest[names.cell] = at, record.message
-        self._engine.insert_all("calls", rows.CALL, kept)
+        for record, named in zip(records, names, strict=True):
+            message, at = record.message, record.at
+            if message is not None and at >= latest.get(named.cell, (FIRST,))[0]:
+                latest[named.cell] = at, message
         self._engine.execute_all(
             "UPDATE cells SET message = ?, message_at = ? WHERE id = ? "
             "AND coalesce(message_at, ?) <= ?",
             [(message, at, cell, at, at) for cell, (at, message) in latest.items()],
         )
-        self._rollups.add_places(fresh.values())
-        if number - rolled_up >= PENDING:
-            self._rollups.add(number)
-        return len(fresh)
 
-    def _numbers(self) -> tuple[int, int]:
-        """The last record that is rolled up, and the last one; numbers are never given again."""
-        rolled_up = self._engine.kept_number("rolled_up")
+    def _last_number(self) -> int:
+        """The number of the last record; none is ever given again."""
         row = self._engine.row("SELECT max(number) FROM calls")
-        return rolled_up, max(rolled_up, (row[0] if row else None) or 0)
+        return max(self._engine.kept_number("rolled_up"), (row[0] if row else None) or 0)
 
-    def _fresh(self, records: Sequence[Record]) -> dict[tuple[Any, int], Record]:
-        """Those that are not kept yet: a record that was read twice has the same id and time."""
+    def _fresh(self, records: Sequence[Record]) -> tuple[list[Any], Sequence[Record]]:
+        """Those that are not kept yet, and their ids: one that was read twice has both id and time."""
+        kept_id = self._engine.kept_id
+        ids = [kept_id(record.id) for record in records]
+        row = self._engine.row("SELECT max(at) FROM calls")
+        latest = FIRST if row is None or row[0] is None else row[0]
+        times = [record.at for record in records]
+        if len(set(ids)) == len(ids) and min(times, default=LAST) > latest:
+            return ids, records  # As most are.
         fresh: dict[tuple[Any, int], Record] = {}
-        for record in records:
-            fresh.setdefault((self._engine.kept_id(record.id), record.at), record)
-        if not fresh:
-            return fresh
-        ids, times = list({id_ for id_, _ in fresh}), [at for _, at in fresh]
-        # The bounds spare the partitions of other days.
-        select = (
-            "SELECT id, at FROM calls INDEXED BY calls_id "  # noqa: S608 - numbers
-            f"WHERE at >= {min(times)} AND at <= {max(times)} AND id IN"
-        )
-        for known in self._engine.among(select, ids):
-            fresh.pop(tuple(known), None)
-        return fresh
+        for key, record in zip(zip(ids, times, strict=True), records, strict=True):
+            fresh.setdefault(key, record)
+        doubtful = [at for at in times if at <= latest]
+        if doubtful:
+            # The bounds spare the partitions of other days.
+            select = (
+                "SELECT id, at FROM calls INDEXED BY calls_id "  # noqa: S608 - numbers
+                f"WHERE at >= {min(doubtful)} AND at <= {max(doubtful)} AND id IN"
+            )
+            those = {id_ for id_, at in fresh if at <= latest}
+            for known in self._engine.among(select, list(those)):
+                fresh.pop(tuple(known), None)
+        return [id_ for id_, _ in fresh], list(fresh.values())
 
     def _payload_ids(self, day: int, records: Collection[Record]) -> dict[str, int]:
         """Where each payload of a day is kept, by its hash; each use is counted."""
@@ -107,13 +124,15 @@ class Keeper:
         given: dict[str, tuple[int, Payload]] = {}
         for record in records:
             for payload in (record.input, record.output):
-                if payload is not None:
+                if payload is not None and not rows.is_small(payload):
                     sha256 = payload.sha256
-                    uses[sha256] = uses.get(sha256, 0) + 1
                     held = given.get(sha256)
                     if held is None:
-                        given[sha256] = _prefix(record.at, sha256), payload
-                    elif held[1].json is None and payload.json is not None:
+                        uses[sha256] = 1
+                        given[sha256] = _prefix(record.at, payload), payload
+                        continue
+                    uses[sha256] += 1
+                    if held[1].json is None and payload.json is not None:
                         given[sha256] = held[0], payload
         ids: dict[str, int] = {}
         bare: list[str] = []
@@ -149,14 +168,13 @@ class Keeper:
         last = cast(
             "int", row[0] if row and row[0] is not None else self._engine.payloads_from(day)
         )
-        added: list[tuple[Any, ...]] = []
-        for sha256, (prefix, payload) in given.items():
-            if sha256 not in ids:
-                last += 1
-                ids[sha256] = last
-                kept = (last, prefix, bytes.fromhex(sha256), payload.size, uses[sha256])
-                added.append((*kept, *rows.packed_payload(payload)))
-        self._engine.insert_all("payloads", rows.PAYLOAD, added)
+        fresh = [sha256 for sha256 in given if sha256 not in ids]
+        ids.update(zip(fresh, range(last + 1, last + 1 + len(fresh)), strict=True))
+        self._engine.insert_all(
+            "payloads",
+            rows.PAYLOAD,
+            (rows.payload_row(ids[sha256], *given[sha256], uses[sha256]) for sha256 in fresh),
+        )
 
     def retention(self, *, older_than: int | None, larger_than: int | None) -> int:
         """Roll up what waits; let go of records, then of rollups; how many records."""
@@ -178,9 +196,7 @@ class Keeper:
         return gone
 
     def _roll_up(self) -> None:
-        rolled_up, last = self._numbers()
-        if last > rolled_up:
-            self._rollups.add(last)
+        self._rollups.roll_up(self._last_number(), waiting=1)
 
     def _let_go_of_days(self, before: int, at_most: int | None = None) -> int:
         """Whole days, where the engine has them apart."""
@@ -265,9 +281,11 @@ class Keeper:
         return bool(days)
 
 
-def _prefix(at: int, sha256: str) -> int:
-    """The day and some bits of a hash, which an index finds it by.
+def _prefix(at: int, payload: Payload) -> int:
+    """The time and some bits of a hash, which an index finds it by.
 
-    An index of hashes alone would be written all over; so what is equal is kept once a day.
+    An index of hashes alone would be written all over; so what is equal is kept once an hour, and
+    what is large once a day.
     """
-    return (at // DAY & 0x7FFF) << 32 | int(sha256[:8], 16)
+    span = DAY if payload.size >= _LARGE else HOUR
+    return (at // span & 0xFFFFF) << 32 | int(payload.sha256[:8], 16)

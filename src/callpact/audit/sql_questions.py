@@ -100,7 +100,8 @@ class Questions:
         last = None if before is None else (before[0], self._engine.kept_id(before[1]))
         fitting = terms(self._engine, where)
         with self._engine.reading():
-            pending = fitting.pending(self._engine.kept_number("rolled_up"), [(begin, end)])
+            # Days are rolled up last, and tell what records are.
+            pending = fitting.pending(self._engine.kept_number("rolled_up_days"), [(begin, end)])
             late = self._newest(pending, limit, last)
             found: list[Any] = []
             while limit > len(found) and begin < end:
@@ -145,15 +146,13 @@ class Questions:
             f"sha256, size, form, {json} FROM payloads", (id_ for row in found for id_ in row[-2:])
         )
         for row in found:
-            flags, sent, given = row[7], row[-2], row[-1]
-            both = (
-                rows.payload_of_row(payloads.get(sent), hash_only=bool(flags & rows.INPUT_IS_HASH)),
-                rows.payload_of_row(
-                    payloads.get(given), hash_only=bool(flags & rows.OUTPUT_IS_HASH)
-                ),
-            )
             yield rows.record_of(
-                row, self._engine.shown_id, cells[row[5]], callers[row[6]][0], both
+                row,
+                self._engine.shown_id,
+                cells[row[5]],
+                callers[row[6]][0],
+                payloads,
+                with_payloads=with_payloads,
             )
 
     def _by_id(self, columns: str, ids: Iterable[int | None]) -> dict[int, Any]:
@@ -171,7 +170,7 @@ class Questions:
             fitting = terms(self._engine, where, (by,))
             sums: defaultdict[int, _Sum] = defaultdict(_Sum)
             rolled: list[tuple[int, int]] = []
-            rolled_up = self._engine.kept_number("rolled_up")
+            rolled_up = self._engine.kept_number(fitting.rolled_up)
             for piece in self._pieces(where, fitting, finest=by == "hour"):
                 if piece.unit == "record":
                     self._count_records(fitting.ends(piece, rolled_up), by, sums)
@@ -247,21 +246,17 @@ class Questions:
     def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
         """Count records by cell, caller or hour."""
         group = {"caller": "calls.caller", "hour": rows.HOUR_OF}.get(by, "calls.cell")
-        sql = (
-            f"SELECT {group}, calls.cell, bucket, count(*), "  # noqa: S608 - our own terms
-            f"sum(CASE WHEN (flags & {rows.IS_WARNED}) > 0 THEN 1 ELSE 0 END) "
-            f"FROM {source.sql} GROUP BY 1, 2, 3"
-        )
+        sql = f"SELECT {group}, calls.cell, mark, count(*) FROM {source.sql} GROUP BY 1, 2, 3"  # noqa: S608 - our own terms
         found = self._engine.rows(sql, source.parameters)
         gates = self._by_id("gate FROM cells", (row[1] for row in found))
-        for id_, cell, bucket, calls, warned in found:
+        for id_, cell, mark, calls in found:
             failed, rejected = rows.outcome_of(gates[cell][0])
             part = sums[id_]
             part.calls += calls
             part.failed += calls * failed
             part.rejected += calls * rejected
-            part.warned += warned
-            part.histogram += one_in(bucket, calls)
+            part.warned += calls if mark & rows.IS_WARNED else 0
+            part.histogram += one_in(rows.bucket_in(mark), calls)
 
     def causes(self, where: Filter, limit: int) -> list[Cause]:
         """The commonest error keys, of all calls of their tools in the window."""
@@ -307,7 +302,7 @@ class Questions:
         fitting = terms(self._engine, everything, ("tool", "key"))
         found: defaultdict[int, _Times] = defaultdict(_Times)
         rolled: list[tuple[int, int]] = []
-        rolled_up = self._engine.kept_number("rolled_up")
+        rolled_up = self._engine.kept_number(fitting.rolled_up)
         for piece in self._pieces(where, fitting):
             window = piece.begin, piece.end
             if piece.unit != "record" or fitting.is_daily:
@@ -333,16 +328,17 @@ class Questions:
         callers, parameters = caller_terms(self._engine, where)
         marks = ", ".join("?" * len(cells))
         row = self._engine.row(
-            "SELECT message FROM calls INDEXED BY calls_at "  # noqa: S608 - our own terms
+            "SELECT more FROM calls INDEXED BY calls_at "  # noqa: S608 - our own terms
             f"WHERE cell IN ({marks}) AND at = ? AND {callers} ORDER BY id DESC LIMIT 1",
             (*cells, at, *parameters),
         )
-        if row is None:
-            row = self._engine.row(
-                f"SELECT message FROM cells WHERE id IN ({marks}) "  # noqa: S608 - marks
-                "ORDER BY coalesce(message_at, ?) DESC LIMIT 1",
-                (*cells, FIRST),
-            )
+        if row is not None:
+            return rows.more_of(row[0]).message or ""
+        row = self._engine.row(
+            f"SELECT message FROM cells WHERE id IN ({marks}) "  # noqa: S608 - marks
+            "ORDER BY coalesce(message_at, ?) DESC LIMIT 1",
+            (*cells, FIRST),
+        )
         return "" if row is None else row[0] or ""
 
     def notes(self, where: Filter, limit: int) -> list[Noted]:

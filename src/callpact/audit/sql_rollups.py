@@ -1,9 +1,10 @@
 """Rollups: how calls went by hour and by day, so that questions about millions read thousands.
 
-There are rollups in all, by cell (what calls have in common), by each facet of cells, and by caller;
-by caller together with anything else by day alone, as there are nearly as many of these in an hour as
-there are records. Records are rolled up when `PENDING` of them have come: then far fewer rows are written than
-for each batch. Till then questions count those records themselves; `rolled_up` tells which.
+There are rollups in all, by caller, and by each facet of cells (what calls have in common), for
+hours and days; by cell, and by caller together with anything else, for days alone, as there are
+nearly as many of these in an hour as there are records. Records are rolled up when many of them have
+come: then far fewer rows are written than for each batch. Till then questions count those records
+themselves; `rolled_up` and `rolled_up_days` tell which.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from callpact.audit.record import Record
 from callpact.audit.sql_names import Naming
 from callpact.audit.sql_rows import BY_CALLER, BY_CELL, DAILY, DAILY_UNITS
 
-PENDING = 10_000
+PENDING = 20_000
 """Records that wait to be rolled up, at most; with them those of one batch."""
+PENDING_DAYS = 50_000
+"""Records that wait for the rollups that there are of days alone, at most; the same."""
 
 _UPSERT_PLACE = """
 INSERT INTO place_rollups (unit, start, place, calls, first, last) VALUES (?, ?, ?, ?, ?, ?)
@@ -29,17 +32,11 @@ first = CASE WHEN excluded.first < place_rollups.first THEN excluded.first
 ELSE place_rollups.first END,
 last = CASE WHEN excluded.last > place_rollups.last THEN excluded.last
 ELSE place_rollups.last END"""
-_PENDING = "SELECT at, caller, cell, bucket, flags FROM calls WHERE number > ?"
+_PENDING = "SELECT at, caller, cell, mark FROM calls WHERE number > ?"
 
-_Call = tuple[int, int]
-"""When, and what it adds to the counts."""
 _Key = tuple[int, int, int, int]
 """Unit, caller, start, cell."""
-_Sum = list[int]
-"""First, last, and all counts in one integer: calls, failed, rejected, warned, histogram.
-
-Each has 32 bits, as the buckets of a histogram, so that all are added by one addition.
-"""
+_FAILED, _REJECTED, _OUTCOMES = 1, 2, 4
 _LANE, _MASK = 32, (1 << 32) - 1
 _HISTOGRAM = 4 * _LANE
 
@@ -51,14 +48,72 @@ class Rollups:
         self._engine = engine
         self._naming = naming
 
-    def add(self, last: int) -> None:
-        """Roll up all records that are not; `last` is the number of the last one."""
-        found = self._engine.rows(_PENDING, (self._engine.kept_number("rolled_up"),))
-        # What is below the first bucket of all would be carried along through every addition.
-        base = min((row[3] for row in found), default=0)
-        sums = self._summed(found, base)
-        self._engine.add_rollups([_row(key, base, *sums[key]) for key in sorted(sums)])
-        self._engine.keep_number("rolled_up", last)
+    def roll_up(self, last: int, *, waiting: int | None = None) -> None:
+        """Roll up what is not, if so many wait; `last` is the number of the last record."""
+        if last - self._engine.kept_number("rolled_up") >= (waiting or PENDING):
+            self._add_hours()
+            self._engine.keep_number("rolled_up", last)
+        if last - self._engine.kept_number("rolled_up_days") >= (waiting or PENDING_DAYS):
+            self._add_days()
+            self._engine.keep_number("rolled_up_days", last)
+
+    def _add_hours(self) -> None:
+        found, outcomes, counts = self._waiting("rolled_up")
+        by_cell: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        by_caller: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for at, caller, cell, mark in found:
+            hour, call = at // HOUR, counts[mark * _OUTCOMES + outcomes[cell]]
+            by_cell[hour, cell].append(call)
+            by_caller[hour, caller].append(call)
+        facets = self._naming.facets([*outcomes])
+        hours: dict[_Key, int] = {}
+        for (hour, cell), calls in by_cell.items():
+            part = sum(calls)
+            for unit, group in facets[cell]:
+                key = unit, 0, hour * HOUR, group
+                hours[key] = hours.get(key, 0) + part
+        for (hour, caller), calls in by_caller.items():
+            hours[BY_CALLER, caller, hour * HOUR, 0] = part = sum(calls)
+            key = 0, 0, hour * HOUR, 0
+            hours[key] = hours.get(key, 0) + part
+        days: dict[_Key, int] = {}
+        for (unit, caller, start, group), part in hours.items():
+            key = unit | DAILY, caller, start // DAY * DAY, group
+            days[key] = days.get(key, 0) + part
+        told = _Told(counts.base)
+        sums = hours | days
+        # When the first and the last call was is asked of cells alone.
+        self._engine.add_rollups([(*key, *told[sums[key]], key[2], key[2]) for key in sorted(sums)])
+
+    def _add_days(self) -> None:
+        found, outcomes, counts = self._waiting("rolled_up_days")
+        both: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for at, caller, cell, mark in found:
+            call = counts[mark * _OUTCOMES + outcomes[cell]]
+            both[caller, at // DAY * DAY, cell] += at, call
+        facets = self._naming.facets([*outcomes])
+        days: dict[_Key, _Sum] = {}
+        for (caller, day, cell), calls in both.items():
+            part = _sum_of(calls)
+            days[DAILY | BY_CELL | BY_CALLER, caller, day, cell] = part
+            _merge(days, (DAILY | BY_CELL, 0, day, cell), part)
+            for unit, group in facets[cell]:
+                if unit | BY_CALLER in DAILY_UNITS:
+                    _merge(days, (DAILY | unit | BY_CALLER, caller, day, group), part)
+        told = _Told(counts.base)
+        self._engine.add_rollups(
+            [(*key, *told[days[key][2]], *days[key][:2]) for key in sorted(days)]
+        )
+
+    def _waiting(self, name: str) -> tuple[Sequence[Row], dict[int, int], _Counts]:
+        """The records that are not rolled up, the outcome of their cells, and what each adds."""
+        found = self._engine.rows(_PENDING, (self._engine.kept_number(name),))
+        cells = list({row[2] for row in found})
+        outcomes: dict[int, int] = {}
+        for id_, gate in self._engine.among("SELECT id, gate FROM cells WHERE id IN", cells):
+            failed, rejected = rows.outcome_of(gate)
+            outcomes[id_] = failed * _FAILED + rejected * _REJECTED
+        return found, outcomes, _Counts(min((row[3] for row in found), default=0))
 
     def add_places(self, records: Collection[Record]) -> None:
         """Count where and what the notes of these records are."""
@@ -73,78 +128,57 @@ class Rollups:
             _UPSERT_PLACE, [(*key, len(ats), min(ats), max(ats)) for key, ats in times.items()]
         )
 
-    def _summed(self, found: Sequence[Row], base: int) -> dict[_Key, _Sum]:
-        """Calls by every unit: the finest from the calls, the others from the finest."""
-        cells = list({row[2] for row in found})
-        select = "SELECT id, gate FROM cells WHERE id IN"
-        outcomes = {id_: rows.outcome_of(gate) for id_, gate in self._engine.among(select, cells)}
-        counts = _Counts(base)
-        both: defaultdict[tuple[int, int, int], list[_Call]] = defaultdict(list)
-        by_cell: defaultdict[tuple[int, int], list[_Call]] = defaultdict(list)
-        by_caller: defaultdict[tuple[int, int], list[_Call]] = defaultdict(list)
-        for at, caller, cell, bucket, flags in found:
-            call = at, counts[bucket, outcomes[cell], flags & rows.IS_WARNED]
-            hour = at // HOUR
-            both[caller, hour // 24 * DAY, cell].append(call)
-            by_cell[hour, cell].append(call)
-            by_caller[hour, caller].append(call)
-        sums: dict[_Key, _Sum] = {}
-        facets = self._naming.facets(cells)
-        for (caller, day, cell), calls in both.items():
-            part = _sum_of(calls)
-            sums[DAILY | BY_CELL | BY_CALLER, caller, day, cell] = part
-            for unit, group in facets[cell]:
-                if unit | BY_CALLER in DAILY_UNITS:
-                    _merge(sums, (DAILY | unit | BY_CALLER, caller, day, group), part)
-        for (hour, cell), calls in by_cell.items():
-            part, start, day = _sum_of(calls), hour * HOUR, hour // 24 * DAY
-            for unit, group in ((BY_CELL, cell), *facets[cell]):
-                _merge(sums, (unit, 0, start, group), part)
-                _merge(sums, (DAILY | unit, 0, day, group), part)
-        for (hour, caller), calls in by_caller.items():
-            part, start, day = _sum_of(calls), hour * HOUR, hour // 24 * DAY
-            _merge(sums, (BY_CALLER, caller, start, 0), part)
-            _merge(sums, (DAILY | BY_CALLER, caller, day, 0), part)
-            _merge(sums, (0, 0, start, 0), part)
-            _merge(sums, (DAILY, 0, day, 0), part)
-        return sums
+
+class _Counts(dict[int, int]):
+    """What a call adds, by its mark and outcome: calls, failed, rejected, warned, histogram.
+
+    Each has 32 bits of one integer, as the buckets of a histogram, so that all are added at once.
+    """
+
+    def __init__(self, least: int) -> None:
+        self.base = rows.bucket_in(least)
+        """The first bucket of all: what is below would be carried along through every addition."""
+
+    def __missing__(self, call: int) -> int:
+        mark, outcome = divmod(call, _OUTCOMES)
+        failed, rejected = _FAILED & outcome > 0, _REJECTED & outcome > 0
+        warned = mark & rows.IS_WARNED > 0
+        counts = 1 | failed << _LANE | rejected << 2 * _LANE | warned << 3 * _LANE
+        self[call] = counts = counts | one_in(rows.bucket_in(mark) - self.base) << _HISTOGRAM
+        return counts
 
 
-class _Counts(dict[tuple[int, tuple[bool, bool], int], int]):
-    """What a call adds, by its bucket, whether it failed and was rejected, and was warned of."""
+class _Told(dict[int, tuple[Any, ...]]):
+    """Counts as the columns of a row; most rollups are of one call, and like others."""
 
     def __init__(self, base: int) -> None:
         self._base = base
 
-    def __missing__(self, call: tuple[int, tuple[bool, bool], int]) -> int:
-        bucket, (failed, rejected), warned = call
-        counts = 1 | failed << _LANE | rejected << 2 * _LANE | (warned > 0) << 3 * _LANE
-        self[call] = counts = counts | one_in(bucket - self._base) << _HISTOGRAM
-        return counts
+    def __missing__(self, counts: int) -> tuple[Any, ...]:
+        told = counts & (1 << _HISTOGRAM) - 1
+        calls, failed = told & _MASK, told >> _LANE & _MASK
+        rejected, warned = told >> 2 * _LANE & _MASK, told >> 3 * _LANE
+        histogram = packed(counts >> _HISTOGRAM, self._base)
+        self[counts] = row = (calls, failed, rejected, warned, histogram)
+        return row
 
 
-def _sum_of(calls: list[_Call]) -> _Sum:
-    if len(calls) == 1:
-        at, counts = calls[0]
-        return [at, at, counts]
-    ats, counts = zip(*calls, strict=True)
-    return [min(ats), max(ats), sum(counts)]
+_Sum = tuple[int, int, int]
+"""When the first and the last was, and counts."""
+
+
+def _sum_of(calls: list[int]) -> _Sum:
+    """Of times and counts by turns."""
+    if len(calls) == 2:
+        at, counts = calls
+        return at, at, counts
+    times = calls[::2]
+    return min(times), max(times), sum(calls[1::2])
 
 
 def _merge(sums: dict[_Key, _Sum], key: _Key, part: _Sum) -> None:
     held = sums.get(key)
-    if held is None:
-        sums[key] = part.copy()
-        return
-    first, last, counts = part
-    held[0] = min(held[0], first)
-    held[1] = max(held[1], last)
-    held[2] += counts
-
-
-def _row(key: _Key, base: int, first: int, last: int, counts: int) -> tuple[Any, ...]:
-    told = counts & (1 << _HISTOGRAM) - 1
-    calls, failed = told & _MASK, told >> _LANE & _MASK
-    rejected, warned = told >> 2 * _LANE & _MASK, told >> 3 * _LANE
-    histogram = packed(counts >> _HISTOGRAM, base)
-    return *key, calls, failed, rejected, warned, first, last, histogram
+    if held is not None:
+        first, last, counts = part
+        part = min(held[0], first), max(held[1], last), held[2] + counts
+    sums[key] = part

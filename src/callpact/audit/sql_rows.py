@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit.histogram import DAY, HOUR, bucket_of
-from callpact.audit.record import Note, Payload, Record
+from callpact.audit.record import Note, Payload, Record, payload_of
 
 INPUT_IS_HASH = 1
 OUTPUT_IS_HASH = 2
 IS_WARNED = 4
 IS_TOOL_ERROR = 8
+_FLAGS = 4  # Bits of them.
 IS_HASH, IS_PLAIN, IS_PACKED, IS_CUT = 0, 1, 2, 4
 
 BY_CELL, BY_CALLER, DAILY, BY_TOOL, BY_CAUSE, BY_DOOR = 1, 2, 4, 8, 16, 32
@@ -29,31 +30,48 @@ FACETS = {
 }
 """Parts of a cell that are asked about alone, so often that they have rollups of their own; the
 first that has all that is asked for has the fewest."""
-HOURLY_UNITS = (0, BY_CELL, BY_CALLER, *FACETS)
-DAILY_UNITS = (BY_CELL | BY_CALLER, BY_CAUSE | BY_CALLER, BY_DOOR | BY_CALLER)
+HOURLY_UNITS = (0, BY_CALLER, *FACETS)
+DAILY_UNITS = (BY_CELL, BY_CELL | BY_CALLER, BY_CAUSE | BY_CALLER, BY_DOOR | BY_CALLER)
 """Of these there are daily rollups only."""
 UNITS = (*HOURLY_UNITS, *(unit | DAILY for unit in (*HOURLY_UNITS, *DAILY_UNITS)))
 
 CELL = "tool, kind, version, contract, policy, source, via, gate, code, key"
 PLACE = "identity, namespace, tool, version, contract, kind, code, path"
 PAYLOAD = "id, prefix, sha256, size, uses, form, json"
-ROLLUP = "unit, caller, start, cell, calls, failed, rejected, warned, first, last, histogram"
-CALL = "number, id, at, ms, bucket, cell, caller, flags, path, message, status, count, parent, notes, given, input, output"
+ROLLUP = "unit, caller, start, cell, calls, failed, rejected, warned, histogram, first, last"
+CALL = "number, id, at, ms, mark, cell, caller, status, more, input, output"
 
 HOUR_OF = f"(at - ((at % {HOUR}) + {HOUR}) % {HOUR})"
 DAY_OF = f"((at - ((at % {DAY}) + {DAY}) % {DAY}) / {DAY})"
 """The first millisecond of a record's hour, and the number of its day; an index has the latter."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_MAX_SMALL = 256
 _MIN_PACKED = 1_024
 # A small window and table: for texts of some kilobytes what is set up costs more than the packing.
 _WINDOW, _MEMORY = -12, 4
 _INDEX = re.compile(r"/\d+(?=/|$)")
 
-_Notes = tuple[tuple[Note, ...], ...]
+
+class More(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What most records do not have, as the JSON of one column."""
+
+    path: str | None = None
+    message: str | None = None
+    count: int | None = None
+    parent: str | None = None
+    notes: tuple[tuple[Note, ...], tuple[Note, ...], tuple[Note, ...]] | None = None
+    """Issues, warnings and changes."""
+    given: dict[str, str | None] | None = None
+    """What it was called itself, where its cell or caller has another name."""
+    input: str | None = None
+    output: str | None = None
+    """JSON that is so small that it stands here."""
+
+
+_NOTHING_MORE, _NO_NOTES = More(), ((), (), ())
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, str | None]).decode
-_decode_notes = msgspec.json.Decoder(_Notes).decode
+_decode = msgspec.json.Decoder(More).decode
 
 
 def kept_id(id: str) -> str | bytes:
@@ -97,18 +115,24 @@ def outcome_of(gate: str | None) -> tuple[bool, bool]:
     return gate is not None, gate in {"access", "input"}
 
 
-def flags_of(record: Record) -> int:
-    """What a row tells by single bits."""
-    flags = 0
-    if record.input is not None and record.input.json is None:
-        flags |= INPUT_IS_HASH
-    if record.output is not None and record.output.json is None:
-        flags |= OUTPUT_IS_HASH
+def mark_of(record: Record) -> int:
+    """The bucket of its duration, and what is told by single bits."""
+    mark = bucket_of(record.ms) << _FLAGS
+    sent, given = record.input, record.output
+    if sent is not None and sent.json is None:
+        mark |= INPUT_IS_HASH
+    if given is not None and given.json is None:
+        mark |= OUTPUT_IS_HASH
     if record.warnings and record.gate is None:
-        flags |= IS_WARNED
+        mark |= IS_WARNED
     if record.tool_error:
-        flags |= IS_TOOL_ERROR
-    return flags
+        mark |= IS_TOOL_ERROR
+    return mark
+
+
+def bucket_in(mark: int) -> int:
+    """The bucket that a mark tells."""
+    return mark >> _FLAGS
 
 
 class Names(Struct, frozen=True, gc=False):
@@ -116,34 +140,33 @@ class Names(Struct, frozen=True, gc=False):
 
     cell: int
     caller: int
-    given: str | None = None
-    """JSON with the fields that the names do not tell."""
+    given: dict[str, str | None] | None = None
+    """The fields that the names do not tell."""
 
 
 def call_row(
-    record: Record, number: int, ids: tuple[Any, Any], names: Names, payloads: Mapping[str, int]
+    number: int, id: Any, record: Record, names: Names, payloads: Mapping[str, int]
 ) -> tuple[Any, ...]:
-    """One row, in the order of `CALL`; the ids are its own and its parent's, as they are kept."""
-    id_, parent = ids
+    """One row, in the order of `CALL`; the id is as it is kept."""
+    sent, given = record.input, record.output
     return (
         number,
-        id_,
+        id,
         record.at,
         record.ms,
-        bucket_of(record.ms),
+        mark_of(record),
         names.cell,
         names.caller,
-        flags_of(record),
-        record.path,
-        record.message,
         record.status,
-        record.count,
-        parent,
-        _kept_notes(record),
-        names.given,
-        None if record.input is None else payloads[record.input.sha256],
-        None if record.output is None else payloads[record.output.sha256],
+        _more(record, names.given),
+        payloads.get(sent.sha256) if sent is not None and not is_small(sent) else None,
+        payloads.get(given.sha256) if given is not None and not is_small(given) else None,
     )
+
+
+def is_small(payload: Payload) -> bool:
+    """True if it stands in its row: its address would be about as large."""
+    return payload.size <= _MAX_SMALL and payload.json is not None and not payload.is_cut
 
 
 def places_of(record: Record) -> set[tuple[str, str, str]]:
@@ -157,6 +180,12 @@ def places_of(record: Record) -> set[tuple[str, str, str]]:
         )
         for note in notes
     }
+
+
+def payload_row(id: int, prefix: int, payload: Payload, uses: int) -> tuple[Any, ...]:
+    """One row, in the order of `PAYLOAD`."""
+    kept = packed_payload(payload)
+    return id, prefix, bytes.fromhex(payload.sha256), payload.size, uses, *kept
 
 
 def packed_payload(payload: Payload) -> tuple[int, bytes | None]:
@@ -173,7 +202,7 @@ def packed_payload(payload: Payload) -> tuple[int, bytes | None]:
     return IS_PLAIN | cut, plain
 
 
-def payload_of_row(row: Sequence[Any] | None, *, hash_only: bool) -> Payload | None:
+def _payload(row: Sequence[Any] | None, *, hash_only: bool) -> Payload | None:
     """The payload of a row with its hash, size, form and bytes."""
     if row is None:
         return None
@@ -189,13 +218,15 @@ def record_of(
     shown_id: Callable[[Any], str],
     cell: Sequence[Any],
     caller: str | None,
-    payloads: Iterable[Any],
+    payloads: Mapping[int, Sequence[Any]],
+    *,
+    with_payloads: bool,
 ) -> Record:
-    """The record of a row, its cell and its two payloads."""
-    _, kept, at, ms, _, _, _, flags, path, message, status, count, parent, notes, names, _, _ = row
+    """The record of a row, its cell and its caller; payloads are by their ids."""
+    _, kept, at, ms, mark, _, _, status, told, sent, given = row
     tool, kind, version, contract, policy, source, via, gate, code, key = cell
-    issues, warnings, changes = _notes(notes)
-    sent, given = payloads
+    more = more_of(told)
+    issues, warnings, changes = more.notes or _NO_NOTES
     record = Record(
         id=shown_id(kept),
         at=at,
@@ -207,8 +238,8 @@ def record_of(
         policy=policy,
         gate=gate,
         code=code,
-        path=path,
-        message=message,
+        path=more.path,
+        message=more.message,
         key=key,
         issues=issues,
         warnings=warnings,
@@ -217,28 +248,42 @@ def record_of(
         status=status,
         caller=caller,
         via=via,
-        parent=None if parent is None else shown_id(parent),
-        count=count,
-        input=sent,
-        output=given,
-        tool_error=bool(flags & IS_TOOL_ERROR),
+        parent=more.parent,
+        count=more.count,
+        input=payload_of(more.input.encode(), hashes_only=not with_payloads)
+        if more.input is not None
+        else _payload(payloads.get(sent), hash_only=bool(mark & INPUT_IS_HASH)),
+        output=payload_of(more.output.encode(), hashes_only=not with_payloads)
+        if more.output is not None
+        else _payload(payloads.get(given), hash_only=bool(mark & OUTPUT_IS_HASH)),
+        tool_error=bool(mark & IS_TOOL_ERROR),
     )
-    return record if names is None else replace(record, **_decode(names))
+    return record if more.given is None else replace(record, **more.given)
 
 
-def given_names(record: Record, names: Mapping[str, str | None]) -> str | None:
+def given_names(record: Record, names: Mapping[str, str | None]) -> dict[str, str | None] | None:
     """What a record says otherwise than the names that it is kept under."""
     others = {name: told for name in names if (told := getattr(record, name)) != names[name]}
-    return _encode(others).decode() if others else None
+    return others or None
 
 
-def _kept_notes(record: Record) -> str | None:
-    if not (record.issues or record.warnings or record.changes):
-        return None
-    return _encode((record.issues, record.warnings, record.changes)).decode()
+def _more(record: Record, named: dict[str, str | None] | None) -> str | None:
+    sent, given = record.input, record.output
+    notes = record.issues, record.warnings, record.changes
+    more = More(
+        record.path,
+        record.message,
+        record.count,
+        record.parent,
+        None if notes == _NO_NOTES else notes,
+        named,
+        sent.json if sent is not None and is_small(sent) else None,
+        given.json if given is not None and is_small(given) else None,
+    )
+    encoded = _encode(more)
+    return None if encoded == b"{}" else encoded.decode()
 
 
-def _notes(kept: str | None) -> Iterable[tuple[Note, ...]]:
-    if kept is None:
-        return (), (), ()
-    return _decode_notes(kept)
+def more_of(kept: str | None) -> More:
+    """What the column `more` tells."""
+    return _NOTHING_MORE if kept is None else _decode(kept)

@@ -41,6 +41,11 @@ class Where(Struct, frozen=True):
         """True if there are no hourly rollups that could answer it."""
         return self.unit in DAILY_UNITS
 
+    @property
+    def rolled_up(self) -> str:
+        """The name of the number of the last record that its rollups count."""
+        return "rolled_up_days" if self.is_daily else "rolled_up"
+
     def rollups(self, window: tuple[int, int], *, daily: bool, cells: bool = False) -> Source:
         """The rollups of a window, of a day or an hour each.
 

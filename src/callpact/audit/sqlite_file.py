@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from callpact.errors import CallpactError, InvalidConfig, UsageError
 BUSY_SECONDS = 10.0
 """How long a store waits for another process that writes."""
 _AT_ONCE = 500
+_PARAMETERS = 900  # Older versions of SQLite take 999 at most.
 _INCREMENTAL = 2
 _UPSERT = f"""
 INSERT INTO rollups ({ROLLUP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -118,10 +120,17 @@ class SqliteFile(Numbers):
         """The rows of a SELECT one after the other."""
         return self.connection.execute(sql, parameters)
 
-    def insert_all(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Add rows to a table."""
-        marks = ", ".join("?" * len(columns.split(", ")))
-        self.connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)  # noqa: S608 - our own names
+    def insert_all(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Add rows to a table, many with each statement."""
+        count = columns.count(",") + 1
+        row = f"({', '.join('?' * count)})"
+        one = f"INSERT INTO {table} ({columns}) VALUES {row}"  # noqa: S608 - our own names
+        at_once = _PARAMETERS // count
+        many = one + f", {row}" * (at_once - 1)
+        left = iter(rows)
+        while len(part := list(islice(left, at_once))) == at_once:
+            self.connection.execute(many, list(chain.from_iterable(part)))
+        self.connection.executemany(one, part)
 
     def add_rollups(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows to rollups: those that are there already are summed up with them."""
