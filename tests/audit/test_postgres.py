@@ -92,10 +92,14 @@ def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(server, po
 
     assert _migrated(url, migrations.STEPS[:1]) == 1
     server.run(
-        f"SET search_path = {SCHEMA}; INSERT INTO callers VALUES (1, 'agent-1'); "
-        "INSERT INTO cells VALUES (1, 1, 'it', 'a.b', 'a', 'query', '1', 'c', 'warn', 'http', "
+        f"SET search_path = {SCHEMA}; INSERT INTO callers VALUES (DEFAULT, 'agent-1'); "
+        "INSERT INTO cells VALUES (DEFAULT, 1, 'it', 'a.b', 'a', 'query', '1', 'c', 'warn', 'http', "
         "'http', 'input', 'timeout', 'timeout::'); "
-        "INSERT INTO meta VALUES ('rolled_up', 0); "
+        "INSERT INTO meta VALUES ('rolled_up', 3); "
+        "INSERT INTO rollups (unit, caller, start, cell, calls, failed, rejected, warned, first, "
+        "last, histogram) SELECT unit, caller, 0, cell, 3, 3, 3, 0, 5, 7, "
+        r"'\x090003' FROM (VALUES (0, 0, 0), (4, 0, 0), (1, 0, 1), (5, 0, 1), (7, 1, 1)) "
+        "AS t (unit, caller, cell); "
         "CREATE TABLE calls_19700101 (LIKE calls INCLUDING ALL); "
         "ALTER TABLE calls ATTACH PARTITION calls_19700101 FOR VALUES FROM (0) TO (86400000); "
         "INSERT INTO calls VALUES "
@@ -127,6 +131,15 @@ def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(server, po
     )
     assert store.log(Filter()) == [third, second, first]
     assert counted(store) == {"a.b": 3}
+    # What facets tell since is told of calls from before.
+    for where, by in (
+        (Filter(version="1"), "tool"),
+        (Filter(version="1", since=0, until=3_600_000), "tool"),
+        (Filter(gate="input"), "via"),
+        (Filter(caller="agent-1", via="http", gate="input"), "version"),
+    ):
+        (rate,) = store.rates(where, by)
+        assert (rate.calls, rate.failed, rate.p50) == (3, 3, pytest.approx(0.00178, rel=0.01))
     store.close()
 
 

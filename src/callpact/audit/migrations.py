@@ -98,18 +98,22 @@ def _step_2(connection: Connection) -> None:
         "INSERT INTO meta SELECT 'rolled_up', coalesce(max(number), 0) FROM calls",
     ):
         connection.execute(statement)
-    _make_facets(connection)
+    _make_facets(
+        connection, ((8, "tool, namespace, gate"), (16, "gate, code, key"), (32, "version, via"))
+    )
 
 
-def _make_facets(connection: Connection) -> None:
-    """The facets of all cells, and their rollups from those of the cells."""
+def _make_facets(connection: Connection, facets: Sequence[tuple[int, str]]) -> None:
+    """Facets of all cells, and their rollups from those of the cells."""
     connection.create_function("merged", 2, merged, deterministic=True)
-    facets = ((8, "tool, namespace, gate"), (16, "gate, code, key"), (32, "version, via"))
     listed = "tool, kind, version, contract, policy, source, via, gate, code, key"
     every = listed.split(", ")
     empty = {"version": None, "gate": None, "code": None, "key": None}
-    connection.execute("CREATE TEMP TABLE facet_of (facet, cell, id, PRIMARY KEY (facet, cell))")
-    cells = connection.execute(f"SELECT id, namespace, {listed} FROM cells").fetchall()  # noqa: S608 - constants
+    connection.execute(
+        "CREATE TEMP TABLE facet_of (facet INTEGER, cell INTEGER, id, PRIMARY KEY (cell, facet))"
+    )
+    sql = f"SELECT id, namespace, {listed} FROM cells WHERE facet = 1"  # noqa: S608 - constants
+    cells = connection.execute(sql).fetchall()
     made: dict[str, int | None] = {}
     for facet, parts in facets:
         for id_, namespace, *names in cells:
@@ -127,7 +131,8 @@ def _make_facets(connection: Connection) -> None:
     connection.execute(
         """INSERT INTO rollups
         SELECT rollups.unit - 1 + facet_of.facet, rollups.caller, start, facet_of.id, calls, failed, rejected,
-        warned, first, last, histogram FROM rollups JOIN facet_of ON facet_of.cell = rollups.cell
+        warned, first, last, histogram FROM rollups CROSS JOIN facet_of
+        ON facet_of.cell = rollups.cell
         WHERE rollups.unit IN (1, 5) OR (rollups.unit = 7 AND facet_of.facet IN (16, 32))
         ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, failed = failed + excluded.failed,
         rejected = rejected + excluded.rejected, warned = warned + excluded.warned,
@@ -141,7 +146,8 @@ def _step_3(connection: Connection) -> None:
     """Fewer columns of calls, as each costs whoever adds one; fewer rollups, for the same reason.
 
     `mark` is the bucket and the flags, `more` has what most calls do not. Of cells there are no
-    rollups by hour any more: there were nearly as many as records; those of days wait longer.
+    rollups by hour any more: there were nearly as many as records; facets tell more instead, and
+    rollups of days alone wait longer.
     """
     connection.create_function("more", 6, _more, deterministic=True)
     day = "((at - ((at % 86400000) + 86400000) % 86400000) / 86400000)"
@@ -157,10 +163,15 @@ def _step_3(connection: Connection) -> None:
         "CREATE UNIQUE INDEX calls_id ON calls (id, at)",
         "CREATE INDEX calls_at ON calls (at)",
         f"CREATE INDEX calls_what ON calls ({day}, cell, caller, at, mark)",
-        "DELETE FROM rollups WHERE unit = 1",
+        "DELETE FROM rollups WHERE unit IN (8, 12, 32, 36, 38)",
+        "DELETE FROM cells WHERE facet IN (8, 32)",
         "INSERT INTO meta SELECT 'rolled_up_days', value FROM meta WHERE name = 'rolled_up'",
     ):
         connection.execute(statement)
+    _make_facets(
+        connection, ((8, "tool, namespace, version, contract, gate"), (32, "version, via, gate"))
+    )
+    connection.execute("DELETE FROM rollups WHERE unit = 1")
 
 
 def _more(*values: Any) -> str | None:

@@ -24,9 +24,9 @@ IS_HASH, IS_PLAIN, IS_PACKED, IS_CUT = 0, 1, 2, 4
 BY_CELL, BY_CALLER, DAILY, BY_TOOL, BY_CAUSE, BY_DOOR = 1, 2, 4, 8, 16, 32
 """The bits of a rollup's unit."""
 FACETS = {
-    BY_DOOR: ("version", "via"),
     BY_CAUSE: ("gate", "code", "key"),
-    BY_TOOL: ("tool", "namespace", "gate"),
+    BY_DOOR: ("version", "via", "gate"),
+    BY_TOOL: ("tool", "namespace", "version", "contract", "gate"),
 }
 """Parts of a cell that are asked about alone, so often that they have rollups of their own; the
 first that has all that is asked for has the fewest."""

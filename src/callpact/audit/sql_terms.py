@@ -95,8 +95,15 @@ class Where(Struct, frozen=True):
         window = piece.begin, piece.end
         if not self.is_daily:
             return self.by_time(window)
-        source = self.by_what_they_are(window)
-        return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
+        first, last = piece.begin // DAY, (piece.end - 1) // DAY
+        if last - first > 1:
+            source = self.by_what_they_are(window)
+            return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
+        sql = (
+            f"calls INDEXED BY calls_what WHERE {DAY_OF} IN (?, ?) AND {self._terms(BY_CELL)} "
+            "AND at >= ? AND at < ? AND number <= ?"
+        )
+        return Source(sql, (first, last, *self._parameters, *window, rolled_up))
 
     def _terms(self, facet: int) -> str:
         if not self.cells:
