@@ -4,8 +4,8 @@ Indexing one with two payloads takes at most 40 µs of CPU; beyond payloads one 
 bytes; at 5 million records every question answers in under 0.5 s.
 
 `python benchmarks/audit_store.py [RECORDS] [SECONDS]` fills a store for so many seconds at most, and
-says how many records there are when it asks. Indexing is told with the batches in which what waits
-is rolled up.
+says how many records there are when it asks. Indexing is all of it: from a line of the journal to
+what is committed in the store, rollups included, in a store that knows its tools and callers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import orjson
 
+from callpact import Contract, Tool
 from callpact.audit.chains import retry_chain
-from callpact.audit.record import Record
+from callpact.audit.indexer import Indexer
+from callpact.audit.lines import END, Head, encode_head
+from callpact.audit.record import Record, payload_of
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter, GroupBy
+from callpact.audit.surveys import drift_of
 from measure import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "audit"))
@@ -34,12 +39,34 @@ RECORDS = 5_000_000
 SECONDS = 180.0
 DAYS = 30
 BATCH = 1_000
+INDEXED = 100_000
+ROUNDS = 5
 _POOL = 50_000
+_ITEM = {"properties": {"id": {"type": "integer"}, "price": {"type": "number"}}}
+_PRICES = {"properties": {"items": {"type": "array", "items": _ITEM}}, "required": ["total"]}
+
+
+async def _never(*_):
+    raise RuntimeError("nothing is called here")
+
+
+DRIFTING = Tool(
+    id="coingecko.price",
+    description="Prices.",
+    contract=Contract(input={"type": "object"}, output=_PRICES, policy="warn"),
+    handler=_never,
+)
+"""One of those whose answers are kept: three in ten have another price since the last version."""
 
 
 def stream(count: int, *, tools: int = 200, callers: int = 100) -> Iterator[Record]:
     """Records over a month, newest last: those of a pool, each time with another id and time."""
-    pool = list(records(_POOL, days=DAYS, tools=tools, callers=callers, payloads=False))
+    pool = [
+        _with_answer(number, record)
+        for number, record in enumerate(
+            records(_POOL, days=DAYS, tools=tools, callers=callers, payloads=False)
+        )
+    ]
     chance = random.Random(3)
     step = DAYS * DAY / count
     for number in range(count):
@@ -48,8 +75,18 @@ def stream(count: int, *, tools: int = 200, callers: int = 100) -> Iterator[Reco
             record,
             id=f"1f0c9a2e-77b1-4c3d-8e5f-{10**11 + number}",
             at=BEGIN + int(number * step),
-            version="1.1.0" if number > count * 0.6 else "1.0.0",
+            version="1.1.0" if record.warnings or number > count * 0.6 else "1.0.0",
         )
+
+
+def _with_answer(number: int, record: Record) -> Record:
+    """Where answers change they are kept: about 600 bytes of one in ten calls."""
+    if record.gate is not None or not record.tool.endswith(".price"):
+        return record
+    price = "12.5" if record.warnings else 12.5
+    items = [{"id": number * 10 + n, "name": "a thing to buy", "price": price} for n in range(10)]
+    answer = {"items": items, "total": len(items)}
+    return msgspec.structs.replace(record, output=payload_of(orjson.dumps(answer)))
 
 
 def fill(store: SqliteStore, count: int, seconds: float) -> tuple[int, float]:
@@ -83,6 +120,7 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
     )
     day, odd = Filter(since=end - DAY), Filter(since=end - 20 * DAY + 1_234_567, until=end - 777)
     tool, caller = Filter(tool="shop.search"), Filter(caller="agent-7")
+    agents = Filter(caller="agent-*")
     rare = Filter(caller="agent-90", tool="geo.*", key="*:/limit:*")
     asked = {f"rates by {by}": lambda by=by: store.rates(Filter(), by) for by in groups}
     asked |= {f"rates by {by}, 20 odd days": lambda by=by: store.rates(odd, by) for by in groups}
@@ -102,6 +140,14 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
         "rates by caller, results, 20 odd days": lambda: store.rates(
             msgspec.structs.replace(odd, outcome="ok"), "caller"
         ),
+        "rates by hour of a door's results": lambda: store.rates(
+            Filter(via="http", outcome="ok"), "hour"
+        ),
+        "rates by hour of a namespace and version": lambda: store.rates(
+            Filter(namespace="shop", version="1.1.0"), "hour"
+        ),
+        "rates by key of two thirds of all callers": lambda: store.rates(agents, "key"),
+        "rates by tool of two thirds of all callers": lambda: store.rates(agents, "tool"),
         "24 bars of a trend by tool": lambda: [
             store.rates(Filter(since=start, until=start + HOUR), "tool")
             for start in range(end // HOUR * HOUR - 23 * HOUR, end + 1, HOUR)
@@ -115,6 +161,9 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
         "causes, 20 odd days": lambda: store.causes(odd),
         "causes of a tool": lambda: store.causes(tool),
         "causes of a caller": lambda: store.causes(caller),
+        "drift": lambda: drift_of(store, DRIFTING),
+        "drift of a version": lambda: drift_of(store, DRIFTING, Filter(version="1.1.0")),
+        "drift of a day": lambda: drift_of(store, DRIFTING, day),
         "notes": lambda: store.notes(Filter()),
         "notes of a tool": lambda: store.notes(tool),
         "log": lambda: store.log(Filter()),
@@ -151,20 +200,64 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
 
 
 def indexing(folder: Path) -> float:
-    """CPU seconds per record with an input and an output, in batches: the best of some files."""
-    those = list(records(40_000, days=2, tools=60, callers=40))
-    # What is measured is not how long the collector looks through all these.
-    gc.collect()
-    gc.freeze()
+    """CPU seconds per record with an input and an output: the best of some stores.
+
+    200 tools and 100 callers, as many calls a day as 5 million in a month.
+    """
+    whole = INDEXED + INDEXED // 2
+    days = whole / (RECORDS / DAYS)
+    lines = [_line(record) for record in records(whole, days=days, tools=200, callers=100)]
+    parts = b"".join(lines[: INDEXED // 2]), b"".join(lines[INDEXED // 2 :])
+    del lines
     taken: list[float] = []
-    for number in range(5):
-        store = SqliteStore(folder / f"payloads-{number}.db")
-        begun = time.process_time()
-        for begin in range(0, len(those), BATCH):
-            store.add(those[begin : begin + BATCH])
-        taken.append((time.process_time() - begun) / len(those))
+    for number in range(ROUNDS):
+        store = SqliteStore(folder / f"{number}.db")
+        journal = folder / f"journal-{number}"
+        journal.mkdir()
+        indexer = Indexer(journal, store)
+        for part, data in enumerate(parts):
+            (folder / "whole").write_bytes(data)
+            gc.collect()
+            begun = time.process_time()
+            (folder / "whole").rename(journal / f"{part:020}-1.jsonl")
+            if not indexer.flush(timeout=300):
+                raise RuntimeError("the store does not take records")
+            each = (time.process_time() - begun) / INDEXED
+        indexer.close()
+        if indexer.indexed != whole:
+            raise RuntimeError(f"{indexer.indexed} of {whole} records are in the store")
         store.close()
+        print(f"indexing: {each * 1e6:.1f} µs", flush=True)
+        taken.append(each)
     return min(taken)
+
+
+def _line(record: Record) -> bytes:
+    """A line as `recorder.py` writes it."""
+    contract = f"{sum(record.tool.encode()):016x}"  # No tool has a new one meanwhile.
+    head = Head(record.tool, record.kind, "1.1.0", contract, record.policy)
+    own = (
+        *(record.id, record.at, record.ms, record.via, record.caller),
+        *(record.parent, record.count, None),
+    )
+    sent, given = (
+        None if p is None else orjson.Fragment(p.json) for p in (record.input, record.output)
+    )
+    issues, warnings, changes = (
+        [(note.code, note.path, note.message, note.before) for note in notes]
+        for notes in (record.issues, record.warnings, record.changes)
+    )
+    told = [own, record.source, record.status, sent, given]
+    if record.gate is not None or warnings:
+        told += [record.gate is None, record.gate, record.code, issues]
+        told += [record.message, record.path, warnings, changes]
+    return encode_head(head) + orjson.dumps(told) + END
+
+
+def beyond_payloads(store: SqliteStore) -> int:
+    """Bytes of a store without the JSON in it."""
+    row = store._file.row("SELECT sum(length(json)) FROM payloads")
+    return store.size - (row[0] or 0)
 
 
 def main(count: int, seconds: float) -> None:
@@ -173,13 +266,13 @@ def main(count: int, seconds: float) -> None:
         each = indexing(folder)
         table(
             "Indexing",
-            [("a record with two payloads, in batches of 1,000", each, each / 40e-6, "40 µs")],
+            [("a record with two payloads, all in all", each, each / 40e-6, "40 µs")],
         )
         store = SqliteStore(folder / "audit.db")
         added, taken = fill(store, count, seconds)
         end = store.log(Filter(), limit=1)[0].at
-        print(f"\n{added:,} records, {taken / added * 1e6:.1f} µs of CPU each without payloads,")
-        print(f"{store.size / added:.0f} bytes each, indexes and rollups included (held to 400)")
+        print(f"\n{added:,} records, {taken / added * 1e6:.1f} µs of CPU each,")
+        print(f"{beyond_payloads(store) / added:.0f} bytes each beyond payloads (held to 400)")
         asked = questions(store, end)
         rows = [(question, seconds, seconds / 0.5, "0.5 s") for question, seconds in asked.items()]
         table("Questions (time by the clock)", rows)

@@ -62,6 +62,10 @@ class Engine(Protocol):
         """Add rows to rollups: those that are there already are summed up with them."""
         ...
 
+    def joined(self, column: str) -> str:
+        """An aggregate: the numbers of a group with commas between them."""
+        ...
+
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""
         ...

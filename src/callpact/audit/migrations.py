@@ -157,8 +157,10 @@ def _step_3(connection: Connection) -> None:
             number INTEGER PRIMARY KEY, id NOT NULL, at INTEGER NOT NULL, ms REAL,
             mark INTEGER NOT NULL, cell INTEGER NOT NULL, caller INTEGER NOT NULL, status INTEGER,
             more TEXT, input INTEGER, output INTEGER)""",
-        """INSERT INTO calls SELECT number, id, at, ms, bucket << 4 | flags, cell, caller, status,
-            more(path, message, count, parent, notes, given), input, output FROM calls_2""",
+        """INSERT INTO calls SELECT number, calls_2.id, at, ms, bucket << 6 | flags |
+            (CASE WHEN gate IS NULL THEN 0 WHEN gate IN ('access', 'input') THEN 48 ELSE 16 END),
+            cell, caller, status, more(calls_2.path, calls_2.message, count, parent, notes, given),
+            input, output FROM calls_2 CROSS JOIN cells ON cells.id = cell""",
         "DROP TABLE calls_2",
         "CREATE UNIQUE INDEX calls_id ON calls (id, at)",
         "CREATE INDEX calls_at ON calls (at)",

@@ -234,6 +234,10 @@ class PostgresFile(Numbers):
             ]
         self.change(_UPSERT, columns)
 
+    def joined(self, column: str) -> str:
+        """An aggregate: the numbers of a group with commas between them."""
+        return f"string_agg({column}::text, ',')"
+
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""
         if "*" not in text:

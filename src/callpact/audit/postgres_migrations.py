@@ -123,8 +123,9 @@ async def _remake_facets(connection: Any) -> None:
 # A NUL in a text was kept as `\x01a`, and `\x01` as `\x01b`.
 _STEP_2: Step = (
     "ALTER TABLE calls ADD COLUMN mark smallint, ADD COLUMN more text",
-    r"""UPDATE calls SET mark = bucket * 16 + flags, more = CASE
-        WHEN num_nonnulls(path, message, count, parent, notes, given) = 0 THEN NULL ELSE
+    r"""UPDATE calls SET mark = bucket * 64 + flags + (SELECT CASE WHEN gate IS NULL THEN 0
+        WHEN gate IN ('access', 'input') THEN 48 ELSE 16 END FROM cells WHERE cells.id = cell),
+        more = CASE WHEN num_nonnulls(path, message, count, parent, notes, given) = 0 THEN NULL ELSE
         replace(replace(json_build_object('path', path, 'message', message, 'count', count,
         'parent', CASE WHEN get_byte(parent, 0) = ascii('u')
         THEN encode(substr(parent, 2), 'hex')::uuid::text

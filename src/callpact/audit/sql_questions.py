@@ -246,16 +246,15 @@ class Questions:
     def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
         """Count records by cell, caller or hour."""
         group = {"caller": "calls.caller", "hour": rows.HOUR_OF}.get(by, "calls.cell")
-        sql = f"SELECT {group}, calls.cell, mark, count(*) FROM {source.sql} GROUP BY 1, 2, 3"  # noqa: S608 - our own terms
-        found = self._engine.rows(sql, source.parameters)
-        gates = self._by_id("gate FROM cells", (row[1] for row in found))
-        for id_, cell, mark, calls in found:
-            failed, rejected = rows.outcome_of(gates[cell][0])
+        sql = f"SELECT {group}, mark, count(*) FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
+        for id_, mark, calls in self._engine.rows(sql, source.parameters):
             part = sums[id_]
             part.calls += calls
-            part.failed += calls * failed
-            part.rejected += calls * rejected
-            part.warned += calls if mark & rows.IS_WARNED else 0
+            if mark & rows.IS_FAILED:
+                part.failed += calls
+                part.rejected += calls if mark & rows.IS_REJECTED else 0
+            elif mark & rows.IS_WARNED:
+                part.warned += calls
             part.histogram += one_in(rows.bucket_in(mark), calls)
 
     def causes(self, where: Filter, limit: int) -> list[Cause]:

@@ -18,7 +18,9 @@ INPUT_IS_HASH = 1
 OUTPUT_IS_HASH = 2
 IS_WARNED = 4
 IS_TOOL_ERROR = 8
-_FLAGS = 4  # Bits of them.
+IS_FAILED = 16
+IS_REJECTED = 32
+_FLAGS = 6  # Bits of them.
 IS_HASH, IS_PLAIN, IS_PACKED, IS_CUT = 0, 1, 2, 4
 
 BY_CELL, BY_CALLER, DAILY, BY_TOOL, BY_CAUSE, BY_DOOR = 1, 2, 4, 8, 16, 32
@@ -46,6 +48,7 @@ DAY_OF = f"((at - ((at % {DAY}) + {DAY}) % {DAY}) / {DAY})"
 """The first millisecond of a record's hour, and the number of its day; an index has the latter."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_REJECTING = frozenset({"access", "input"})
 _MAX_SMALL = 256
 _MIN_PACKED = 1_024
 # A small window and table: for texts of some kilobytes what is set up costs more than the packing.
@@ -110,11 +113,6 @@ def facet_of(facet: int, names: Mapping[str, str | None]) -> tuple[str | None, .
     return tuple(names[name] if name in parts else empty.get(name, "") for name in CELL.split(", "))
 
 
-def outcome_of(gate: str | None) -> tuple[bool, bool]:
-    """Whether a call that was stopped there failed, and whether it was rejected."""
-    return gate is not None, gate in {"access", "input"}
-
-
 def mark_of(record: Record) -> int:
     """The bucket of its duration, and what is told by single bits."""
     mark = bucket_of(record.ms) << _FLAGS
@@ -123,7 +121,9 @@ def mark_of(record: Record) -> int:
         mark |= INPUT_IS_HASH
     if given is not None and given.json is None:
         mark |= OUTPUT_IS_HASH
-    if record.warnings and record.gate is None:
+    if record.gate is not None:
+        mark |= IS_FAILED | IS_REJECTED if record.gate in _REJECTING else IS_FAILED
+    elif record.warnings:
         mark |= IS_WARNED
     if record.tool_error:
         mark |= IS_TOOL_ERROR
@@ -149,6 +149,8 @@ def call_row(
 ) -> tuple[Any, ...]:
     """One row, in the order of `CALL`; the id is as it is kept."""
     sent, given = record.input, record.output
+    small_sent, input_ = (None, None) if sent is None else _placed(sent, payloads)
+    small_given, output = (None, None) if given is None else _placed(given, payloads)
     return (
         number,
         id,
@@ -158,10 +160,15 @@ def call_row(
         names.cell,
         names.caller,
         record.status,
-        _more(record, names.given),
-        payloads.get(sent.sha256) if sent is not None and not is_small(sent) else None,
-        payloads.get(given.sha256) if given is not None and not is_small(given) else None,
+        _more(record, names.given, small_sent, small_given),
+        input_,
+        output,
     )
+
+
+def _placed(payload: Payload, ids: Mapping[str, int]) -> tuple[str | None, int | None]:
+    """The JSON of a small payload, else the id of where it is kept."""
+    return (payload.json, None) if is_small(payload) else (None, ids[payload.sha256])
 
 
 def is_small(payload: Payload) -> bool:
@@ -267,8 +274,9 @@ def given_names(record: Record, names: Mapping[str, str | None]) -> dict[str, st
     return others or None
 
 
-def _more(record: Record, named: dict[str, str | None] | None) -> str | None:
-    sent, given = record.input, record.output
+def _more(
+    record: Record, named: dict[str, str | None] | None, sent: str | None, given: str | None
+) -> str | None:
     notes = record.issues, record.warnings, record.changes
     more = More(
         record.path,
@@ -277,8 +285,8 @@ def _more(record: Record, named: dict[str, str | None] | None) -> str | None:
         record.parent,
         None if notes == _NO_NOTES else notes,
         named,
-        sent.json if sent is not None and is_small(sent) else None,
-        given.json if given is not None and is_small(given) else None,
+        sent,
+        given,
     )
     encoded = _encode(more)
     return None if encoded == b"{}" else encoded.decode()

@@ -74,7 +74,7 @@ class SqliteFile(Numbers):
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -32768")
         # Pages that every batch writes again are moved into the file once for many batches.
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")
         connection.create_function("merged", 2, merged, deterministic=True)
         migrate(connection, str(self.path))
 
@@ -135,6 +135,10 @@ class SqliteFile(Numbers):
     def add_rollups(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows to rollups: those that are there already are summed up with them."""
         self.connection.executemany(_UPSERT, rows)
+
+    def joined(self, column: str) -> str:
+        """An aggregate: the numbers of a group with commas between them."""
+        return f"group_concat({column})"
 
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""
