@@ -131,6 +131,8 @@ def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(server, po
     )
     assert store.log(Filter()) == [third, second, first]
     assert counted(store) == {"a.b": 3}
+    (rate,) = store.rates(Filter(until=6), "key")  # From the record itself.
+    assert (rate.calls, rate.failed, rate.rejected, rate.warned) == (1, 1, 1, 0)
     # What facets tell since is told of calls from before.
     for where, by in (
         (Filter(version="1"), "tool"),

@@ -17,7 +17,7 @@ from generated import BEGIN, DAY, HOUR, counted, naive, naive_log, naive_rates, 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.audit import migrations, sqlite_file
+from callpact.audit import migrations, sql_rollups, sqlite_file
 from callpact.audit.histogram import bucket_of, merged, one_in, packed, pieces, quantiles, unpacked
 from callpact.audit.indexer import Indexer
 from callpact.audit.journal import Journal, segments
@@ -318,6 +318,35 @@ def test_records_are_rolled_up_when_enough_of_them_wait(path, store):
     rolled_up = value(path, "SELECT sum(calls) FROM rollups WHERE unit = 0")
     assert PENDING <= rolled_up < len(many)
     assert counted(store) == naive(many)
+
+
+def test_rollups_of_days_alone_wait_longer(path, store, monkeypatch):
+    monkeypatch.setattr(sql_rollups, "PENDING", 100)
+    monkeypatch.setattr(sql_rollups, "PENDING_DAYS", 250)
+    counted = []
+    for begin in range(0, 300, 100):
+        store.add(SAMPLE[begin : begin + 100])
+        counted.append(
+            tuple(
+                value(path, f"SELECT coalesce(sum(calls), 0) FROM rollups WHERE unit = {unit}")
+                for unit in (0, 4, 5, 7)
+            )
+        )
+    assert counted == [(100, 100, 0, 0), (200, 200, 0, 0), (300, 300, 300, 300)]
+
+
+def test_what_is_small_is_kept_with_its_record_and_what_is_not_once_an_hour(path, store):
+    small, large = payload_of(b'{"a":1}'), payload_of(b'"' + b"x" * 300 + b'"')
+    huge = payload_of(b'"' + b"x" * 5_000 + b'"')
+    for number, at in enumerate((BEGIN, BEGIN + 1, BEGIN + HOUR, BEGIN + DAY)):
+        for answer in (small, large, huge):
+            record = Record(
+                id=f"{number} {answer.size}", at=at, ms=1, tool="a.b", input=small, output=answer
+            )
+            store.add([record])
+            assert store.find(record.id) == record
+    sizes = "SELECT group_concat(size || ':' || uses, ' ') FROM (SELECT * FROM payloads ORDER BY size, id)"
+    assert value(path, sizes) == "302:2 302:1 302:1 5002:3 5002:1"
 
 
 def test_records_are_counted_once_when_numbers_begin_again(store):

@@ -18,11 +18,13 @@ from generated import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callpact.audit import sql_rollups
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.audit.store import MAX_ROWS, Filter
 
 GROUPS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "via", "hour")
 SAMPLE = list(records(2_500))
+_WAITING = ("new", "half", "settled", "apart")
 
 
 def bare(record):
@@ -35,17 +37,22 @@ def bare(record):
     return msgspec.structs.replace(record, **hashes)
 
 
-@pytest.fixture(scope="module", params=[(), (0, 700), (1_000,)], ids=["new", "half", "settled"])
+@pytest.fixture(scope="module", params=[(), (0, 700), (1_000,), None], ids=_WAITING)
 def filled(new_store, request):
     """A store with `SAMPLE`, in batches that overlap and are not in order.
 
-    `retention` counts what waits to be counted: nothing, a part, or all.
+    `retention` counts what waits to be counted: nothing, a part, or all; else hours are counted
+    before days are.
     """
     store, settled = new_store(), request.param
-    for begin in (1_500, 0, 700, 2_000, 1_000):
-        store.add(SAMPLE[begin : begin + 800])
-        if begin in settled:
-            store.retention()
+    with pytest.MonkeyPatch.context() as patch:
+        if settled is None:
+            patch.setattr(sql_rollups, "PENDING", 300)
+            patch.setattr(sql_rollups, "PENDING_DAYS", 1_400)
+        for begin in (1_500, 0, 700, 2_000, 1_000):
+            store.add(SAMPLE[begin : begin + 800])
+            if begin in (settled or ()):
+                store.retention()
     return store
 
 
@@ -200,6 +207,20 @@ def test_a_payload_kept_only_as_a_hash_stays_hidden_beside_one_that_is_kept(stor
     assert store.find("1").input.json is None
     assert store.find("2").output.json == json.decode()
     assert store.find("3").input.json is None
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1_023, 1_024, 5_000])
+def test_a_payload_of_any_size_is_found_as_it_was_given(store, size):
+    text = payload_of(b'"' + b"x" * (size - 2) + b'"' if size > 1 else b"1")
+    odd = payload_of(b"{")  # No JSON at all is kept as it is.
+    kept = [
+        Record(id="1", at=BEGIN, ms=1, tool="a.b", input=text, output=text),
+        Record(id="2", at=BEGIN, ms=1, tool="a.b", input=odd, output=text),
+    ]
+    store.add(kept)
+    assert [store.find(record.id) for record in kept] == kept
+    assert store.log(Filter(), with_payloads=True) == kept[::-1]
+    assert store.log(Filter()) == [bare(record) for record in kept[::-1]]
 
 
 def test_a_log_tells_payloads_where_they_are_asked_for(filled):

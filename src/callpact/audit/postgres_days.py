@@ -1,7 +1,7 @@
 """Days of records in PostgreSQL: each has a partition of the calls, and one of the payloads.
 
-Payloads are kept with the day of their record, equal ones once a day: so a day goes as a whole, and
-its space is given back at once. Times beyond the calendar are in its first or last day.
+Payloads are kept with the day of their record: so a day goes as a whole, and its space is given
+back at once. Times beyond the calendar are in its first or last day.
 """
 
 from __future__ import annotations
