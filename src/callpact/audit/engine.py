@@ -66,6 +66,14 @@ class Engine(Protocol):
         """An aggregate: the numbers of a group with commas between them."""
         ...
 
+    def summed(self, column: str) -> str:
+        """An aggregate: the histograms of a group, as `sum_in` takes them."""
+        ...
+
+    def sum_in(self, summed: Any) -> int:
+        """The sum of histograms that `summed` gave."""
+        ...
+
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""
         ...

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from callpact.audit.engine import Numbers, Row
-from callpact.audit.histogram import merged
+from callpact.audit.histogram import merged, packed, unpacked
 from callpact.audit.migrations import migrate
 from callpact.audit.sql_rows import ROLLUP, kept_id, shown_id
 from callpact.errors import CallpactError, InvalidConfig, UsageError
@@ -76,6 +76,7 @@ class SqliteFile(Numbers):
         # Pages that every batch writes again are moved into the file once for many batches.
         connection.execute("PRAGMA wal_autocheckpoint = 8000")
         connection.create_function("merged", 2, merged, deterministic=True)
+        add_aggregate(connection)
         migrate(connection, str(self.path))
 
     def _switch_to_wal(self) -> None:
@@ -139,6 +140,14 @@ class SqliteFile(Numbers):
     def joined(self, column: str) -> str:
         """An aggregate: the numbers of a group with commas between them."""
         return f"group_concat({column})"
+
+    def summed(self, column: str) -> str:
+        """An aggregate: the histograms of a group, as `sum_in` takes them."""
+        return f"summed({column})"
+
+    def sum_in(self, summed: bytes) -> int:
+        """The sum of histograms that `summed` gave."""
+        return unpacked(summed)
 
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""
@@ -230,6 +239,22 @@ class SqliteFile(Numbers):
             yield
         except sqlite3.Error as error:
             raise _explained(error, str(self.path), self._wait) from error
+
+
+def add_aggregate(connection: sqlite3.Connection) -> None:
+    """Let SQL sum up histograms."""
+    connection.create_aggregate("summed", 1, _Summed)  # pyright: ignore[reportArgumentType] - gives bytes
+
+
+class _Summed:
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def step(self, histogram: bytes) -> None:
+        self._sum += unpacked(histogram)
+
+    def finalize(self) -> bytes:
+        return packed(self._sum)
 
 
 def _explained(error: sqlite3.Error, path: str, wait: float) -> CallpactError:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from callpact.audit.migrations import STEPS, version_of
 from callpact.audit.sqlite import SqliteStore
-from callpact.audit.sqlite_file import BUSY_SECONDS, SqliteFile
+from callpact.audit.sqlite_file import BUSY_SECONDS, SqliteFile, add_aggregate
 from callpact.errors import InvalidConfig
 
 
@@ -32,6 +32,7 @@ class _ReadOnlyFile(SqliteFile):
         try:
             with self.told():
                 _check(version_of(self.connection), path)
+                add_aggregate(self.connection)
         except BaseException:
             self.connection.close()
             raise
