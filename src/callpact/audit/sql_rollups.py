@@ -56,7 +56,7 @@ class Rollups:
             self._engine.keep_number("rolled_up_days", last)
 
     def _add_hours(self) -> None:
-        counts = _Counts()
+        counts = self._counts("rolled_up")
         hours: dict[_Key, int] = {}
         by_cell = self._waiting("rolled_up", f"{rows.HOUR_OF}, cell")
         facets = self._naming.facets(list({cell for _, cell, _ in by_cell}))
@@ -75,11 +75,11 @@ class Rollups:
         sums = hours | days
         # When the first and the last call was is asked of cells alone.
         self._engine.add_rollups(
-            [(*key, *_columns(sums[key]), key[2], key[2]) for key in sorted(sums)]
+            [(*key, *counts.columns(sums[key]), key[2], key[2]) for key in sorted(sums)]
         )
 
     def _add_days(self) -> None:
-        counts = _Counts()
+        counts = self._counts("rolled_up_days")
         found = self._waiting("rolled_up_days", f"caller, {rows.DAY_OF}, cell", "min(at), max(at)")
         facets = self._naming.facets(list({cell for _, _, cell, *_ in found}))
         days: dict[_Key, _Sum] = {}
@@ -91,8 +91,13 @@ class Rollups:
                 if unit | BY_CALLER in DAILY_UNITS:
                     _merge(days, (DAILY | unit | BY_CALLER, caller, start, group), part)
         self._engine.add_rollups(
-            [(*key, *_columns(days[key][2]), *days[key][:2]) for key in sorted(days)]
+            [(*key, *counts.columns(days[key][2]), *days[key][:2]) for key in sorted(days)]
         )
+
+    def _counts(self, name: str) -> _Counts:
+        sql = "SELECT min(mark) FROM calls WHERE number > ?"
+        row = self._engine.row(sql, (self._engine.kept_number(name),))
+        return _Counts((row[0] if row else None) or 0)
 
     def _waiting(self, name: str, groups: str, *more: str) -> Sequence[Row]:
         """The records that are not rolled up by groups, each with the marks of its records."""
@@ -119,24 +124,28 @@ class _Counts(dict[str, int]):
     """What calls of some marks add: calls, failed, rejected, warned, histogram.
 
     Each has 32 bits of one integer, as the buckets of a histogram, so that all are added at once.
+    `least` is the least mark of all: what is below would be carried along through every addition.
     """
+
+    def __init__(self, least: int) -> None:
+        self._base = rows.bucket_in(least)
 
     def __missing__(self, marks: str) -> int:
         if "," in marks:
             return sum(map(self.__getitem__, marks.split(",")))
         mark = int(marks)
-        counts = 1 | one_in(rows.bucket_in(mark)) << _HISTOGRAM
+        counts = 1 | one_in(rows.bucket_in(mark) - self._base) << _HISTOGRAM
         for lane, flag in enumerate((rows.IS_FAILED, rows.IS_REJECTED, rows.IS_WARNED), 1):
             counts |= (mark & flag > 0) << lane * _LANE
         self[marks] = counts
         return counts
 
-
-def _columns(counts: int) -> tuple[Any, ...]:
-    told = counts & (1 << _HISTOGRAM) - 1
-    calls, failed = told & _MASK, told >> _LANE & _MASK
-    rejected, warned = told >> 2 * _LANE & _MASK, told >> 3 * _LANE
-    return calls, failed, rejected, warned, packed(counts >> _HISTOGRAM)
+    def columns(self, counts: int) -> tuple[Any, ...]:
+        """Counts as the columns of a row."""
+        told = counts & (1 << _HISTOGRAM) - 1
+        calls, failed = told & _MASK, told >> _LANE & _MASK
+        rejected, warned = told >> 2 * _LANE & _MASK, told >> 3 * _LANE
+        return calls, failed, rejected, warned, packed(counts >> _HISTOGRAM, self._base)
 
 
 _Sum = tuple[int, int, int]

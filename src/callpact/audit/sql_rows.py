@@ -149,8 +149,8 @@ def call_row(
 ) -> tuple[Any, ...]:
     """One row, in the order of `CALL`; the id is as it is kept."""
     sent, given = record.input, record.output
-    small_sent, input_ = (None, None) if sent is None else _placed(sent, payloads)
-    small_given, output = (None, None) if given is None else _placed(given, payloads)
+    has_small_sent = sent is not None and is_small(sent)
+    has_small_given = given is not None and is_small(given)
     return (
         number,
         id,
@@ -160,15 +160,15 @@ def call_row(
         names.cell,
         names.caller,
         record.status,
-        _more(record, names.given, small_sent, small_given),
-        input_,
-        output,
+        _more(
+            record,
+            names.given,
+            sent.json if sent is not None and has_small_sent else None,
+            given.json if given is not None and has_small_given else None,
+        ),
+        None if sent is None or has_small_sent else payloads[sent.sha256],
+        None if given is None or has_small_given else payloads[given.sha256],
     )
-
-
-def _placed(payload: Payload, ids: Mapping[str, int]) -> tuple[str | None, int | None]:
-    """The JSON of a small payload, else the id of where it is kept."""
-    return (payload.json, None) if is_small(payload) else (None, ids[payload.sha256])
 
 
 def is_small(payload: Payload) -> bool:
