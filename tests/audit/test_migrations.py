@@ -125,9 +125,14 @@ def assert_answers(store, kept, *, left=None):
         assert found == [record.id for record in naive_log(left or kept, where)]
 
 
-def test_a_file_of_version_1_answers_as_before(tmp_path):
+def test_a_file_of_version_1_answers_as_before(tmp_path, caplog):
     write_version_1(tmp_path / "audit.db", SAMPLE)
     store = SqliteStore(tmp_path / "audit.db")
+    assert "audit.db' is brought from version 1 to 3" in caplog.text
+    caplog.clear()
+    SqliteStore(tmp_path / "audit.db").close()
+    SqliteStore(tmp_path / "another.db").close()
+    assert not caplog.text
     assert_answers(store, SAMPLE)
     for record in SAMPLE[::50]:
         bare = msgspec.structs.replace(record, issues=(), warnings=(), changes=())

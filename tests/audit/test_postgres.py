@@ -87,7 +87,9 @@ def test_a_database_of_every_earlier_version_is_brought_to_the_latest(server, po
         store.close()
 
 
-def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(server, postgres_store, url):
+def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(
+    server, postgres_store, url, caplog
+):
     from callpact.audit import postgres_migrations as migrations
 
     assert _migrated(url, migrations.STEPS[:1]) == 1
@@ -111,6 +113,7 @@ def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(server, po
         url,
     )
     store = postgres_store(url)
+    assert "is brought from version 1 to" in caplog.text
     common = Record("three", 7, 2, "a.b", "query", "1", "c", "warn", "input", "timeout")
     third = msgspec.structs.replace(
         common, key="timeout::", source="http", caller="agent-1", via="http"

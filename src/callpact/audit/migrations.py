@@ -7,6 +7,7 @@ later callpact is refused rather than guessed at.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from sqlite3 import Connection
 from typing import Any
@@ -17,6 +18,10 @@ from callpact.errors import InvalidConfig
 
 APPLICATION_ID = 0x63706175
 """Tells our files from other SQLite databases."""
+
+TOLD = "the audit log '%s' is brought from version %s to %s; with millions of records that takes minutes"
+"""What is logged before a log of an earlier version is changed."""
+_log = logging.getLogger("callpact.audit")
 
 Step = Callable[[Connection], None]
 
@@ -201,6 +206,8 @@ def migrate(connection: Connection, name: str, steps: Sequence[Step] = STEPS) ->
     Raises:
         InvalidConfig: for a file of something else, or of a later callpact.
     """
+    if 0 < (version := _checked(connection, name, steps)) < len(steps):
+        _log.warning(TOLD, name, version, len(steps))
     while (version := _checked(connection, name, steps)) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:

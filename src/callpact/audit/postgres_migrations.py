@@ -8,17 +8,21 @@ let go of in one go. What may be long has a hash index: a B-tree takes no long t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from operator import add
 from typing import Any
 
 from callpact.audit.histogram import merged
+from callpact.audit.migrations import TOLD
 from callpact.errors import InvalidConfig
 
 SCHEMA = "callpact_audit"
 """The schema of the tables in a PostgreSQL database."""
 LOCK = 0x63706175
 """The advisory lock that whoever writes holds: one at a time, as with a file."""
+
+_log = logging.getLogger("callpact.audit")
 
 Step = Sequence[str | Callable[[Any], Awaitable[None]]]
 
@@ -175,6 +179,8 @@ async def migrate(connection: Any, name: str, steps: Sequence[Step] = STEPS) -> 
                 await connection.execute(f"CREATE SCHEMA {SCHEMA}")
             await connection.execute("CREATE TABLE meta (name text PRIMARY KEY, value bigint)")
             await connection.execute("INSERT INTO meta VALUES ('version', 0)")
+        elif version < len(steps):
+            _log.warning(TOLD, name, version, len(steps))
         for step in steps[version:]:
             for part in step:
                 await (connection.execute(part) if isinstance(part, str) else part(connection))
