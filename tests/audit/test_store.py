@@ -142,6 +142,16 @@ def test_every_record_is_found_as_it_was_given(filled):
         assert filled.find(record.id) == record
 
 
+def test_records_are_in_the_log_whichever_rollups_are_due_first(store, monkeypatch):
+    monkeypatch.setattr(sql_rollups, "PENDING", 1_000)
+    monkeypatch.setattr(sql_rollups, "PENDING_DAYS", 500)
+    store.add(SAMPLE[:600])
+    for where in (Filter(), Filter(tool="shop.*"), Filter(caller="agent-1"), Filter(gate="input")):
+        found = [record.id for record in store.log(where, limit=1_000)]
+        assert found == [record.id for record in naive_log(SAMPLE[:600], where)]
+        assert_rates(store, SAMPLE[:600], where, "tool")
+
+
 def test_a_record_that_is_not_there_is_none(filled):
     assert filled.find("00000000-0000-4000-8000-000000000000") is None
     assert filled.find("") is None

@@ -48,10 +48,14 @@ class Rollups:
 
     def roll_up(self, last: int, *, waiting: int | None = None) -> None:
         """Roll up what is not, if so many wait; `last` is the number of the last record."""
-        if last - self._engine.kept_number("rolled_up") >= (waiting or PENDING):
+        hours = last - self._engine.kept_number("rolled_up")
+        days = last - self._engine.kept_number("rolled_up_days")
+        are_days_due = days >= (waiting or PENDING_DAYS)
+        # Never days before hours: a log counts on it that all the rest waits for days.
+        if hours and (are_days_due or hours >= (waiting or PENDING)):
             self._add_hours()
             self._engine.keep_number("rolled_up", last)
-        if last - self._engine.kept_number("rolled_up_days") >= (waiting or PENDING_DAYS):
+        if are_days_due:
             self._add_days()
             self._engine.keep_number("rolled_up_days", last)
 
