@@ -114,6 +114,7 @@ def _make_facets(connection: Connection, facets: Sequence[tuple[int, str]]) -> N
     listed = "tool, kind, version, contract, policy, source, via, gate, code, key"
     every = listed.split(", ")
     empty = {"version": None, "gate": None, "code": None, "key": None}
+    # With types, and the rollups first: else each of millions would be compared with all of these.
     connection.execute(
         "CREATE TEMP TABLE facet_of (facet INTEGER, cell INTEGER, id, PRIMARY KEY (cell, facet))"
     )
