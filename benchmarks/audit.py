@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -14,7 +15,7 @@ from callpact.audit.recorder import Recorder
 from callpact.finished import CallFinished
 from callpact.secrets import Secrets
 from cases import ARGUMENTS, IN, OUT, THREE_WRONG
-from measure import cpu, drive, table
+from measure import drive, least_cpu, table
 
 
 async def _echo(arguments, _context):
@@ -22,17 +23,17 @@ async def _echo(arguments, _context):
 
 
 def _events() -> dict[str, CallFinished]:
-    """What observers are told of a result and of a refusal."""
+    """What observers are told of a result and of refusals."""
     seen: list[CallFinished] = []
     contract = Contract(input=IN, output=OUT, policy="cast")
     tool = Tool(id="b.echo", description="Echo.", contract=contract, handler=_echo)
     runtime = Runtime([tool], observers=[seen.append])
-    for arguments in (ARGUMENTS, THREE_WRONG):
+    for arguments in (ARGUMENTS, {**ARGUMENTS, "n": "seven"}, THREE_WRONG):
         try:
             drive(runtime.call(Call("b.echo", arguments, via="http"), None))
         except Exception as error:
             str(error)  # A door has told it before it is on record.
-    return dict(zip(("result", "refusal"), seen, strict=True))
+    return dict(zip(("result", "refusal", "refusal of three"), seen, strict=True))
 
 
 def observing() -> None:
@@ -44,13 +45,14 @@ def observing() -> None:
         journal = Journal(Path(folder) / "journal", max_segment_bytes=1 << 30)
         plain, one, ten = (Recorder(journal, secrets=known) for known in ((), *keys))
         line = orjson.dumps("x" * 400) + b"\n"
-        taken = cpu(
+        taken = least_cpu(
             {
-                "the write alone": lambda: journal.append(line),
-                "a result": lambda: plain(events["result"]),
-                "a result, 1 secret": lambda: one(events["result"]),
-                "a result, 10 secrets": lambda: ten(events["result"]),
-                "a refusal, 3 issues": lambda: plain(events["refusal"]),
+                "the write alone": partial(journal.append, line),
+                "a result": partial(plain, events["result"]),
+                "a result, 1 secret": partial(one, events["result"]),
+                "a result, 10 secrets": partial(ten, events["result"]),
+                "a refusal, 1 issue": partial(plain, events["refusal"]),
+                "a refusal, 3 issues": partial(plain, events["refusal of three"]),
             }
         )
         journal.close()

@@ -19,7 +19,7 @@ from callpact.audit import journal as journals
 from callpact.audit.health import Health, add_health, health
 from callpact.audit.indexer import Indexer
 from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import END, Head, encode_head, encode_line
+from callpact.audit.lines import Head, encode_head, encode_line
 from callpact.audit.record import Record, payload_of
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
@@ -231,9 +231,12 @@ NO_RECORDS = [
     b'"text"',
     b'{"id":1,"at":"now","ms":null,"tool":[]}',
     b"[[[[" * 5_000,
-    HEAD + b"[]" + END[:-1],
-    HEAD + b'[["call-1",1,0.5,"",null,null,null,null],"local",null,{"a":\xff},1]' + END[:-1],
-    HEAD + b'[["call-1",1,0.5,"",null,null,null,null],"local",null,{"a":},1]' + END[:-1],
+    b"[" + HEAD + b"]",
+    b"[" + HEAD + b',"call-1",1,0.5,"",null,null,null,null,{"a":\xff},1]',
+    b"[" + HEAD + b',"call-1",1,0.5,"",null,null,null,null,{"a":},1]',
+    b'[{"tool":"a.b"},[]]',
+    b'[{"tool":"a.b"},[[],"local",null,{},1]]',
+    b'[{"tool":"a.b"},[["call-1",1,0.5,"",null,null,null,null],"local",null,{"a":\xff},1]]',
     b'{"id":"call-1","at":1,"ms":1,"tool":"a.b","input":{"sha256":"","size":1,"json":"\\ud800"}}',
 ]
 

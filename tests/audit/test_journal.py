@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from callpact.audit import journal as journal_module
 from callpact.audit.files import hold
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import decode_line, encode_line
@@ -126,6 +127,17 @@ def test_a_segment_that_somebody_removed_is_counted_as_lost(tmp_path):
     journal.rotate()
     assert journal.lost == 4
     assert journal.append(line(4))
+    assert ids(tmp_path) == ["call-4"]
+
+
+def test_of_a_segment_that_is_removed_what_was_not_seen_before_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_module, "_SECONDS_BETWEEN_LOOKS", 0)
+    journal = Journal(tmp_path)
+    for number in range(4):  # Each looks at what stands before it.
+        journal.append(line(number))
+    segments(tmp_path)[0].unlink()
+    assert journal.append(line(4))
+    assert journal.lost == 1
     assert ids(tmp_path) == ["call-4"]
 
 

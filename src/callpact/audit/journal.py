@@ -35,7 +35,7 @@ SUFFIX = ".jsonl"
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _log = logging.getLogger("callpact.audit")
-_write, _now = os.write, time.monotonic
+_now = time.monotonic
 
 Durability = Literal["write", "fsync"]
 
@@ -64,6 +64,7 @@ class Journal:
         self.lost = 0
         """Records that could not be kept."""
         self._syncs = durability == "fsync"
+        self._write = _write_and_sync if self._syncs else os.write
         self._max = max_segment_bytes
         self._told = 0  # Of these, what `health.py` has counted.
         self._begin_lock()
@@ -71,8 +72,7 @@ class Journal:
         self._left = max_segment_bytes
         self._opened_at = 0.0
         self._is_torn = False
-        self._is_odd = self._syncs
-        self._unseen = 0  # Lines since the segment was last seen to have a name.
+        self._seen = 0  # Bytes of the segment when it was last seen to have a name.
         self._look_at = 0.0
         self._logged_at = -SECONDS_BETWEEN_LOGS
         self._is_closed = False
@@ -90,13 +90,10 @@ class Journal:
         try:
             if _now() >= self._look_at:
                 self._look()
-            if self._is_odd:
-                return self._append_oddly(line)
-            written = _write(self._fd, line)
+            written = self._write(self._fd, line)
+            left = self._left = self._left - written
             if written != len(line):
                 return self._tear(written, len(line))
-            self._unseen += 1
-            left = self._left = self._left - written
             if left <= 0:
                 self._leave()
         except OSError as error:
@@ -107,28 +104,10 @@ class Journal:
         finally:
             self._release()
 
-    def _append_oddly(self, line: bytes) -> bool:
-        """After a line that was not written to its end, and where power may be lost."""
-        if self._is_torn:  # What was half-written must not spoil this one.
-            line = b"\n" + line
-        written = _write(self._fd, line)
-        if written < len(line) - 1:
-            return self._tear(written, len(line))
-        self._is_torn = written < len(line)  # All but the line end is a whole record.
-        self._is_odd = self._is_torn or self._syncs
-        self._unseen += 1
-        self._left -= written
-        if self._syncs:
-            os.fdatasync(self._fd)
-        if self._left <= 0:
-            self._leave()
-        return True
-
     def _tear(self, written: int, size: int) -> bool:
-        self._is_torn = self._is_odd = True
-        self._left -= written
-        if written == size - 1:
-            self._unseen += 1
+        self._is_torn = True
+        self._look_at = 0.0
+        if written == size - 1:  # All but the line end is a whole record.
             return True
         self._lose(1, f"{written} of {size} bytes were written")
         return False
@@ -159,22 +138,25 @@ class Journal:
         return structs.replace(told, lost=max(told.lost, self.lost))
 
     def _look(self) -> None:
-        """See to it that there is a segment, and that it still stands in the folder."""
-        if self._fd >= 0 and self._is_removed():
-            self._leave()
+        """See to it that there is a segment, that it still stands in the folder, and is whole."""
+        if self._fd >= 0:
+            status = os.fstat(self._fd)
+            if status.st_nlink:
+                self._seen = status.st_size
+            else:
+                self._leave()
         if self._fd < 0:
             self._open()
-        self._unseen = 0
+        if self._is_torn:  # What was half-written must not spoil what follows.
+            self._left -= os.write(self._fd, b"\n")
+            self._is_torn = False
         self._look_at = _now() + _SECONDS_BETWEEN_LOOKS
-
-    def _is_removed(self) -> bool:
-        return os.fstat(self._fd).st_nlink == 0
 
     def _open(self) -> None:
         if self._is_closed:
             raise OSError(errno.EBADF, "the journal is closed")
         self.folder.mkdir(0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
         while True:
             name = f"{time.time_ns():020}-{os.getpid()}{SUFFIX}"
             try:
@@ -196,14 +178,16 @@ class Journal:
     def _leave(self) -> None:
         if self._fd < 0:
             return
-        if self._unseen and self._is_removed():
-            self._lose(self._unseen, "its segment was removed while it was written")
+        status = os.fstat(self._fd)
+        if not status.st_nlink and status.st_size > self._seen:
+            unseen = os.pread(self._fd, status.st_size - self._seen, self._seen)
+            self._lose(unseen.count(b"\n"), "its segment was removed while it was written")
         release(self._forget())
 
     def _forget(self) -> int:
         fd, self._fd = self._fd, -1
-        self._left, self._unseen = self._max, 0
-        self._is_torn, self._is_odd = False, self._syncs
+        self._left, self._seen = self._max, 0
+        self._is_torn = False
         self._look_at = 0.0
         return fd
 
@@ -264,6 +248,12 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _write_and_sync(fd: int, line: bytes) -> int:
+    written = os.write(fd, line)
+    os.fdatasync(fd)
+    return written
 
 
 def _sync(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """How a record stands in the journal: one line of JSON, made quickly and read with care.
 
-The common line is an array of what a tool's calls have in common and of what one of them has of its
-own: inputs and outputs stand in it as they are, and what can be told from the rest is left out. Any
-other record is an object with the names of its fields. Both are read by `decode_line`.
+The common line is an array: first what a tool's calls have in common, then what one of them has of
+its own. Inputs and outputs stand in it as they are, and what can be told from the rest is left out.
+Any other record is an object with the names of its fields. Both are read by `decode_line`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from callpact.audit.record import (
     MAX_RECORDED_TEXT,
@@ -23,15 +23,12 @@ from callpact.audit.record import (
     payload_of,
 )
 
-END = b"]\n"
-"""How a line ends that begins with a head."""
-
 _CUT = ("tool", "code", "path", "message", "key", "caller", "via")
 _encoder = msgspec.json.Encoder()
 
 
-class Head(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is the same for every call of a tool."""
+class Head(Struct, frozen=True, array_like=True, gc=False):
+    """What is the same for every call of a tool, in the order of its line."""
 
     tool: str
     kind: str = ""
@@ -49,32 +46,28 @@ class _Note(Struct, frozen=True, array_like=True, gc=False):
     before: str | None = None
 
 
-class _Own(Struct, frozen=True, array_like=True, gc=False):
-    """What tells a call from others, in the order of its line."""
+class _Line(Struct, frozen=True, array_like=True, gc=False):
+    """A call in the order of its line; that of a usual result ends with its output."""
 
+    head: Head
     id: str
     at: int
-    ms: float
+    ms: float | None
+    """None if it was no number."""
     via: str
     caller: str | None
     parent: str | None
     count: int | None
     policy: str | None
     """Where the caller asked for a stricter one than the contract's."""
-
-
-class _Rest(Struct, frozen=True, array_like=True, gc=False):
-    """A call without its tool, in the order of its line; that of a result ends with its output."""
-
-    own: _Own
-    source: str
-    status: int | None
     input: Raw
     output: Raw
-    has_output: bool = True
     gate: Gate | None = None
     code: str | None = None
     issues: tuple[_Note, ...] = ()
+    source: str | None = "local"
+    """None if there was no answer."""
+    status: int | None = None
     message: str | None = None
     """None if it and the path are those of the first issue."""
     path: str | None = None
@@ -83,13 +76,35 @@ class _Rest(Struct, frozen=True, array_like=True, gc=False):
     tool_error: bool = False
 
 
+class _FormerHead(Head, frozen=True, array_like=False, gc=False):
+    pass
+
+
+class _FormerRest(Struct, frozen=True, array_like=True, gc=False):
+    own: list[Any]
+    source: str
+    status: int | None
+    input: Raw
+    output: Raw
+    has_output: bool = True
+    gate: str | None = None
+    code: str | None = None
+    issues: list[Any] = []
+    message: str | None = None
+    path: str | None = None
+    warnings: list[Any] = []
+    changes: list[Any] = []
+    tool_error: bool = False
+
+
 _records = msgspec.json.Decoder(Record)
-_lines = msgspec.json.Decoder(tuple[Head, _Rest])
+_lines = msgspec.json.Decoder(_Line)
+_former_lines = msgspec.json.Decoder(tuple[_FormerHead, _FormerRest])
 
 
 def encode_head(head: Head) -> bytes:
-    """The beginning of a line: the array of a call's own values follows, and `END`."""
-    return b"[" + _encoder.encode(head) + b","
+    """The first part of a line."""
+    return _encoder.encode(head)
 
 
 def encode_line(record: Record) -> bytes:
@@ -104,10 +119,10 @@ def decode_line(line: bytes) -> Record | None:
     """
     try:
         if line[:1] == b"[":
-            head, rest = _lines.decode(line)
-            record = _joined(head, rest)
+            told = _lines.decode(line if line[1:2] == b"[" else _renewed(line))
+            record = _joined(told)
             # A text is longer than this only if what is beside the payloads is.
-            if len(line) - len(rest.input) - len(rest.output) > MAX_RECORDED_TEXT:
+            if len(line) - len(told.input) - len(told.output) > MAX_RECORDED_TEXT:
                 return _cut(record)
             return record
         record = _records.decode(line)
@@ -119,40 +134,49 @@ def decode_line(line: bytes) -> Record | None:
     return record
 
 
-def _joined(head: Head, rest: _Rest) -> Record:
-    own = rest.own
-    code, path, message = rest.code, rest.path, rest.message
-    issues = _read(rest.issues) if rest.issues else ()
+def _joined(line: _Line) -> Record:
+    head, code, path, message = line.head, line.code, line.path, line.message
+    issues = _read(line.issues) if line.issues else ()
     if message is None and issues:
         path, message = issues[0].path, issues[0].message
     key = None if code is None else error_key(code, path, issues[0].code if issues else None)
     return Record(
-        own.id,
-        own.at,
-        own.ms,
+        line.id,
+        line.at,
+        line.ms or 0.0,
         head.tool,
         head.kind,
         head.version,
         head.contract,
-        own.policy or head.policy,
-        rest.gate,
+        line.policy or head.policy,
+        line.gate,
         code,
         path,
         message,
         key,
         issues,
-        _read(rest.warnings) if rest.warnings else (),
-        _read(rest.changes) if rest.changes else (),
-        rest.source,
-        rest.status,
-        own.caller,
-        own.via,
-        own.parent,
-        own.count,
-        payload_of(rest.input),
-        payload_of(rest.output) if rest.has_output else None,
-        rest.tool_error,
+        _read(line.warnings) if line.warnings else (),
+        _read(line.changes) if line.changes else (),
+        line.source or "",
+        line.status,
+        line.caller,
+        line.via,
+        line.parent,
+        line.count,
+        payload_of(line.input),
+        None if line.source is None else payload_of(line.output),
+        line.tool_error,
     )
+
+
+def _renewed(line: bytes) -> bytes:
+    """A line in the manner before this one, which nested what is now in a row."""
+    head, rest = _former_lines.decode(line)
+    source = rest.source if rest.has_output else None
+    ended = (rest.gate, rest.code, rest.issues, source, rest.status, rest.message, rest.path)
+    notes = (rest.warnings, rest.changes, rest.tool_error)
+    row = (Head(*astuple(head)), *rest.own, rest.input, rest.output, *ended, *notes)
+    return _encoder.encode(row)
 
 
 def _read(notes: tuple[_Note, ...]) -> tuple[Note, ...]:

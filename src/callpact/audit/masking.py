@@ -155,7 +155,10 @@ class Mask:
     def finds(self, text: str) -> bool:
         """True if a secret may stand in a text, or in one that holds JSON; also at each new one."""
         lowered = text.lower()
-        if "authorization" in lowered or "cookie" in lowered:
+        # One letter is looked for many times as quickly as a word, and these two are rare.
+        if "z" in lowered and "authorization" in lowered:
+            return True
+        if "k" in lowered and "cookie" in lowered:
             return True
         return bool(self._secrets) and self._finds_value(text)
 

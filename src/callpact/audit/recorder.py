@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-import orjson
 from msgspec import Struct
+from orjson import OPT_APPEND_NEWLINE, Fragment, dumps
 
 from callpact.audit.health import Health
 from callpact.audit.journal import Journal
-from callpact.audit.lines import END, Head, encode_head, encode_line
+from callpact.audit.lines import Head, encode_head, encode_line
 from callpact.audit.masking import Hiding, Mask
 from callpact.audit.record import (
     MAX_PAYLOAD_BYTES,
@@ -48,9 +48,7 @@ HASHES_ONLY = "hashes"
 """Value of a tool's annotation `audit` that keeps its inputs, outputs and messages out of records."""
 
 _CONTRACT_DIGITS = 16
-_MAX_MS = 1e15
 _log = logging.getLogger("callpact.audit")
-_dumps = orjson.dumps
 _NOT_JSON = frozenset({"json", "depth"})
 
 
@@ -92,54 +90,50 @@ class Recorder:
     def __call__(self, event: CallFinished) -> None:
         """Keep the record of a call."""
         try:
-            line = self._line(event)
+            tool = event.tool
+            known = self._nobody(event) if tool is None else self._tools.get(event.tool_id)
+            if known is None or known.tool is not tool:
+                known = self._learn(cast("Tool", tool), known)
+            line = self._plain_line(event, known.head) if known.is_plain else None
+            if line is None:
+                line = self._careful_line(event, known)
         except Exception as error:  # noqa: BLE001 - boundary: whatever a call holds, it is on record
             # By its kind alone: its words and its trace may hold what must not show.
             _log.error("a call is on record without its input and output: %s", type(error).__name__)
             line = _least(event, self._mask)
         self._append(line)
 
-    def _line(self, event: CallFinished) -> bytes:
-        tool = event.tool
-        known = self._nobody(event) if tool is None else self._tools.get(event.tool_id)
-        if known is None or known.tool is not tool:
-            known = self._learn(cast("Tool", tool), known)
-        if known.is_plain:
-            line = self._plain_line(event, known.head)
-            if line is not None:
-                return line
-        return self._careful_line(event, known)
-
-    def _plain_line(self, event: CallFinished, head: bytes) -> bytes | None:
+    def _plain_line(self, event: CallFinished, head: Fragment) -> bytes | None:
         """The line of a call in which all is small, JSON, and no secret; None if it is not so."""
-        envelope, error, identity = event.envelope, event.error, event.identity
-        ms = event.duration * 1000
+        envelope, identity = event.envelope, event.identity
         own = (
+            head,
             event.call_id,
             event.started,
-            ms,
+            event.duration * 1000,
             event.via,
             None if identity is None else identity.id,
             event.parent_id,
             event.count,
             event.policy,
+            event.arguments,
         )
         try:
             if (
-                error is None
-                and envelope is not None
+                envelope is not None
+                and event.error is None
                 and type(envelope.meta) is LocalResponseMeta
                 and not envelope.warnings
                 and not envelope.changes
             ):  # The commonest by far.
-                rest = _dumps((own, "local", None, event.arguments, envelope.data))
+                line = dumps((*own, envelope.data), None, OPT_APPEND_NEWLINE)
             else:
-                rest = _dumps((own, *_outcome(event)))
+                line = dumps(own + _outcome(event), None, OPT_APPEND_NEWLINE)
         except TypeError:  # What JSON cannot say.
             return None
-        # The larger ones may have to be cut. A time that is no number is not JSON.
-        is_fit = len(rest) <= MAX_PAYLOAD_BYTES and -_MAX_MS < ms < _MAX_MS
-        return head + rest + END if is_fit and not self._mask.finds(rest.decode()) else None
+        # The larger ones may have to be cut.
+        is_small = len(line) <= MAX_PAYLOAD_BYTES
+        return line if is_small and not self._mask.finds(line.decode()) else None
 
     def _careful_line(self, event: CallFinished, known: _Known) -> bytes:
         arguments, envelope, error = event.arguments, event.envelope, event.error
@@ -199,7 +193,7 @@ class Recorder:
         sent, given = _marks_secrets(contract.input), _marks_secrets(contract.output)
         head = encode_head(Head(tool.id, tool.kind, tool.version, contract_hash, contract.policy))
         is_plain = not (sent or given or is_hashed or self._mask.finds(head.decode()))
-        known = _Known(tool, head, contract_hash, sent, given, is_hashed, is_plain)
+        known = _Known(tool, Fragment(head), contract_hash, sent, given, is_hashed, is_plain)
         self._tools[tool.id] = known
         return known
 
@@ -208,16 +202,18 @@ class Recorder:
         try:
             head = encode_head(Head(event.tool_id))
         except UnicodeEncodeError:
-            return _Known(None, b"")
+            return _Known(None, Fragment(b""))
         is_small = len(head) <= MAX_RECORDED_TEXT
-        return _Known(None, head, is_plain=is_small and not self._mask.finds(head.decode()))
+        return _Known(
+            None, Fragment(head), is_plain=is_small and not self._mask.finds(head.decode())
+        )
 
 
 class _Known(Struct, frozen=True):
     """What is the same for every call of a tool."""
 
     tool: Tool | None
-    head: bytes
+    head: Fragment
     contract: str = ""
     hides_input: bool = False
     hides_output: bool = False
@@ -291,7 +287,7 @@ def _least(event: CallFinished, mask: Mask) -> bytes:
 
 
 def _outcome(event: CallFinished) -> tuple[Any, ...]:
-    """What became of any call, as a line tells it after what is the call's own.
+    """What became of any call, as a line tells it after what was sent.
 
     Raises:
         TypeError: JSON cannot say it.
@@ -308,15 +304,15 @@ def _outcome(event: CallFinished) -> tuple[Any, ...]:
         if not is_judged and not is_json(arguments):
             raise TypeError
         if type(error) is InvalidInput and issues and envelope is None:
-            return "", None, arguments, None, False, "input", code, issues
+            return None, "input", code, issues, None
         gate, message, path = event.gate, error.message, error.path
-    told = (gate, code, issues, message, path)
     if envelope is None:
-        return "", None, arguments, None, False, *told
+        return None, gate, code, issues, None, None, message, path
     warnings = [(i.code, i.path, i.message) for i in envelope.warnings[:MAX_RECORDED_ISSUES]]
     changes = [_changed(change) for change in envelope.changes[:MAX_RECORDED_ISSUES]]
     notes = (warnings, changes, _tells_error(envelope.meta))
-    return *_origin(envelope.meta), arguments, envelope.data, True, *told, *notes
+    origin = _origin(envelope.meta)
+    return envelope.data, gate, code, issues, *origin, message, path, *notes
 
 
 def _changed(change: Change) -> tuple[str | None, ...]:
