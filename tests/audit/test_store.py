@@ -361,6 +361,23 @@ def test_rates_and_causes_outlive_their_records(new_store):
     )
 
 
+def test_rates_of_most_callers_outlive_their_records(new_store):
+    store = new_store()
+    store.add(SAMPLE)
+    end = BEGIN + DAY + 12_345
+    store.retention(older_than=end)
+    most = Filter(caller="*-*")
+    assert_rates(store, SAMPLE, most, "tool")
+    day = msgspec.structs.replace(most, since=BEGIN, until=BEGIN + DAY)
+    assert_rates(store, SAMPLE, day, "tool")
+    # As those of one caller, they are told by whole days.
+    within = msgspec.structs.replace(most, since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR)
+    assert_rates_equal(store.rates(within, "tool"), store.rates(day, "tool"))
+    # And by the hour as long as their records are there.
+    left = [record for record in SAMPLE if record.at >= end]
+    assert_rates(store, left, msgspec.structs.replace(most, tool="shop.*"), "hour")
+
+
 def assert_rates_equal(first, second):
     assert first
     assert first == second

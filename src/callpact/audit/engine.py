@@ -70,7 +70,7 @@ class Engine(Protocol):
         """An aggregate: the histograms of a group, as `sum_in` takes them."""
         ...
 
-    def sum_in(self, summed: Any) -> int:
+    def sum_in(self, kept: Any) -> int:
         """The sum of histograms that `summed` gave."""
         ...
 

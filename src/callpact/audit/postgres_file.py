@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from callpact.audit.engine import Numbers, Row
-from callpact.audit.histogram import DAY, merged, unpacked
+from callpact.audit.histogram import DAY, merged, summed
 from callpact.audit.postgres_address import Address
 from callpact.audit.postgres_days import add_day, days_of, drop_day, ids_of, in_calendar
 from callpact.audit.postgres_migrations import LOCK, SCHEMA, migrate
@@ -242,9 +242,9 @@ class PostgresFile(Numbers):
         """An aggregate: the histograms of a group, as `sum_in` takes them."""
         return f"array_agg({column})"
 
-    def sum_in(self, summed: Sequence[bytes]) -> int:
+    def sum_in(self, kept: Sequence[bytes]) -> int:
         """The sum of histograms that `summed` gave."""
-        return sum(map(unpacked, summed))
+        return summed(kept)
 
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""

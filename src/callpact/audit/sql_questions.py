@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine, Row
@@ -59,6 +60,13 @@ class _Sum:
 
     def __init__(self) -> None:
         self.calls = self.failed = self.rejected = self.warned = self.histogram = 0
+
+    def add(self, other: _Sum, times: int = 1) -> None:
+        self.calls += times * other.calls
+        self.failed += times * other.failed
+        self.rejected += times * other.rejected
+        self.warned += times * other.warned
+        self.histogram += times * other.histogram
 
 
 class _Times:
@@ -166,45 +174,66 @@ class Questions:
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first."""
         with self._engine.reading():
-            fitting = terms(self._engine, where, (by,))
-            sums: defaultdict[int, _Sum] = defaultdict(_Sum)
-            rolled: list[tuple[int, int]] = []
-            rolled_up = self._engine.kept_number(fitting.rolled_up)
-            for piece in self._pieces(where, fitting, finest=by == "hour"):
-                if piece.unit == "record":
-                    self._count_records(fitting.ends(piece, rolled_up), by, sums)
-                else:
-                    self._count(fitting, piece, by, sums)
-                if piece.unit != "record" or fitting.is_daily:
-                    rolled.append((piece.begin, piece.end))
-            groups = self._grouped(sums, by)
-            pending = fitting.pending(rolled_up, rolled)
-            sums = defaultdict(_Sum)
-            self._count_records(pending, by, sums)
-            for group, parts in self._grouped(sums, by).items():
-                groups.setdefault(group, []).extend(parts)
+            if by != "caller" and self._are_most(where, finest=by == "hour"):
+                # All without the others: those are fewer.
+                groups = self._sums(replace(where, caller=None), by)
+                for group, others in self._sums(where, by, by_others=True).items():
+                    groups[group].add(others, -1)
+            else:
+                groups = self._sums(where, by)
         rates = [
             Rate(
                 group,
-                calls=sum(part.calls for part in parts),
-                failed=sum(part.failed for part in parts),
-                rejected=sum(part.rejected for part in parts),
-                warned=sum(part.warned for part in parts),
-                **_quantiles(sum(part.histogram for part in parts)),
+                calls=part.calls,
+                failed=part.failed,
+                rejected=part.rejected,
+                warned=part.warned,
+                **_quantiles(part.histogram),
             )
-            for group, parts in groups.items()
+            for group, part in groups.items()
+            if part.calls
         ]
         return sorted(rates, key=lambda rate: (-rate.calls, rate.group))[:MAX_ROWS]
 
-    def _grouped(self, sums: dict[int, _Sum], by: GroupBy) -> dict[str, list[_Sum]]:
+    def _are_most(self, where: Filter, *, finest: bool) -> bool:
+        """True if a filter asks for most callers, in a window whose records are all there."""
+        if where.caller is None:
+            return False
+        # Where they are gone, callers are told by the day at best, and all calls by the hour.
+        gone = self._engine.kept_number("gone_before", FIRST)
+        ends = (where.since, where.until, FIRST if finest and where.since is None else None)
+        if any(end is not None and end < gone for end in ends):
+            return False
+        sign, parameter = self._engine.pattern(where.caller)
+        fits = f"CASE WHEN coalesce(name, '') {sign} ? THEN 1 END"
+        row = self._engine.row(f"SELECT count(*), count({fits}) FROM callers", (parameter,))  # noqa: S608 - our own terms
+        return row is not None and 2 * row[1] > row[0]
+
+    def _sums(self, where: Filter, by: GroupBy, *, by_others: bool = False) -> dict[str, _Sum]:
+        """How calls went, by group; of all callers but those of the filter, if that is asked for."""
+        fitting = terms(self._engine, where, (by,), by_others=by_others)
+        sums: defaultdict[int, _Sum] = defaultdict(_Sum)
+        rolled: list[tuple[int, int]] = []
+        rolled_up = self._engine.kept_number(fitting.rolled_up)
+        for piece in self._pieces(where, fitting, finest=by == "hour"):
+            if piece.unit == "record":
+                self._count_records(fitting.ends(piece, rolled_up), by, sums)
+            else:
+                self._count(fitting, piece, by, sums)
+            if piece.unit != "record" or fitting.is_daily:
+                rolled.append((piece.begin, piece.end))
+        self._count_records(fitting.pending(rolled_up, rolled), by, sums)
+        return self._named(sums, by)
+
+    def _named(self, sums: dict[int, _Sum], by: GroupBy) -> dict[str, _Sum]:
         """The sums of cells, callers or hours under the names that are asked for."""
-        groups: defaultdict[str, list[_Sum]] = defaultdict(list)
         if by == "hour":
-            return {str(hour): [part] for hour, part in sums.items()}
+            return {str(hour): part for hour, part in sums.items()}
+        groups: defaultdict[str, _Sum] = defaultdict(_Sum)
         column = "name FROM callers" if by == "caller" else f"{by} FROM cells"
         names = self._by_id(column, sums)
         for id_, part in sums.items():
-            groups[names[id_][0] or ""].append(part)
+            groups[names[id_][0] or ""].add(part)
         return groups
 
     def _pieces(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[Piece]:

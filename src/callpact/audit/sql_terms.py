@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from callpact.audit.engine import Engine
-from callpact.audit.histogram import DAY, FIRST, Piece
+from callpact.audit.histogram import DAY, FIRST, HOUR, Piece
 from callpact.audit.sql_rows import (
     BY_CALLER,
     BY_CELL,
@@ -22,6 +22,7 @@ from callpact.audit.store import Filter
 
 _KEPT = frozenset((*HOURLY_UNITS, *DAILY_UNITS))
 _PARTS = ("tool", "namespace", "gate", "code", "key", "version", "contract", "via")
+_SHORT = 6 * HOUR  # All records of so long are read as quickly as the index of a day.
 _OPTIONAL = frozenset({"gate", "code", "key", "version"})
 
 
@@ -96,14 +97,15 @@ class Where(Struct, frozen=True):
         if not self.is_daily:
             return self.by_time(window)
         first, last = piece.begin // DAY, (piece.end - 1) // DAY
-        if last - first > 1:
+        if piece.end - piece.begin <= _SHORT:
+            source = self.by_time(window)
+        elif last - first > 1:
             source = self.by_what_they_are(window)
-            return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
-        sql = (
-            f"calls INDEXED BY calls_what WHERE {DAY_OF} IN (?, ?) AND {self._terms(BY_CELL)} "
-            "AND at >= ? AND at < ? AND number <= ?"
-        )
-        return Source(sql, (first, last, *self._parameters, *window, rolled_up))
+        else:
+            sql = f"calls INDEXED BY calls_what WHERE {DAY_OF} IN (?, ?) AND {self._terms(BY_CELL)}"
+            parameters = (first, last, *self._parameters, *window)
+            source = Source(f"{sql} AND at >= ? AND at < ?", parameters)
+        return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
 
     def _terms(self, facet: int) -> str:
         if not self.cells:
@@ -123,10 +125,15 @@ class Source(Struct, frozen=True):
     parameters: tuple[Any, ...]
 
 
-def terms(engine: Engine, where: Filter, by: Sequence[str] = ()) -> Where:
-    """Which rollups have what a filter and groups ask for."""
+def terms(
+    engine: Engine, where: Filter, by: Sequence[str] = (), *, by_others: bool = False
+) -> Where:
+    """Which rollups have what a filter and groups ask for.
+
+    `by_others` asks for the calls of all callers but those of the filter.
+    """
     cells, of_cells = cell_terms(engine, where)
-    callers, of_callers = caller_terms(engine, where)
+    callers, of_callers = caller_terms(engine, where, are_others=by_others)
     asked = {name for name in _PARTS if getattr(where, name) is not None}
     asked |= {name for name in by if name not in {"caller", "hour"}}
     if where.outcome is not None:
@@ -154,14 +161,16 @@ def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
     return " AND ".join(found), parameters
 
 
-def caller_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
-    """What a filter says of callers."""
+def caller_terms(
+    engine: Engine, where: Filter, *, are_others: bool = False
+) -> tuple[str, list[str]]:
+    """What a filter says of callers; `are_others` turns it round."""
     wanted = where.caller
     if wanted is None:
         return "1 = 1", []
     sign, parameter = engine.pattern(wanted)
-    names = f"SELECT id FROM callers WHERE coalesce(name, '') {sign} ?"  # noqa: S608 - our own terms
-    return f"caller IN ({names})", [parameter]
+    fits = f"{'NOT ' if are_others else ''}coalesce(name, '') {sign} ?"
+    return f"caller IN (SELECT id FROM callers WHERE {fits})", [parameter]  # noqa: S608 - our own terms
 
 
 def _floor(at: int, span: int) -> int:

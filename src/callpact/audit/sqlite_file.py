@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from callpact.audit.engine import Numbers, Row
-from callpact.audit.histogram import merged, packed, unpacked
+from callpact.audit.histogram import merged, packed, summed, unpacked
 from callpact.audit.migrations import migrate
 from callpact.audit.sql_rows import ROLLUP, kept_id, shown_id
 from callpact.errors import CallpactError, InvalidConfig, UsageError
@@ -145,9 +145,9 @@ class SqliteFile(Numbers):
         """An aggregate: the histograms of a group, as `sum_in` takes them."""
         return f"summed({column})"
 
-    def sum_in(self, summed: bytes) -> int:
+    def sum_in(self, kept: bytes) -> int:
         """The sum of histograms that `summed` gave."""
-        return unpacked(summed)
+        return unpacked(kept)
 
     def pattern(self, text: str) -> tuple[str, str]:
         """The sign and the parameter that compare with a text in which `*` is any text."""
@@ -248,13 +248,11 @@ def add_aggregate(connection: sqlite3.Connection) -> None:
 
 class _Summed:
     def __init__(self) -> None:
-        self._sum = 0
-
-    def step(self, histogram: bytes) -> None:
-        self._sum += unpacked(histogram)
+        self._kept: list[bytes] = []
+        self.step = self._kept.append  # No function of ours: it is called for each row.
 
     def finalize(self) -> bytes:
-        return packed(self._sum)
+        return packed(summed(self._kept))
 
 
 def _explained(error: sqlite3.Error, path: str, wait: float) -> CallpactError:
