@@ -24,6 +24,7 @@ from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import encode_line
 from callpact.audit.record import Record, payload_of
 from callpact.audit.sql_rollups import PENDING
+from callpact.audit.sql_rows import UNITS
 from callpact.audit.sqlite import ROLLUPS_KEPT, SqliteStore
 from callpact.audit.sqlite_file import SqliteFile
 from callpact.audit.store import Filter, Store
@@ -408,6 +409,28 @@ def test_rollups_go_when_they_are_old_themselves(store):
     left = [record for record in SAMPLE if record.at >= BEGIN + DAY]
     assert counted(store) == naive(left)
     assert store.log(Filter()) == []
+
+
+@pytest.mark.parametrize("left", range(len(UNITS)))
+def test_a_retention_that_is_cut_off_among_rollups_leaves_counts_of_callers(
+    store, monkeypatch, left
+):
+    """Those of most callers are all without the others, which must not be more."""
+    store.add(SAMPLE)
+    change, cut_off = store._file.change, iter([False] * left + [True])
+
+    def until_killed(sql, parameters=()):
+        if sql.startswith("DELETE FROM rollups") and next(cut_off):
+            raise KeyboardInterrupt
+        return change(sql, parameters)
+
+    monkeypatch.setattr(store._file, "change", until_killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.retention(older_than=BEGIN + DAY + ROLLUPS_KEPT)
+    for by in ("tool", "gate", "key", "hour"):
+        rates = store.rates(Filter(caller="*-*"), by)
+        assert all(rate.calls >= rate.failed >= rate.rejected >= 0 for rate in rates)
+        assert all(rate.p50 >= 0 for rate in rates)
 
 
 def test_a_size_that_even_rollups_exceed_empties_the_store_and_ends(store):

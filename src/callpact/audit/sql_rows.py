@@ -35,7 +35,11 @@ first that has all that is asked for has the fewest."""
 HOURLY_UNITS = (0, BY_CALLER, *FACETS)
 DAILY_UNITS = (BY_CELL, BY_CELL | BY_CALLER, BY_CAUSE | BY_CALLER, BY_DOOR | BY_CALLER)
 """Of these there are daily rollups only."""
-UNITS = (*HOURLY_UNITS, *(unit | DAILY for unit in (*HOURLY_UNITS, *DAILY_UNITS)))
+UNITS = sorted(
+    (*HOURLY_UNITS, *(unit | DAILY for unit in (*HOURLY_UNITS, *DAILY_UNITS))),
+    key=lambda unit: not unit & BY_CALLER,
+)
+"""All of them; those of callers go first, so that there are never more of theirs than in all."""
 
 CELL = "tool, kind, version, contract, policy, source, via, gate, code, key"
 PLACE = "identity, namespace, tool, version, contract, kind, code, path"
