@@ -13,7 +13,7 @@ from callpact.audit import journal as journal_module
 from callpact.audit.files import hold
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import decode_line, encode_line
-from callpact.audit.record import Payload, Record, payload_of
+from callpact.audit.record import Record
 from callpact.errors import UsageError
 
 
@@ -50,22 +50,6 @@ def test_only_the_user_can_read_the_folder_and_the_files(tmp_path):
     (segment,) = segments(tmp_path / "journal")
     assert stat.S_IMODE(segment.stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o700
-
-
-def test_a_line_without_hashes_gives_the_record_with_them():
-    text = '{"a":1}'
-    whole = Record("i", 1, 0.5, "shop.price", input=Payload("", len(text), text))
-    read = decode_line(encode_line(whole))
-    assert read is not None
-    assert read.input == payload_of(text.encode())
-
-
-def test_a_line_that_was_not_written_to_its_end_is_no_record():
-    whole = line(1)
-    assert decode_line(whole) == decode_line(whole[:-1]) == record(1)
-    assert [decode_line(whole[:size]) for size in range(1, len(whole) - 1)] == [None] * (
-        len(whole) - 2
-    )
 
 
 def test_a_segment_is_left_when_it_is_large_and_when_somebody_asks(tmp_path):

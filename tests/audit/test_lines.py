@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from callpact.audit.lines import decode_line
+from callpact.audit.lines import decode_line, encode_line
 from callpact.audit.record import Note, Payload, Record
 
 OWN = b'["call-1",1700000000000,1.5,"http","ann","call-0",3,"reject"]'
@@ -15,8 +15,9 @@ ISSUE = b'["type","/items/3/n","Must be a number"]'
 
 
 def kept(value):
+    """On the way to the store: what is so small has no hash there."""
     text = json.dumps(value, separators=(",", ":"))
-    return Payload(hashlib.sha256(text.encode()).hexdigest(), len(text), text)
+    return Payload("", len(text), text)
 
 
 def expected(tool=("shop.price",), **more):
@@ -79,7 +80,26 @@ def test_a_line_of_an_earlier_callpact_is_its_record(former, record):
     assert decode_line(former + b"\n") == record
 
 
-def test_a_line_that_is_cut_anywhere_is_no_record():
+@pytest.mark.parametrize("size", [256, 257, 70_000])
+def test_what_a_store_keeps_by_its_hash_has_one(size):
+    text = json.dumps("x" * (size - 2)).encode()
+    line = b'[["a.b"],"call-1",1,0.5,"",null,null,null,null,' + text + b"," + text + b"]\n"
+    quick = decode_line(line)
+    whole = Payload("", size, text.decode())
+    careful = decode_line(encode_line(Record("i", 1, 0.5, "a.b", input=whole, output=whole)))
+    for payload in (quick.input, quick.output, careful.input, careful.output):
+        expected = "" if size <= 256 else hashlib.sha256(text).hexdigest()
+        assert (payload.sha256, payload.size) == (expected, size)
+
+
+def test_a_line_that_was_not_written_to_its_end_is_no_record():
+    record = Record("call-1", 1_001, 0.5, "shop.price")
+    line = encode_line(record)
+    assert decode_line(line) == decode_line(line[:-1]) == record
+    assert {decode_line(line[:size]) for size in range(len(line) - 1)} == {None}
+
+
+def test_a_quick_line_that_was_not_written_to_its_end_is_no_record():
     line = (
         b'[["a.b"],"call-1",1,0.5,"",null,null,null,null,{"a":1},[2],"input","c",[' + ISSUE + b"]]"
     )

@@ -23,7 +23,13 @@ from on_record import (
 
 from callpact import Call, Contract, Identity, Runtime, Tool, ToolError
 from callpact.audit.journal import Journal
-from callpact.audit.record import MAX_PAYLOAD_BYTES, MAX_RECORDED_ISSUES, Record, payload_of
+from callpact.audit.record import (
+    MAX_PAYLOAD_BYTES,
+    MAX_RECORDED_ISSUES,
+    Payload,
+    Record,
+    payload_of,
+)
 from callpact.audit.recorder import Recorder, hash_contract
 from callpact.envelope import (
     HTTPResponseMeta,
@@ -57,8 +63,8 @@ def test_a_result_is_on_record_with_all_there_is(tmp_path):
         caller="ann",
         via="mcp 2026-07-28",
         parent="call-8",
-        input=payload_of('{"q":"é"}'.encode()),
-        output=payload_of('{"q":"é"}'.encode()),
+        input=Payload("", 10, '{"q":"é"}'),
+        output=Payload("", 10, '{"q":"é"}'),
     )
     assert record.at > 1_600_000_000_000
     assert 0 < record.ms < 60_000
@@ -76,7 +82,7 @@ def test_a_refusal_is_on_record_with_its_input_its_issues_and_its_key(tmp_path):
     assert [(note.code, note.path) for note in record.issues] == [("maximum", "/limit")]
     assert record.message == record.issues[0].message
     assert "50" in record.message
-    assert record.input == payload_of(b'{"limit":80}')
+    assert record.input == Payload("", 12, '{"limit":80}')
     assert record.output is None
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from callpact.audit.record import Record
     from callpact.audit.store import Store
 
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 8 << 20
 """Bytes of the journal that go into the store at once."""
 SECONDS_BETWEEN_PASSES = 0.25
 """How soon the store has what was called."""

@@ -15,6 +15,7 @@ from msgspec.structs import astuple, replace
 
 from callpact.audit.record import (
     MAX_RECORDED_TEXT,
+    SMALL_PAYLOAD_BYTES,
     Gate,
     Note,
     Payload,
@@ -115,7 +116,8 @@ def encode_line(record: Record) -> bytes:
 def decode_line(line: bytes) -> Record | None:
     """The record of a line; None for one that was not written to its end, or is no record.
 
-    Hashes that the line leaves out are made here: a call does not wait for them.
+    Hashes that the line leaves out are made here, as a call does not wait for them: those of what a
+    store keeps by its hash.
     """
     try:
         if line[:1] == b"[":
@@ -126,12 +128,9 @@ def decode_line(line: bytes) -> Record | None:
                 return _cut(record)
             return record
         record = _records.decode(line)
-        sent, given = record.input, record.output
-        if _lacks_hash(sent) or _lacks_hash(given):
-            return replace(record, input=_hashed(sent), output=_hashed(given))
+        return replace(record, input=_hashed(record.input), output=_hashed(record.output))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return record
 
 
 def _joined(line: _Line) -> Record:
@@ -163,8 +162,8 @@ def _joined(line: _Line) -> Record:
         line.via,
         line.parent,
         line.count,
-        payload_of(line.input),
-        None if line.source is None else payload_of(line.output),
+        _payload(line.input),
+        None if line.source is None else _payload(line.output),
         line.tool_error,
     )
 
@@ -199,11 +198,12 @@ def _cut(record: Record) -> Record:
     return replace(record, **texts, **notes)
 
 
-def _lacks_hash(payload: Payload | None) -> bool:
-    return payload is not None and not payload.sha256
+def _payload(json: bytes | Raw) -> Payload:
+    size = len(json)
+    return payload_of(json) if size > SMALL_PAYLOAD_BYTES else Payload("", size, str(json, "utf-8"))
 
 
 def _hashed(payload: Payload | None) -> Payload | None:
     if payload is None or payload.sha256 or payload.json is None:
         return payload
-    return payload_of(payload.json.encode())
+    return _payload(payload.json.encode())

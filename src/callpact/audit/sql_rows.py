@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit.histogram import DAY, HOUR, bucket_of
-from callpact.audit.record import Note, Payload, Record, payload_of
+from callpact.audit.record import SMALL_PAYLOAD_BYTES, Note, Payload, Record, payload_of
 
 INPUT_IS_HASH = 1
 OUTPUT_IS_HASH = 2
@@ -53,7 +53,6 @@ DAY_OF = f"((at - ((at % {DAY}) + {DAY}) % {DAY}) / {DAY})"
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _REJECTING = frozenset({"access", "input"})
-_MAX_SMALL = 256
 _MIN_PACKED = 1_024
 # A small window and table: for texts of some kilobytes what is set up costs more than the packing.
 _WINDOW, _MEMORY = -12, 4
@@ -153,8 +152,8 @@ def call_row(
 ) -> tuple[Any, ...]:
     """One row, in the order of `CALL`; the id is as it is kept."""
     sent, given = record.input, record.output
-    has_small_sent = sent is not None and is_small(sent)
-    has_small_given = given is not None and is_small(given)
+    small_sent = sent.json if sent is not None and is_small(sent) else None
+    small_given = given.json if given is not None and is_small(given) else None
     return (
         number,
         id,
@@ -164,20 +163,15 @@ def call_row(
         names.cell,
         names.caller,
         record.status,
-        _more(
-            record,
-            names.given,
-            sent.json if sent is not None and has_small_sent else None,
-            given.json if given is not None and has_small_given else None,
-        ),
-        None if sent is None or has_small_sent else payloads[sent.sha256],
-        None if given is None or has_small_given else payloads[given.sha256],
+        _more(record, names.given, small_sent, small_given),
+        None if sent is None or small_sent is not None else payloads[sent.sha256],
+        None if given is None or small_given is not None else payloads[given.sha256],
     )
 
 
 def is_small(payload: Payload) -> bool:
-    """True if it stands in its row: its address would be about as large."""
-    return payload.size <= _MAX_SMALL and payload.json is not None and not payload.is_cut
+    """True if it stands in its row."""
+    return payload.size <= SMALL_PAYLOAD_BYTES and payload.json is not None and not payload.is_cut
 
 
 def places_of(record: Record) -> set[tuple[str, str, str]]:
