@@ -58,7 +58,7 @@ class Keeper:
             days[record.at // DAY].append(record)
         self._engine.prepare(days)
         payloads = {day: self._payload_ids(day, those) for day, those in days.items()}
-        names = list(map(self._naming.of, fresh))
+        names = self._naming.of_all(fresh)
         first = self._last_number() + 1
         # One after the other: so many at once would keep the collector busy.
         self._engine.insert_all(

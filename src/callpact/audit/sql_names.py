@@ -7,7 +7,7 @@ filled with names; a record itself tells what it was called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from callpact.audit import sql_rows as rows
@@ -40,16 +40,21 @@ _COUNTS = {
 }
 
 
+_Key = tuple[Any, ...]
+"""A name in its parts; as text it is its identity in the database."""
+
+
 class Naming:
     """Gives names their ids; used within transactions that write."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._cells: dict[tuple[str | None, ...], int] = {}
+        self._cells: dict[_Key, int] = {}
         self._callers: dict[str | None, int] = {}
-        self._places: dict[tuple[str | None, ...], int] = {}
+        self._places: dict[_Key, int] = {}
         self._facets: dict[int, list[tuple[int, int]]] = {}
-        self._counts: dict[tuple[str, ...], int] = {}
+        self._counts: dict[_Key, int] = {}
+        self._full: set[_Key] = set()
         self._seen = (engine.opened, 0)
 
     def begin(self) -> None:
@@ -58,16 +63,24 @@ class Naming:
         if seen != self._seen:
             self.forget()
             self._seen = seen
+        for known in (self._cells, self._callers, self._places, self._facets):
+            if len(known) > _CACHED:
+                known.clear()
         self._counts.clear()
+        self._full.clear()
 
     def forget(self) -> None:
         """Names may have no id any more: a transaction failed, or they were removed."""
         for known in (self._cells, self._callers, self._places, self._facets, self._counts):
             known.clear()
 
-    def of(self, record: Record) -> Names:
-        """Under which names a record is kept."""
-        cell = rows.cell_of(record)
+    def of_all(self, records: Sequence[Record]) -> list[Names]:
+        """Under which names each of these records is kept."""
+        cells = list(map(rows.cell_of, records))
+        self._meet("cells", self._cells, cells)
+        return list(map(self._names, records, cells))
+
+    def _names(self, record: Record, cell: _Key) -> Names:
         cell_id, caller_id = self._cells.get(cell), self._callers.get(record.caller)
         if cell_id is not None and caller_id is not None:
             return Names(cell_id, caller_id)
@@ -79,29 +92,31 @@ class Naming:
             caller_id, told["caller"] = self._caller(record.caller)
         return Names(cell_id, caller_id, rows.given_names(record, told))
 
-    def place(self, record: Record, place: tuple[str, str, str]) -> int:
-        """Where a note is, and what it is."""
-        kind, code, path = place
-        identity = (record.tool, record.version, record.contract, kind, code, path)
-        found = self._places.get(identity)
+    def places(self, noted: Sequence[tuple[Record, tuple[str, str, str]]]) -> list[int]:
+        """Where each of these notes is, and what it is."""
+        keys = [(r.tool, r.version, r.contract, *place) for r, place in noted]
+        self._meet("places", self._places, keys)
+        return [self._place(record, key) for (record, _), key in zip(noted, keys, strict=True)]
+
+    def _place(self, record: Record, key: _Key) -> int:
+        found = self._places.get(key)
         if found is not None:
             return found
-        select, names = "SELECT id FROM places WHERE identity = ?", [*identity]
-        found = self._found(select, (repr(identity),))
+        names = [*key]
+        if record.gate == "find" and self._is_full("unknown", MAX_UNKNOWN_NAMES):
+            names[0] = OTHERS
+        if self._is_full("places", MAX_CAUSES, names[0]):
+            names[-1] = OTHERS
+        kept = tuple(names)
+        # Remembered under these alone: what is invented would drive out what is used.
+        self._meet("places", self._places, [kept] if kept != key else [])
+        found = self._places.get(kept)
         if found is None:
-            if record.gate == "find" and self._is_full("unknown", MAX_UNKNOWN_NAMES):
-                names[0] = OTHERS
-            if self._is_full("places", MAX_CAUSES, cast("str", names[0])):
-                names[-1] = OTHERS
-            kept = tuple(names)
-            found = self._found(select, (repr(kept),))
-            if found is None:
-                namespace = (kept[0] or "").partition(".")[0]
-                found = self._insert(_INSERT_PLACE, (repr(kept), namespace, *kept))
-                self._recount("places", cast("str", kept[0]))
-            if kept != identity:
-                return found
-        return _remembered(self._places, identity, found)
+            namespace = kept[0].partition(".")[0]
+            found = self._insert(_INSERT_PLACE, (repr(kept), namespace, *kept))
+            self._places[kept] = found
+            self._count("places", kept[0])
+        return found
 
     def remove_unused(self) -> None:
         """Remove names that no rollup and no record has any more, in every process."""
@@ -128,47 +143,42 @@ class Naming:
         """For each cell the facets that it is counted by: which, and the id of that one."""
         select = f"SELECT id, {rows.CELL} FROM cells WHERE id IN"  # noqa: S608 - constants
         missing = [cell for cell in cells if cell not in self._facets]
-        if len(self._facets) + len(missing) > _CACHED:
-            self._facets.clear()
-            missing = [*cells]
+        keys: dict[int, list[_Key]] = {}
         for id_, *parts in list(self._engine.among(select, missing)):
             names: dict[str, str | None] = dict(zip(_PARTS, parts, strict=True))
-            self._facets[id_] = [(facet, self._facet(facet, names)) for facet in FACETS]
+            keys[id_] = [(facet, *rows.facet_of(facet, names)) for facet in FACETS]
+        self._meet("cells", self._cells, [key for those in keys.values() for key in those])
+        for id_, those in keys.items():
+            self._facets[id_] = [(key[0], self._facet(key)) for key in those]
         return self._facets
 
-    def _facet(self, facet: int, names: dict[str, str | None]) -> int:
-        cell = rows.facet_of(facet, names)
-        known = (str(facet), *cell)
-        found = self._cells.get(known)
-        return found or _remembered(self._cells, known, self._named_cell(facet, cell)[0])
+    def _facet(self, key: _Key) -> int:
+        found = self._cells.get(key)
+        return self._add_cell(key, *key) if found is None else found
 
-    def _cell(self, cell: tuple[str | None, ...]) -> tuple[int, tuple[str | None, ...]]:
-        """A cell that is not known yet, and under which names it is kept."""
-        found = self._found("SELECT id FROM cells WHERE identity = ?", (repr(cell),))
-        if found is not None:
-            return _remembered(self._cells, cell, found), cell
+    def _cell(self, cell: _Key) -> tuple[int, _Key]:
+        """A cell that is not there yet, and under which names it is kept."""
         parts = dict(zip(_PARTS, cell, strict=True))
         if parts["gate"] == "find" and self._is_full("unknown", MAX_UNKNOWN_NAMES):
             parts["tool"] = OTHERS
-        if parts["key"] is not None and self._is_full("causes", MAX_CAUSES, parts["tool"] or ""):
+        if parts["key"] is not None and self._is_full("causes", MAX_CAUSES, parts["tool"]):
             parts["key"] = f"{parts['code']}:{OTHERS}:"
         kept = tuple(parts.values())
-        found, is_new = self._named_cell(BY_CELL, kept)
-        if is_new:
-            self._recount("causes", parts["tool"] or "")
+        # Remembered under these alone: what is invented would drive out what is used.
+        self._meet("cells", self._cells, [kept] if kept != cell else [])
+        found = self._cells.get(kept)
+        if found is None:
+            found = self._add_cell(kept, BY_CELL, *kept)
+            self._count("causes", parts["tool"])
             if parts["gate"] == "find":
-                self._recount("unknown")
-        # Names that were invented would drive those that are used out of what is remembered.
-        return (_remembered(self._cells, cell, found) if kept == cell else found), kept
+                self._count("unknown")
+        return found, kept
 
-    def _named_cell(self, facet: int, cell: tuple[str | None, ...]) -> tuple[int, bool]:
-        """The id of a cell, and whether it is new."""
-        identity = repr(cell) if facet == BY_CELL else repr((facet, *cell))
-        found = self._found("SELECT id FROM cells WHERE identity = ?", (identity,))
-        if found is not None:
-            return found, False
+    def _add_cell(self, key: _Key, facet: int, *cell: str | None) -> int:
         namespace = (cell[0] or "").partition(".")[0]
-        return self._insert(_INSERT_CELL, (facet, identity, namespace, *cell)), True
+        found = self._insert(_INSERT_CELL, (facet, repr(key), namespace, *cell))
+        self._cells[key] = found
+        return found
 
     def _caller(self, name: str | None) -> tuple[int, str | None]:
         found = self._found_caller(name)
@@ -177,37 +187,40 @@ class Naming:
             found = None if kept == name else self._found_caller(kept)
             if found is None:
                 found = self._insert("INSERT INTO callers (name) VALUES (?)", (kept,))
-                self._counts["callers",] += 1
+                self._count("callers")
             if kept != name:
                 return found, kept
-        return _remembered(self._callers, name, found), name
+        self._callers[name] = found
+        return found, name
 
     def _found_caller(self, name: str | None) -> int | None:
-        return self._found(
+        row = self._engine.row(
             "SELECT id FROM callers WHERE coalesce(name, '') = ? AND (name IS NULL) = ?",
             (name or "", name is None),
         )
-
-    def _found(self, select: str, parameters: Sequence[Any]) -> int | None:
-        row = self._engine.row(select, parameters)
         return None if row is None else row[0]
+
+    def _meet(self, table: str, known: dict[_Key, int], keys: Iterable[_Key]) -> None:
+        """Learn the ids of those of these that are there, all at once."""
+        identities = {repr(key): key for key in set(keys).difference(known)}
+        select = f"SELECT identity, id FROM {table} WHERE identity IN"  # noqa: S608 - one of two
+        for identity, id_ in self._engine.among(select, list(identities)):
+            known[identities[identity]] = id_
 
     def _insert(self, insert: str, names: Sequence[Any]) -> int:
         return cast("Any", self._engine.row(f"{insert} RETURNING id", names))[0]
 
-    def _is_full(self, what: str, most: int, *of: str) -> bool:
-        held = self._counts.get((what, *of))
-        if held is None:
+    def _is_full(self, what: str, most: int, *of: str | None) -> bool:
+        key = (what, *of)
+        held = self._counts.get(key)
+        if key not in self._full and (held is None or held >= most):
+            # What is added is counted here, too, but may have been there with another version.
             held = cast("int", cast("Any", self._engine.row(_COUNTS[what], of))[0])
-            self._counts[what, *of] = held
-        return held >= most
+            self._counts[key] = held
+            if held >= most:
+                self._full.add(key)
+        return key in self._full
 
-    def _recount(self, what: str, *of: str) -> None:
-        self._counts.pop((what, *of), None)
-
-
-def _remembered(known: dict[Any, int], name: object, id: int) -> int:
-    if len(known) >= _CACHED:
-        known.clear()
-    known[name] = id
-    return id
+    def _count(self, what: str, *of: str | None) -> None:
+        if (what, *of) in self._counts:
+            self._counts[what, *of] += 1

@@ -112,13 +112,20 @@ class Rollups:
 
     def add_places(self, records: Collection[Record]) -> None:
         """Count where and what the notes of these records are."""
+        noted = [
+            (record, place)
+            for record in records
+            if record.issues or record.warnings or record.changes
+            for place in rows.places_of(record)
+        ]
+        ids = self._naming.places(noted)
         times: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for record in records:
-            if record.issues or record.warnings or record.changes:
-                ids = {self._naming.place(record, place) for place in rows.places_of(record)}
-                for id_ in ids:
-                    times[0, record.at // HOUR * HOUR, id_].append(record.at)
-                    times[DAILY, record.at // DAY * DAY, id_].append(record.at)
+        # Each place of a record once, also where several share a name.
+        for _, id_, at in {
+            (id(record), id_, record.at) for (record, _), id_ in zip(noted, ids, strict=True)
+        }:
+            times[0, at // HOUR * HOUR, id_].append(at)
+            times[DAILY, at // DAY * DAY, id_].append(at)
         self._engine.execute_all(
             _UPSERT_PLACE, [(*key, len(ats), min(ats), max(ats)) for key, ats in times.items()]
         )
