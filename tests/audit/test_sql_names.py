@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from generated import BEGIN, DAY, counted, naive, records, value
 
+from callpact.audit import sql_rows as rows
 from callpact.audit.record import Note, Record
 from callpact.audit.sql_names import MAX_CALLERS, MAX_CAUSES, MAX_UNKNOWN_NAMES, OTHERS
 from callpact.audit.sqlite import ROLLUPS_KEPT, SqliteStore
@@ -150,6 +151,21 @@ def test_names_that_another_process_removed_are_given_again(path, store):
     assert store.add(late) == len(late)
     assert counted(store) == naive(late)
     assert len(store.log(Filter(), limit=1_000)) == len(late)
+
+
+def test_names_that_are_there_already_are_looked_up_at_once(path, store, monkeypatch):
+    """For a store over a network each statement is a journey."""
+    store.add(SAMPLE)
+    other = SqliteStore(path)
+    row, asked = other._file.row, []
+    monkeypatch.setattr(other._file, "row", lambda *told: asked.append(told) or row(*told))
+    late = [msgspec.structs.replace(r, at=r.at + 20 * DAY) for r in SAMPLE]
+    other.add(late)
+    callers = {record.caller for record in SAMPLE}
+    cells = {rows.cell_of(record) for record in SAMPLE}
+    assert len(asked) <= len(callers) + 10 < len(cells)
+    other.close()
+    assert counted(store) == naive([*SAMPLE, *late])
 
 
 def test_what_was_invented_makes_room_when_it_goes(store):
