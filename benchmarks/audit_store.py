@@ -149,10 +149,9 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
         ),
         "rates by key of two thirds of all callers": lambda: store.rates(agents, "key"),
         "rates by tool of two thirds of all callers": lambda: store.rates(agents, "tool"),
-        "24 bars of a trend by tool": lambda: [
-            store.rates(Filter(since=start, until=start + HOUR), "tool")
-            for start in range(end // HOUR * HOUR - 23 * HOUR, end + 1, HOUR)
-        ],
+        "a trend by tool": lambda: store.trend(Filter(), "tool"),
+        "a trend by tool, 20 odd days": lambda: store.trend(odd, "tool"),
+        "a trend by tool of two thirds of all callers": lambda: store.trend(agents, "tool"),
         "rates by tool, one day": lambda: store.rates(day, "tool"),
         "rates by hour of a tool": lambda: store.rates(tool, "hour"),
         "rates by tool of a caller": lambda: store.rates(caller, "tool"),

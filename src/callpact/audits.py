@@ -288,25 +288,9 @@ def _trends(store: Store, where: Filter, by: By, rates: list[Rate]) -> tuple[lis
     if by is By.hour:
         most = max(rate.calls for rate in rates)
         return ["█" * -(-rate.calls * 20 // most) for rate in rates], 0
-    latest = store.log(where, limit=1)
-    if not latest:  # Let go of; what was counted of them stays.
-        return [], 0
-    until = latest[0].at + 1
-    since = (until // _HOUR - text.BARS + 1) * _HOUR if where.since is None else where.since
-    parts = text.stretches(since, until)
-    counts = {rate.group: [0] * len(parts) for rate in rates}
-    for number, (begin, end) in enumerate(parts):
-        # Whole hours are read from rollups, so the window is cut only where it was given.
-        part = replace(
-            where,
-            since=begin if where.since is None else max(begin, since),
-            until=end if where.until is None else min(end, where.until),
-        )
-        for rate in store.rates(part, by.value):
-            if rate.group in counts:
-                counts[rate.group][number] = rate.calls
-    hours = (parts[-1][1] - parts[-1][0]) // _HOUR
-    return [text.sparkline(row) for row in counts.values()], hours
+    trend = store.trend(where, by.value, spans=text.BARS)
+    rows = [text.sparkline(trend.counts.get(rate.group, ())) for rate in rates]
+    return rows if any(rows) else [], trend.span // _HOUR
 
 
 def _group(group: str, by: By) -> str:

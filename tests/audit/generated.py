@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from callpact.audit.record import Note, Record, error_key, payload_of
-from callpact.audit.store import Cause, Filter, Store
+from callpact.audit.store import Cause, Filter, Store, Trend
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -194,6 +194,18 @@ def naive_rates(kept: Iterable[Record], where: Filter, by: str) -> dict[str, tup
         )
         for group, of in groups.items()
     }
+
+
+def naive_trend(fitting: Iterable[Record], by: str, trend: Trend) -> dict[str, list[int]]:
+    """Calls by group and span, of those that are not before the first."""
+    latest = max(record.at for record in fitting)
+    number = (latest - trend.begin) // trend.span + 1
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * number)
+    for record in fitting:
+        if record.at >= trend.begin:
+            group = record.at // HOUR * HOUR if by == "hour" else getattr(record, by) or ""
+            counts[str(group)][(record.at - trend.begin) // trend.span] += 1
+    return counts
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -18,7 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.audit import migrations, sql_rollups, sqlite_file
-from callpact.audit.histogram import bucket_of, merged, one_in, packed, pieces, quantiles, unpacked
+from callpact.audit.histogram import (
+    bucket_of,
+    merged,
+    one_in,
+    packed,
+    pieces,
+    quantiles,
+    spans,
+    summed,
+    unpacked,
+)
 from callpact.audit.indexer import Indexer
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import encode_line
@@ -481,6 +491,7 @@ def test_histograms_are_merged_by_adding(first, second):
     two = sum(one_in(bucket_of(ms)) for ms in second)
     assert unpacked(packed(one)) == one
     assert unpacked(merged(packed(one), packed(two))) == one + two
+    assert summed(packed(one_in(bucket_of(ms))) for ms in (*first, *second)) == one + two
 
 
 @pytest.mark.parametrize("ms", [float("inf"), 1e300, float("nan"), -5.0, 0.0])
@@ -507,6 +518,22 @@ def test_a_time_is_in_one_piece_of_a_window_or_not_in_the_window(since, until, a
         if until is not None:
             assert piece.end % units[piece.unit] == 0
     assert not finest or all(piece.unit != "day" for piece in found)
+
+
+@given(
+    since=st.integers(BEGIN - 3 * DAY, BEGIN),
+    length=st.integers(0, 60 * DAY),
+    most=st.integers(1, 30),
+    unit=st.sampled_from([HOUR, DAY]),
+)
+def test_a_window_is_parted_into_equal_spans_without_a_gap(since, length, most, unit):
+    parts = spans(since, since + length, most, unit)
+    assert 1 <= len(parts) <= most
+    assert parts.start % unit == parts.step % unit == parts.stop % unit == 0
+    assert (parts.stop - parts.start) % parts.step == 0
+    assert parts.start <= since < parts.start + parts.step
+    # The last one ends where the window does.
+    assert 0 <= parts.stop - max(since + 1, since + length) < unit
 
 
 def test_waiting_for_another_process_is_bounded():

@@ -13,6 +13,7 @@ from generated import (
     naive_causes,
     naive_log,
     naive_rates,
+    naive_trend,
     records,
 )
 from hypothesis import given
@@ -99,6 +100,23 @@ def test_rates_of_everything_are_what_counting_gives(filled, by):
 @given(where=FILTERS, by=st.sampled_from(GROUPS))
 def test_rates_by_any_filter_are_what_counting_gives(filled, where, by):
     assert_rates(filled, SAMPLE, where, by)
+
+
+@given(where=FILTERS, by=st.sampled_from(GROUPS), most=st.integers(1, 30))
+def test_a_trend_by_any_filter_is_what_counting_gives(filled, where, by, most):
+    trend = filled.trend(where, by, spans=most)
+    fitting = naive_log(SAMPLE, where)
+    if not fitting:
+        assert trend.counts == {}
+        return
+    expected = naive_trend(fitting, by, trend)
+    assert trend.counts == expected
+    assert any(counts[-1] for counts in expected.values())
+    assert {len(counts) for counts in expected.values()} <= set(range(1, most + 1))
+    if where.since is None:
+        assert 0 <= fitting[0].at - trend.begin < most * HOUR
+    else:
+        assert sum(map(sum, expected.values())) == len(fitting)
 
 
 @given(where=FILTERS)
@@ -359,6 +377,16 @@ def test_rates_and_causes_outlive_their_records(new_store):
         store.rates(cut, "tool"),
         store.rates(Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR), "tool"),
     )
+
+
+def test_a_trend_has_spans_of_days_where_only_days_are_counted(store):
+    store.add(SAMPLE)
+    both = Filter(since=BEGIN, caller="agent-1")
+    assert store.trend(both, "tool").span == DAY
+    assert store.trend(msgspec.structs.replace(both, since=BEGIN + DAY), "tool").span == 2 * HOUR
+    assert store.trend(Filter(since=BEGIN), "tool").span == 3 * HOUR
+    assert store.trend(Filter(since=BEGIN - 30 * DAY), "tool").span == 2 * DAY
+    assert store.trend(Filter(tool="nothing.here"), "tool").counts == {}
 
 
 def test_rates_of_most_callers_outlive_their_records(new_store):

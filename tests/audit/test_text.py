@@ -72,24 +72,6 @@ def test_a_sparkline_shows_the_largest_highest_and_nothing_as_nothing(values, dr
     assert text.sparkline(values) == drawn
 
 
-def test_a_window_is_parted_into_whole_hours():
-    hours = [(NOON + hour * HOUR, NOON + (hour + 1) * HOUR) for hour in range(24)]
-    assert text.stretches(NOON, NOON + 24 * HOUR) == hours
-    assert text.stretches(NOON + 1, NOON + 3 * HOUR + 1) == hours[:4]
-    assert text.stretches(NOON, NOON) == text.stretches(NOON, NOON + 1) == hours[:1]
-
-
-@pytest.mark.parametrize(("hours", "unit"), [(25, 1), (48, 1), (100, 1), (24 * 90, 24)])
-def test_a_long_window_is_parted_without_a_gap_and_ends_with_its_last_part(hours, unit):
-    parts = text.stretches(NOON, NOON + hours * HOUR)
-    assert len(parts) <= text.BARS
-    assert parts[0][0] <= NOON < parts[0][1]
-    assert NOON + hours * HOUR <= parts[-1][1] < NOON + (hours + unit) * HOUR
-    assert {edge % (unit * HOUR) for part in parts for edge in part} == {0}
-    assert [end for _, end in parts[:-1]] == [begin for begin, _ in parts[1:]]
-    assert len({end - begin for begin, end in parts}) == 1
-
-
 def test_a_cause_is_the_sentence_that_the_seed_asks_for():
     key = "schema_validation_failed:/limit:maximum"
     cause = Cause("shop.product_search", key, "Property 'limit' must be ≤ 50, got 80", 5, 100, 0, 0)

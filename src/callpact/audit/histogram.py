@@ -127,6 +127,14 @@ def pieces(since: int | None, until: int | None, *, finest: bool = False) -> lis
     return _nonempty(Piece("record", begin, first_hour), *inner, Piece("record", last_hour, end))
 
 
+def spans(since: int, until: int, most: int, unit: int) -> range:
+    """When each of at most so many equal spans of whole units begins; the last ends a window."""
+    first, last = since // unit, max(since, until - 1) // unit
+    step = -(-(last - first + 1) // most)
+    count = -(-(last - first + 1) // step)
+    return range((last + 1 - count * step) * unit, (last + 1) * unit, step * unit)
+
+
 def whole_hours(since: int | None, until: int | None) -> tuple[int | None, int | None]:
     """The smallest window of whole hours that holds this one."""
     return (

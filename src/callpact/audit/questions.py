@@ -1,8 +1,8 @@
 """The questions that the audit log answers, for programs: all that `callpact audit` tells.
 
-`open_store` gives a store, whose `log`, `find`, `rates` and `causes` answer what was called and how
-it went. Here is what puts it before contracts, and before itself. Nothing is called, and every
-answer is bounded. A store is used from one thread at a time, and closed at the end.
+`open_store` gives a store, whose `log`, `find`, `rates`, `trend` and `causes` answer what was called
+and how it went. Here is what puts it before contracts, and before itself. Nothing is called, and
+every answer is bounded. A store is used from one thread at a time, and closed at the end.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import sub
 from typing import Any
 
 from msgspec import Struct
@@ -25,15 +26,17 @@ from callpact.audit.histogram import (
     one_in,
     pieces,
     quantiles,
+    spans,
     whole_hours,
 )
 from callpact.audit.record import Record
 from callpact.audit.sql_rows import DAILY
 from callpact.audit.sql_terms import Source, Where, caller_terms, cell_terms, terms
-from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate
+from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
 from callpact.errors import UsageError
 
 _DENSE = 20_000
+_DAYS_IN_HOURS = 10
 _NOT_OF_NOTES = ("caller", "gate", "code", "key", "via", "outcome")
 _CALL = ", ".join(f"calls.{name}" for name in rows.CALL.split(", "))
 
@@ -100,30 +103,34 @@ class Questions:
         self, where: Filter, limit: int, before: tuple[int, str] | None, *, with_payloads: bool
     ) -> list[Record]:
         """Records, the newest first."""
+        with self._engine.reading():
+            found = self._log(where, limit, before)
+            return list(self._records(found, with_payloads=with_payloads))
+
+    def _log(self, where: Filter, limit: int, before: tuple[int, str] | None = None) -> list[Any]:
         begin = FIRST if where.since is None else where.since
         end = LAST if where.until is None else where.until
         if before is not None:
             end = min(end, before[0] + 1)
         last = None if before is None else (before[0], self._engine.kept_id(before[1]))
         fitting = terms(self._engine, where)
-        with self._engine.reading():
-            # Days are rolled up last, and tell what records are.
-            pending = fitting.pending(self._engine.kept_number("rolled_up_days"), [(begin, end)])
-            late = self._newest(pending, limit, last)
-            found: list[Any] = []
-            while limit > len(found) and begin < end:
-                low, calls = self._stretch(fitting, begin, end, limit - len(found))
-                if not calls:
-                    break
-                # Few are gone to by what they are, many are met by time.
-                is_dense = not fitting.unit or calls > _DENSE
-                reach = fitting.by_time if is_dense else fitting.by_what_they_are
-                found += self._newest(reach((low, end)), limit - len(found), last)
-                end = low
-            if late:
-                both = {row[0]: row for row in (*found, *late)}
-                found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
-            return list(self._records(found, with_payloads=with_payloads))
+        # Days are rolled up last, and tell what records are.
+        pending = fitting.pending(self._engine.kept_number("rolled_up_days"), [(begin, end)])
+        late = self._newest(pending, limit, last)
+        found: list[Any] = []
+        while limit > len(found) and begin < end:
+            low, calls = self._stretch(fitting, begin, end, limit - len(found))
+            if not calls:
+                break
+            # Few are gone to by what they are, many are met by time.
+            is_dense = not fitting.unit or calls > _DENSE
+            reach = fitting.by_time if is_dense else fitting.by_what_they_are
+            found += self._newest(reach((low, end)), limit - len(found), last)
+            end = low
+        if late:
+            both = {row[0]: row for row in (*found, *late)}
+            found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
+        return found
 
     def _stretch(self, where: Where, begin: int, end: int, limit: int) -> tuple[int, int]:
         """From where on there are enough calls, and how many rollups count from there."""
@@ -213,28 +220,81 @@ class Questions:
         """How calls went, by group; of all callers but those of the filter, if that is asked for."""
         fitting = terms(self._engine, where, (by,), by_others=by_others)
         sums: defaultdict[int, _Sum] = defaultdict(_Sum)
-        rolled: list[tuple[int, int]] = []
-        rolled_up = self._engine.kept_number(fitting.rolled_up)
-        for piece in self._pieces(where, fitting, finest=by == "hour"):
-            if piece.unit == "record":
-                self._count_records(fitting.ends(piece, rolled_up), by, sums)
-            else:
-                self._count(fitting, piece, by, sums)
-            if piece.unit != "record" or fitting.is_daily:
-                rolled.append((piece.begin, piece.end))
-        self._count_records(fitting.pending(rolled_up, rolled), by, sums)
-        return self._named(sums, by)
-
-    def _named(self, sums: dict[int, _Sum], by: GroupBy) -> dict[str, _Sum]:
-        """The sums of cells, callers or hours under the names that are asked for."""
-        if by == "hour":
-            return {str(hour): part for hour, part in sums.items()}
-        groups: defaultdict[str, _Sum] = defaultdict(_Sum)
-        column = "name FROM callers" if by == "caller" else f"{by} FROM cells"
-        names = self._by_id(column, sums)
+        for source, are_records in self._sources(where, fitting, finest=by == "hour"):
+            (self._count_records if are_records else self._count)(source, by, sums)
+        names, groups = self._names(sums, by), defaultdict[str, _Sum](_Sum)
         for id_, part in sums.items():
-            groups[names[id_][0] or ""].add(part)
+            groups[names[id_]].add(part)
         return groups
+
+    def _names(self, ids: Iterable[int], by: GroupBy) -> dict[int, str]:
+        """The names that are asked for, of cells, callers or hours."""
+        if by == "hour":
+            return {hour: str(hour) for hour in ids}
+        column = "name FROM callers" if by == "caller" else f"{by} FROM cells"
+        return {id_: name or "" for id_, (name,) in self._by_id(column, ids).items()}
+
+    def trend(self, where: Filter, by: GroupBy, most: int) -> Trend:
+        """How many calls each group had over time, in so many spans at most."""
+        with self._engine.reading():
+            latest = self._log(where, 1)
+            if not latest:
+                return Trend(0, HOUR, {})
+            until = latest[0][2] + 1
+            since = (until - 1) // HOUR * HOUR - (most - 1) * HOUR
+            since = since if where.since is None else where.since
+            # Rollups of hours are many, and what has none is counted from records.
+            days = 2 if terms(self._engine, where, (by,)).is_daily else _DAYS_IN_HOURS
+            unit = HOUR if until - since <= days * DAY else DAY
+            parts = spans(since, until, most, unit)
+            # Cut only where it was given: whole hours are read from rollups.
+            window = replace(
+                where,
+                since=parts.start if where.since is None else since,
+                until=parts.stop if where.until is None else min(parts.stop, where.until),
+            )
+            if by != "caller" and self._are_most(window, finest=unit == HOUR):
+                counts = self._spread(replace(window, caller=None), by, parts, unit)
+                for group, others in self._spread(window, by, parts, unit, by_others=True).items():
+                    counts[group] = list(map(sub, counts[group], others))
+            else:
+                counts = self._spread(window, by, parts, unit)
+        return Trend(parts.start, parts.step, {g: each for g, each in counts.items() if any(each)})
+
+    def _spread(
+        self, where: Filter, by: GroupBy, parts: range, unit: int, *, by_others: bool = False
+    ) -> dict[str, list[int]]:
+        """How many calls there were, by group and span."""
+        fitting = terms(self._engine, where, (by,), by_others=by_others)
+        found: list[Row] = []
+        for source, are_records in self._sources(where, fitting, finest=unit == HOUR):
+            column, start, calls = _group(by), "start", "CAST(sum(calls) AS bigint)"
+            if are_records:
+                column, start, calls = _group_of_records(by), rows.HOUR_OF, "count(*)"
+            sql = f"SELECT {column}, {start}, {calls} FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
+            found += self._engine.rows(sql, source.parameters)
+        names = self._names((id_ for id_, _, _ in found), by)
+        counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(parts))
+        for id_, start, calls in found:
+            # Of days whose records are gone, all is told with the first span.
+            counts[names[id_]][max(0, (start - parts.start) // parts.step)] += calls
+        return counts
+
+    def _sources(
+        self, where: Filter, terms: Where, *, finest: bool = False
+    ) -> Iterator[tuple[Source, bool]]:
+        """All that is to be counted of a window: rollups, and records (True) where there are none."""
+        rolled: list[tuple[int, int]] = []
+        rolled_up = self._engine.kept_number(terms.rolled_up)
+        for piece in self._pieces(where, terms, finest=finest):
+            window = piece.begin, piece.end
+            if piece.unit == "record":
+                yield terms.ends(piece, rolled_up), True
+            else:
+                yield terms.rollups(window, daily=piece.unit == "day"), False
+            if piece.unit != "record" or terms.is_daily:
+                rolled.append(window)
+        yield terms.pending(rolled_up, rolled), True
 
     def _pieces(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[Piece]:
         """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
@@ -255,15 +315,14 @@ class Questions:
                         taken.add(start)
                         yield Piece(unit, start, start + span)
 
-    def _count(self, where: Where, piece: Piece, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
-        column = {"caller": "caller", "hour": "start"}.get(by, "cell")
-        source = where.rollups((piece.begin, piece.end), daily=piece.unit == "day")
+    def _count(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
+        """Count rollups by cell, caller or hour."""
         counts = ", ".join(
             f"CAST(sum({name}) AS bigint)" for name in ("calls", "failed", "rejected", "warned")
         )
         # There may be very many rows: the database sums them up.
         summed = self._engine.summed("histogram")
-        sql = f"SELECT {column}, {counts}, {summed} FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
+        sql = f"SELECT {_group(by)}, {counts}, {summed} FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
         for group, calls, failed, rejected, warned, histogram in self._engine.rows(
             sql, source.parameters
         ):
@@ -276,8 +335,7 @@ class Questions:
 
     def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
         """Count records by cell, caller or hour."""
-        group = {"caller": "calls.caller", "hour": rows.HOUR_OF}.get(by, "calls.cell")
-        sql = f"SELECT {group}, mark, count(*) FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
+        sql = f"SELECT {_group_of_records(by)}, mark, count(*) FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
         for id_, mark, calls in self._engine.rows(sql, source.parameters):
             part = sums[id_]
             part.calls += calls
@@ -331,27 +389,14 @@ class Questions:
         )
         fitting = terms(self._engine, everything, ("tool", "key"))
         found: defaultdict[int, _Times] = defaultdict(_Times)
-        rolled: list[tuple[int, int]] = []
-        rolled_up = self._engine.kept_number(fitting.rolled_up)
-        for piece in self._pieces(where, fitting):
-            window = piece.begin, piece.end
-            if piece.unit != "record" or fitting.is_daily:
-                rolled.append(window)
-            if piece.unit == "record":
-                self._time_records(fitting.ends(piece, rolled_up), found)
-                continue
-            source = fitting.rollups(window, daily=piece.unit == "day")
-            sql = f"SELECT cell, CAST(sum(calls) AS bigint), min(first), max(last) FROM {source.sql} GROUP BY cell"  # noqa: S608 - our own terms
+        for source, are_records in self._sources(where, fitting):
+            counts = "cell, CAST(sum(calls) AS bigint), min(first), max(last)"
+            if are_records:
+                counts = "calls.cell, count(*), min(at), max(at)"
+            sql = f"SELECT {counts} FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
             for cell, calls, first, last in self._engine.rows(sql, source.parameters):
                 found[cell].add(calls, first, last)
-        pending = fitting.pending(rolled_up, rolled)
-        self._time_records(pending, found)
         return found
-
-    def _time_records(self, source: Source, found: defaultdict[int, _Times]) -> None:
-        sql = f"SELECT calls.cell, count(*), min(at), max(at) FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
-        for cell, calls, first, last in self._engine.rows(sql, source.parameters):
-            found[cell].add(calls, first, last)
 
     def _message(self, where: Filter, cells: list[int], at: int) -> str:
         """That of the latest call; of a call that is gone, the last one of its kind."""
@@ -400,6 +445,14 @@ class Questions:
                 Noted(tool, version, kind, code, path, times.calls, times.first, times.last)
             )
         return told
+
+
+def _group(by: GroupBy) -> str:
+    return {"caller": "caller", "hour": "start"}.get(by, "cell")
+
+
+def _group_of_records(by: GroupBy) -> str:
+    return {"caller": "calls.caller", "hour": rows.HOUR_OF}.get(by, "calls.cell")
 
 
 def _quantiles(histogram: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from callpact.audit.engine import Engine
 from callpact.audit.record import Record
 from callpact.audit.sql_keeping import Keeper
 from callpact.audit.sql_questions import Noted, Questions
-from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate
+from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
 
 
 class SqlStore:
@@ -60,6 +60,14 @@ class SqlStore:
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first; an hour is told by its first millisecond."""
         return self._questions.rates(where, by)
+
+    def trend(self, where: Filter, by: GroupBy, *, spans: int = 24) -> Trend:
+        """How many calls each group had over time, in so many spans at most.
+
+        Spans are of whole hours, of whole days where only those are counted. A filter that does not
+        say since when is answered for as many hours up to the latest call.
+        """
+        return self._questions.trend(where, by, max(1, _bounded(spans)))
 
     def causes(self, where: Filter, *, limit: int = 100) -> list[Cause]:
         """The commonest error keys, of all calls of their tools in the window.

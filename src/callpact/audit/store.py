@@ -76,6 +76,15 @@ class Cause(Struct, frozen=True):
         return self.calls / self.of if self.of else 0.0
 
 
+class Trend(Struct, frozen=True):
+    """How many calls each group had over time, in equal spans that follow each other."""
+
+    begin: int
+    span: int
+    """Milliseconds: whole hours, or whole days."""
+    counts: dict[str, list[int]]
+
+
 class Store(Protocol):
     """Keeps records and answers for them. Used from one thread at a time."""
 
@@ -106,6 +115,13 @@ class Store(Protocol):
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first; from hourly rollups where that is exact."""
+        ...
+
+    def trend(self, where: Filter, by: GroupBy, *, spans: int = 24) -> Trend:
+        """How many calls each group had over time, in so many spans at most.
+
+        A filter that does not say since when is answered for as many hours up to the latest call.
+        """
         ...
 
     def causes(self, where: Filter, *, limit: int = 100) -> list[Cause]:

@@ -112,16 +112,6 @@ def sparkline(values: Sequence[int]) -> str:
     )
 
 
-def stretches(since: int, until: int) -> list[tuple[int, int]]:
-    """A window in at most `BARS` equal parts of whole hours or days, of which the last ends it."""
-    # Days where they are enough: those are counted when records are gone, too.
-    unit = _UNITS["h"] if until - since <= BARS * _UNITS["d"] else _UNITS["d"]
-    first, last = since // unit, max(since, until - 1) // unit
-    step = -(-(last - first + 1) // BARS)
-    ends = range(last + 1, first, -step)
-    return [((end - step) * unit, end * unit) for end in reversed(ends)]
-
-
 # --- records --------------------------------------------------------------------------------
 
 
