@@ -134,6 +134,24 @@ def test_of_many_answers_the_same_is_told_as_of_all_of_them(kept, policy):
     assert all(passes(schema, ticker(n), is_closed=policy == "cast") for n in range(COUNT))
 
 
+def test_answers_are_read_from_the_day_on_whose_records_are_left(kept):
+    contract = Contract(output=ALL, policy="cast")
+    records = [answered(n, contract, ticker(n)) for n in range(COUNT)]
+    store = kept(records)
+    left = BEGIN + 120 * HOUR
+    store.retention(older_than=left)
+    report = drift_of(store, tool_of(contract))
+    exact = {found.path: found for found in drift(records, contract).findings}
+    assert {found.path for found in report.findings} == exact.keys()
+    for found in report.findings:
+        assert facts(found) == facts(exact[found.path])
+        # Half of all are broken, in two thirds of the time that is left.
+        assert sum(found.trend) == found.answers
+        assert 0.6 < sum(map(bool, found.trend)) / len(found.trend) < 0.75
+    assert left <= report.since < left + 24 * HOUR
+
+
+
 def test_the_report_says_how_many_answers_the_patch_was_proved_on(kept):
     contract = Contract(output=ALL, policy="warn")
     report = drift_of(

@@ -106,7 +106,13 @@ def _sizes(records: Iterable[Record]) -> dict[str, int]:
 
 
 def _first_day(store: Store, where: Filter, until: int) -> int:
-    """The day of the earliest record: back in ever larger steps, then in ever smaller ones."""
+    """The day of the earliest record: the first that is counted, as long as its records are there.
+
+    Else it is looked for: back in ever larger steps, then in ever smaller ones.
+    """
+    first = min(int(hour.group) for hour in store.rates(where, "hour")) // DAY * DAY
+    if store.log(replace(where, until=first + DAY), limit=1):
+        return first
     early, days = until // DAY * DAY, 1
     while store.log(replace(where, until=early), limit=1):
         early -= days * DAY
