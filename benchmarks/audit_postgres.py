@@ -75,6 +75,8 @@ def main(count: int, seconds: float) -> None:
         begun = time.perf_counter()
         added, taken = fill(store, count, seconds)
         whole = time.perf_counter() - begun
+        # As it does by itself within a minute, once it is left in peace.
+        store._engine._run(store._engine._connection.execute("VACUUM ANALYZE"))
         end = store.log(Filter(), limit=1)[0].at
         print(
             f"\n{added:,} records in {whole:.0f} s, {taken / added * 1e6:.1f} µs of CPU each here,"

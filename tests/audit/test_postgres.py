@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 import pytest
-from generated import counted, naive, records
+from generated import DAY, counted, naive, records
 
 from callpact.audit.record import Note, Record
 from callpact.audit.store import Filter, Store
@@ -85,6 +85,26 @@ def test_a_database_of_every_earlier_version_is_brought_to_the_latest(server, po
         assert store.add(SAMPLE) == len(SAMPLE)
         assert counted(store) == naive(SAMPLE)
         store.close()
+
+
+def test_days_of_version_2_get_the_index_by_time(server, postgres_store, url):
+    from callpact.audit import postgres_migrations as migrations
+
+    assert _migrated(url, migrations.STEPS[:2]) == 2
+    server.run(
+        f"SET search_path = {SCHEMA}; CREATE TABLE calls_19700101 PARTITION OF calls "
+        "FOR VALUES FROM (0) TO (86400000)",
+        url,
+    )
+    store = postgres_store(url)
+    store.add([*SAMPLE, Record(id="old", at=5, ms=1.0, tool="a.b")])
+    days = len({record.at // DAY for record in SAMPLE}) + 1
+    found = (
+        f"SELECT count(*) FROM pg_indexes WHERE schemaname = '{SCHEMA}' "
+        "AND tablename LIKE 'calls_%' AND indexdef LIKE '%(cell, at, caller)'"
+    )
+    assert server.run(found, url) == [[str(days)]]
+    store.close()
 
 
 def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(

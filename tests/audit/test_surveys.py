@@ -151,7 +151,6 @@ def test_answers_are_read_from_the_day_on_whose_records_are_left(kept):
     assert left <= report.since < left + 24 * HOUR
 
 
-
 def test_the_report_says_how_many_answers_the_patch_was_proved_on(kept):
     contract = Contract(output=ALL, policy="warn")
     report = drift_of(

@@ -78,10 +78,12 @@ class _Line(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FormerHead(Head, frozen=True, array_like=False, gc=False):
-    pass
+    """As an earlier callpact wrote it: with names."""
 
 
 class _FormerRest(Struct, frozen=True, array_like=True, gc=False):
+    """As an earlier callpact wrote it: what is the call's own was an array in the array."""
+
     own: list[Any]
     source: str
     status: int | None

@@ -143,12 +143,18 @@ _STEP_2: Step = (
     _remake_facets,
 )
 
+# What is looked for is a stretch of time, of some callers or all: the time comes first.
+_STEP_3: Step = (
+    "DROP INDEX calls_what",
+    "CREATE INDEX calls_what ON calls (cell, at, caller)",
+)
+
 # Not `to_regclass`: that would say what was so before another process committed.
 _TABLES = (
     "SELECT relname FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = $1"
 )
 
-STEPS: tuple[Step, ...] = (_STEP_1, _STEP_2)
+STEPS: tuple[Step, ...] = (_STEP_1, _STEP_2, _STEP_3)
 
 
 async def version_of(connection: Any) -> int | None:
