@@ -421,6 +421,18 @@ def test_rollups_go_when_they_are_old_themselves(store):
     assert store.log(Filter()) == []
 
 
+def test_a_log_of_what_waits_for_its_days_is_read_at_once(store, monkeypatch):
+    monkeypatch.setattr(sql_rollups, "PENDING", 100)
+    store.add(SAMPLE)
+    rows, asked = store._file.rows, []
+    monkeypatch.setattr(store._file, "rows", lambda *told: asked.append(told) or rows(*told))
+    for where in (Filter(gate="input"), Filter(version="1.*")):
+        asked.clear()
+        found = store.log(where, limit=5)
+        assert [r.id for r in found] == [r.id for r in naive_log(SAMPLE, where)[:5]]
+        assert len(asked) <= 3
+
+
 @pytest.mark.parametrize("left", range(len(UNITS)))
 def test_a_retention_that_is_cut_off_among_rollups_leaves_counts_of_callers(
     store, monkeypatch, left

@@ -117,6 +117,8 @@ class Questions:
         # Days are rolled up last, and tell what records are.
         pending = fitting.pending(self._engine.kept_number("rolled_up_days"), [(begin, end)])
         late = self._newest(pending, limit, last)
+        if late and len(late) == limit:  # What is older than all of these is not asked for.
+            begin = max(begin, late[-1][2])
         found: list[Any] = []
         while limit > len(found) and begin < end:
             low, calls = self._stretch(fitting, begin, end, limit - len(found))
