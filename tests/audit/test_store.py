@@ -16,7 +16,7 @@ from generated import (
     naive_trend,
     records,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callpact.audit import sql_rollups
@@ -103,6 +103,7 @@ def test_rates_by_any_filter_are_what_counting_gives(filled, where, by):
 
 
 @given(where=FILTERS, by=st.sampled_from(GROUPS), most=st.integers(1, 30))
+@example(where=Filter(since=BEGIN, tool="coingecko.list", via=""), by="hour", most=1)
 def test_a_trend_by_any_filter_is_what_counting_gives(filled, where, by, most):
     trend = filled.trend(where, by, spans=most)
     fitting = naive_log(SAMPLE, where)

@@ -255,21 +255,23 @@ class Questions:
                 since=parts.start if where.since is None else since,
                 until=parts.stop if where.until is None else min(parts.stop, where.until),
             )
-            if by != "caller" and self._are_most(window, finest=unit == HOUR):
-                counts = self._spread(replace(window, caller=None), by, parts, unit)
-                for group, others in self._spread(window, by, parts, unit, by_others=True).items():
-                    counts[group] = list(map(sub, counts[group], others))
+            finest = unit == HOUR or by == "hour"
+            if by != "caller" and self._are_most(window, finest=finest):
+                counts = self._spread(replace(window, caller=None), by, parts, finest=finest)
+                others = self._spread(window, by, parts, finest=finest, by_others=True)
+                for group, those in others.items():
+                    counts[group] = list(map(sub, counts[group], those))
             else:
-                counts = self._spread(window, by, parts, unit)
+                counts = self._spread(window, by, parts, finest=finest)
         return Trend(parts.start, parts.step, {g: each for g, each in counts.items() if any(each)})
 
     def _spread(
-        self, where: Filter, by: GroupBy, parts: range, unit: int, *, by_others: bool = False
+        self, where: Filter, by: GroupBy, parts: range, *, finest: bool, by_others: bool = False
     ) -> dict[str, list[int]]:
         """How many calls there were, by group and span."""
         fitting = terms(self._engine, where, (by,), by_others=by_others)
         found: list[Row] = []
-        for source, are_records in self._sources(where, fitting, finest=unit == HOUR):
+        for source, are_records in self._sources(where, fitting, finest=finest):
             column, start, calls = _group(by), "start", "CAST(sum(calls) AS bigint)"
             if are_records:
                 column, start, calls = _group_of_records(by), rows.HOUR_OF, "count(*)"
