@@ -18,9 +18,18 @@ def test_calls_are_counted_by_what_was_asked_for(ask, log):
     there = log(
         *(called(n) for n in range(3)),
         refused(3),
-        called(4, tool="mail.send", caller=None, gate="handler", code="timeout", key="timeout::"),
+        called(
+            *(4,),
+            tool="mail.send",
+            caller=None,
+            gate="handler",
+            code="timeout",
+            key="timeout::",
+            client="cursor 1.4",
+        ),
     )
     expected = {
+        "client": {"": (4, 1, 1), "cursor 1.4": (1, 1, 0)},
         "tool": {"shop.search": (4, 1, 1), "mail.send": (1, 1, 0)},
         "namespace": {"shop": (4, 1, 1), "mail": (1, 1, 0)},
         "caller": {"ada": (4, 1, 1), "": (1, 1, 0)},

@@ -16,6 +16,7 @@ import pytest
 import asked
 from asked import HOUR, MARKET, NOON, SHOP, called, ids, lines, numbers_of, record_calls, refused
 from callpact.audit.record import Note, Payload, payload_of
+from callpact.call_log import LogLine
 
 ask = asked.ask
 log = asked.log
@@ -126,6 +127,9 @@ def test_json_lines_have_times_in_utc(ask, log):
         (["--key", "schema_validation_failed:*"], [4]),
         (["--version", "2.0.0"], [2]),
         (["--contract", "abc"], [1]),
+        (["--client", "cursor 1.4"], [2]),
+        (["--client", "c*", "--caller", "*"], [2, 1]),
+        (["--client", ""], [4, 3]),
         (["--via", "cli"], [1]),
         (["--via", "mcp*"], [2]),
         (["--failed"], [4, 3]),
@@ -137,8 +141,15 @@ def test_json_lines_have_times_in_utc(ask, log):
 )
 def test_a_filter_gives_the_calls_that_fit(ask, log, options, numbers):
     there = log(
-        called(1, contract="abcdef", via="cli"),
-        called(2, tool="mail.send", version="2.0.0", caller=None, via="mcp 2026-07-28"),
+        called(1, contract="abcdef", via="cli", client="claude-code 2.1.0"),
+        called(
+            *(2,),
+            tool="mail.send",
+            version="2.0.0",
+            caller=None,
+            via="mcp 2026-07-28",
+            client="cursor 1.4",
+        ),
         called(3, gate="handler", code="timeout", key="timeout::", caller="bob"),
         refused(4),
     )
@@ -232,19 +243,27 @@ def test_a_call_is_shown_with_all_that_is_known(ask, log):
         changes=(Note("converted", "/limit"),),
         status=200,
         source="http",
+        client="cursor 1.4",
         output=payload_of(b'{"price":"12"}'),
+        logs=(LogLine("warning", "the second try\x1b[2J"),),
     )
     answer = ask("audit", "show", warned.id, *log(warned))
     assert answer.code == 0
     for part in (
         "2026-09-01 14:00:01 (2026-09-01T12:00:01.000Z)",
         "http 200",
+        "client  cursor 1.4",
+        "warning  the second try",
         "/price  type  must be a number",
         "/limit  converted",
         '"price": "12"',
         '"limit": 10',
     ):
         assert part in answer.out
+    assert "\x1b[2J" not in answer.out
+    told = json.loads(ask("audit", "show", warned.id, "--json", "--audit", "log").out)
+    assert told["logs"] == [{"level": "warning", "message": "the second try\x1b[2J"}]
+    assert told["client"] == "cursor 1.4"
 
 
 def test_what_is_cut_or_kept_as_a_hash_says_so(ask, log):

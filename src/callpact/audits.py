@@ -173,6 +173,9 @@ def show_call(
         if notes := getattr(record, title):
             out.print(f"\n[bold]{title.capitalize()}[/]")
             print_plain(f"  {text.note_line(note)}" for note in notes)
+    if record.logs:
+        out.print("\n[bold]Logs[/]")
+        print_plain(f"  {line.level}  {line.message}" for line in record.logs)
     for title, payload in (("Input", record.input), ("Output", record.output)):
         if lines := text.payload_lines(title, payload):
             out.print()

@@ -5,11 +5,12 @@ It never leaves the process; what does are the events of the call protocol (`eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from callpact.call_log import LogLine
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import CallError, OutputRejected, Rejected, UnknownTool
 from callpact.tool import Identity, Policy, Tool
@@ -39,6 +40,10 @@ class CallFinished(Struct, frozen=True, gc=False):
     """The door that the call came through; empty for code of the same process."""
     policy: Policy | None = None
     """The output policy that the caller asked for; None for the one of the contract."""
+    client_name: str = ""
+    """The program at the other end, as it names itself."""
+    logs: Sequence[LogLine] = ()
+    """What the tool logged, the first lines."""
 
     @property
     def is_error(self) -> bool:

@@ -41,7 +41,9 @@ MAX_SEARCHED = 50_000
 """Calls that are searched for a part of an id, the newest first."""
 
 
-_SUGGESTED: tuple[GroupBy, ...] = ("tool", "namespace", "caller", "code", "key", "version", "via")
+_SUGGESTED: tuple[GroupBy, ...] = (
+    *("tool", "namespace", "caller", "client", "code", "key", "version", "via"),
+)
 
 
 class GateName(StrEnum):
@@ -60,6 +62,7 @@ class By(StrEnum):
     tool = "tool"
     namespace = "namespace"
     caller = "caller"
+    client = "client"
     gate = "gate"
     code = "code"
     key = "key"
@@ -83,6 +86,7 @@ _FILTER: dict[str, Any] = {
     "tool": _option("--tool", "Of this tool; `*` stands for any text, here and below."),
     "namespace": _option("--namespace", "Of the tools of this namespace."),
     "caller": _option("--caller", "Of this caller; '' for none."),
+    "client": _option("--client", "Of this client program, as `claude-code 2.1.0`; '' for none."),
     "gate": Annotated[GateName | None, typer.Option("--gate", help="Stopped there.")],
     "code": _option("--code", "With this error code."),
     "key": _option("--key", "With this cause, as `stats` tells it."),

@@ -350,6 +350,8 @@ class Runtime:
             tool,
             call.via,
             call.policy,
+            call.client_name,
+            context.logged,
         )
         self.tell(event)
 

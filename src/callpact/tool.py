@@ -6,7 +6,6 @@ structs. Nothing here runs a tool.
 
 from __future__ import annotations
 
-import logging
 import re
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from callpact.call_log import CallLogger, LogLine
 from callpact.errors import ClientUnable, InvalidTool, Issue, UsageError
 from callpact.schema import CompiledSchema, compile_schema
 
@@ -182,6 +182,8 @@ class Call(Struct, frozen=True, gc=False):
     metadata: Mapping[str, Any] | None = None
     via: str = ""
     """The door that it came through; empty for code of the same process."""
+    client_name: str = ""
+    """The program at the other end, as it names itself; empty if it does not."""
 
 
 class Context(Struct, frozen=True):
@@ -201,6 +203,8 @@ class Context(Struct, frozen=True):
     """Who is at the other end, to be told and asked; None when nobody is."""
     _open_env: Callable[..., Env] | None = None
     _call_map: Any = None
+    logged: list[LogLine] = []
+    """What the tool has logged so far."""
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
@@ -230,9 +234,9 @@ class Context(Struct, frozen=True):
         return None if self.client is None else self.client.resumed
 
     @property
-    def logger(self) -> logging.Logger:
-        """The logger of this tool: `callpact.tool.<id>`."""
-        return logging.getLogger(f"callpact.tool.{self.tool_id}")
+    def logger(self) -> CallLogger:
+        """The logger of this tool, `callpact.tool.<id>`; its first lines are on record with the call."""
+        return CallLogger(self.tool_id, self.call_id, self.logged)
 
     @property
     def env(self) -> Env:

@@ -38,7 +38,10 @@ _CAUSES = (
 )
 _DRIFT = Note("type", "/items/0/price", "price must be a number, got a string")
 
-TEXT_FIELDS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "contract", "via")
+_CLIENTS = ("claude-code 2.1.0", "cursor 1.4", "")
+TEXT_FIELDS = (
+    *("tool", "namespace", "caller", "client", "gate", "code", "key", "version", "contract", "via"),
+)
 """What a filter compares texts of."""
 
 
@@ -98,6 +101,7 @@ def one(
         "contract": f"{abs(hash_of(tool, version)):064x}",
         "policy": "warn",
         "caller": caller,
+        "client": _CLIENTS[(len(tool) + len(caller or "")) % 3],
         "via": ("mcp 2026-07-28", "http", "")[len(caller or "") % 3],
         "input": payload_of(_input(chance)) if payloads else None,
     }
@@ -223,6 +227,7 @@ def naive_causes(kept: Sequence[Record], where: Filter) -> list[Cause]:
         caller=where.caller,
         version=where.version,
         contract=where.contract,
+        client=where.client,
         via=where.via,
     )
     of = Counter(r.tool for r in kept if fits(r, everything))

@@ -83,7 +83,7 @@ def test_a_line_of_an_earlier_callpact_is_its_record(former, record):
 @pytest.mark.parametrize("size", [256, 257, 70_000])
 def test_what_a_store_keeps_by_its_hash_has_one(size):
     text = json.dumps("x" * (size - 2)).encode()
-    line = b'[["a.b"],"call-1",1,0.5,"",null,null,null,null,' + text + b"," + text + b"]\n"
+    line = b'[["a.b"],"call-1",1,0.5,"","",null,null,null,null,' + text + b"," + text + b"]\n"
     quick = decode_line(line)
     whole = Payload("", size, text.decode())
     careful = decode_line(encode_line(Record("i", 1, 0.5, "a.b", input=whole, output=whole)))
@@ -101,7 +101,9 @@ def test_a_line_that_was_not_written_to_its_end_is_no_record():
 
 def test_a_quick_line_that_was_not_written_to_its_end_is_no_record():
     line = (
-        b'[["a.b"],"call-1",1,0.5,"",null,null,null,null,{"a":1},[2],"input","c",[' + ISSUE + b"]]"
+        b'[["a.b"],"call-1",1,0.5,"","cursor 1",null,null,null,null,{"a":1},[2],"input","c",['
+        + ISSUE
+        + b"]]"
     )
     assert decode_line(line) is not None
     assert {decode_line(line[:end]) for end in range(len(line))} == {None}

@@ -17,11 +17,13 @@ from callpact.audit.lines import decode_line
 from callpact.audit.masking import Mask
 from callpact.audit.record import MAX_PAYLOAD_BYTES, payload_of
 from callpact.audit.recorder import Recorder
+from callpact.call_log import LogLine
 from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
     http_envelope,
     local_envelope,
+    mcp_envelope,
 )
 from callpact.errors import InvalidInput, Issue, UnknownTool
 from callpact.finished import CallFinished
@@ -98,6 +100,7 @@ def test_a_known_secret_shows_nowhere(tmp_path, value):
 def test_a_secret_shows_in_none_of_many_lines(tmp_path, value):
     """Each place alone: what is found beside it must not be why it is hidden."""
     failed = ToolError("full", "No room")
+    told = {"io.modelcontextprotocol/serverInfo": {"name": KEY, "version": KEY}}
     events = [
         finished(value, {}),
         finished({}, value),
@@ -107,6 +110,10 @@ def test_a_secret_shows_in_none_of_many_lines(tmp_path, value):
         finished({}, {}, identity=Identity(json.dumps(KEY))),
         finished({}, {}, parent_id=repr(KEY)),
         finished({}, {}, via=KEY),
+        finished({}, {}, client_name=f"cursor {KEY}"),
+        finished({}, {}, logs=[LogLine("info", json.dumps(KEY)), LogLine(KEY, "x" * 995 + KEY)]),
+        finished({}, envelope=None, error=failed, logs=[LogLine("info", KEY)]),
+        finished({}, envelope=mcp_envelope(1, is_error=False, content=[], meta_ext=told)),
         finished({}, {}, tool=dataclasses.replace(tool(), version=KEY)),
         finished({}, envelope=None, error=ToolError("full", json.dumps(KEY))),
     ]
@@ -276,7 +283,7 @@ def test_hashes_only_keeps_no_word_of_what_was_sent(tmp_path, options, more):
     failed = InvalidInput(lambda: [Issue("type", "got 'Ann Example'", "/name")])
     first, second = recorded(
         tmp_path,
-        finished(value, value, tool=kept),
+        finished(value, value, tool=kept, logs=[LogLine("info", "for Ann Example")]),
         finished(value, envelope=None, error=failed, tool=kept),
         **options,
     )

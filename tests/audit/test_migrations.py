@@ -15,7 +15,8 @@ from callpact.audit.record import Note
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
 
-SAMPLE = list(records(400, payloads=False))
+# Before version 4 a record told no client.
+SAMPLE = [msgspec.structs.replace(r, client="") for r in records(400, payloads=False)]
 GROUPS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "via", "hour")
 CELL = ("tool", "kind", "version", "contract", "policy", "source", "via", "gate", "code", "key")
 WHERES = (
@@ -128,7 +129,7 @@ def assert_answers(store, kept, *, left=None):
 def test_a_file_of_version_1_answers_as_before(tmp_path, caplog):
     write_version_1(tmp_path / "audit.db", SAMPLE)
     store = SqliteStore(tmp_path / "audit.db")
-    assert "audit.db' is brought from version 1 to 3" in caplog.text
+    assert "audit.db' is brought from version 1 to 4" in caplog.text
     caplog.clear()
     SqliteStore(tmp_path / "audit.db").close()
     SqliteStore(tmp_path / "another.db").close()
@@ -162,6 +163,23 @@ def test_all_that_a_file_of_version_2_says_of_a_call_is_still_told(tmp_path, tol
     store = SqliteStore(path)
     expected = {"issues": (), "warnings": (), "changes": ()} | MORE_TOLD[MORE.index(told)]
     assert store.find(record.id) == msgspec.structs.replace(record, **expected)
+    store.close()
+
+
+def test_callers_of_a_file_of_version_3_are_told_apart_by_their_client_from_then_on(tmp_path):
+    write_version_1(tmp_path / "audit.db", SAMPLE[:50])
+    file = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
+    migrations.migrate(file, "audit.db", migrations.STEPS[:3])
+    file.close()
+    store = SqliteStore(tmp_path / "audit.db")
+    again = [msgspec.structs.replace(r, at=r.at + DAY, client="cursor 1.4") for r in SAMPLE[:50]]
+    assert store.add(again) == 50
+    rates = {rate.group: rate.calls for rate in store.rates(Filter(), "client")}
+    assert rates == {"": 50, "cursor 1.4": 50}
+    callers = {rate.group: rate.calls for rate in store.rates(Filter(), "caller")}
+    assert callers == {
+        group: sums[0] for group, sums in naive_rates(again * 2, Filter(), "caller").items()
+    }
     store.close()
 
 

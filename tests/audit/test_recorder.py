@@ -31,6 +31,7 @@ from callpact.audit.record import (
     payload_of,
 )
 from callpact.audit.recorder import Recorder, hash_contract
+from callpact.call_log import LogLine
 from callpact.envelope import (
     HTTPResponseMeta,
     LocalResponseMeta,
@@ -48,7 +49,11 @@ from callpact.secrets import Secrets
 def test_a_result_is_on_record_with_all_there_is(tmp_path):
     contract = Contract(output={"type": "object"}, policy="warn")
     kept = tool(contract=contract, kind="query", version="1.2.0")
-    each = Call("shop.search", {"q": "é"}, "call-9", "call-8", via="mcp 2026-07-28")
+    each = Call(
+        *("shop.search", {"q": "é"}, "call-9", "call-8"),
+        via="mcp 2026-07-28",
+        client_name="claude-code 2.1.0",
+    )
     (record,) = call(tmp_path, [kept], [each])
     assert record == Record(
         "call-9",
@@ -61,6 +66,7 @@ def test_a_result_is_on_record_with_all_there_is(tmp_path):
         "warn",
         source="local",
         caller="ann",
+        client="claude-code 2.1.0",
         via="mcp 2026-07-28",
         parent="call-8",
         input=Payload("", 10, '{"q":"é"}'),
@@ -92,6 +98,10 @@ def test_the_policy_on_record_is_the_one_that_was_in_force(tmp_path):
     assert [record.policy for record in call(tmp_path, [kept], calls)] == ["warn", "reject"]
 
 
+LOGS = [LogLine("info", "asked"), LogLine("warning", "asked again")]
+SERVER = {"io.modelcontextprotocol/serverInfo": {"name": "weather", "version": "2.0"}}
+
+
 @pytest.mark.parametrize("secrets", [(), Secrets({"KEY": KEY})])
 @pytest.mark.parametrize("more", [{}, {"policy": "reject", "count": 3, "parent_id": "call-0"}])
 def test_a_line_that_is_made_quickly_gives_the_record_that_care_gives(tmp_path, more, secrets):
@@ -113,6 +123,10 @@ def test_a_line_that_is_made_quickly_gives_the_record_that_care_gives(tmp_path, 
         {"envelope": None, "error": AccessDenied()},
         {"envelope": None, "error": ToolError("full", "No room", path="/a")},
         {"envelope": None, "error": UnknownTool("shop.search"), "tool": None},
+        {"envelope": mcp_envelope(1, is_error=False, content=[], meta_ext=SERVER)},
+        {"data": 1, "logs": LOGS, "client_name": "cursor 1.4"},
+        {"envelope": None, "error": failed, "logs": LOGS},
+        {"envelope": None, "error": ToolError("full", "No room"), "logs": LOGS},
         {"envelope": None},
     ]
     quick, careful = [

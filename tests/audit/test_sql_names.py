@@ -8,7 +8,13 @@ from generated import BEGIN, DAY, counted, naive, records, value
 
 from callpact.audit import sql_rows as rows
 from callpact.audit.record import Note, Record
-from callpact.audit.sql_names import MAX_CALLERS, MAX_CAUSES, MAX_UNKNOWN_NAMES, OTHERS
+from callpact.audit.sql_names import (
+    MAX_CALLERS,
+    MAX_CAUSES,
+    MAX_CLIENTS,
+    MAX_UNKNOWN_NAMES,
+    OTHERS,
+)
 from callpact.audit.sqlite import ROLLUPS_KEPT, SqliteStore
 from callpact.audit.store import Filter
 
@@ -107,6 +113,29 @@ def test_callers_share_one_name_when_there_are_too_many(path, store):
     assert store.log(Filter()) == [again, *reversed(late), store.find("1")]
 
 
+def test_clients_share_one_name_when_there_are_too_many(path, store):
+    def by(number, client, caller=None):
+        return Record(
+            id=str(number), at=BEGIN + number, ms=1, tool="a.b", caller=caller, client=client
+        )
+
+    many = [by(number, f"invented {number}") for number in range(MAX_CLIENTS + 20)]
+    store.add(many[:500])
+    store.add(many[500:])
+    # One that is counted already is so for other callers, too.
+    known = by(5_000, "invented 7", "ann")
+    store.add([known])
+    assert value(path, "SELECT count(DISTINCT client) FROM callers") == MAX_CLIENTS + 1
+    counts = {rate.group: rate.calls for rate in store.rates(Filter(), "client")}
+    assert (counts[OTHERS], counts["invented 7"]) == (20, 2)
+    assert {rate.group: rate.calls for rate in store.rates(Filter(), "caller")} == {
+        "": MAX_CLIENTS + 20,
+        "ann": 1,
+    }
+    assert store.log(Filter(), limit=3) == [known, *many[:-3:-1]]
+    assert store.log(Filter(client=OTHERS), limit=1) == many[-1:]
+
+
 def names_kept(path):
     return {
         table: value(path, f"SELECT count(*) FROM {table}")
@@ -161,7 +190,7 @@ def test_names_that_are_there_already_are_looked_up_at_once(path, store, monkeyp
     monkeypatch.setattr(other._file, "row", lambda *told: asked.append(told) or row(*told))
     late = [msgspec.structs.replace(r, at=r.at + 20 * DAY) for r in SAMPLE]
     other.add(late)
-    callers = {record.caller for record in SAMPLE}
+    callers = {(record.caller, record.client) for record in SAMPLE}
     cells = {rows.cell_of(record) for record in SAMPLE}
     assert len(asked) <= len(callers) + 10 < len(cells)
     other.close()

@@ -22,8 +22,11 @@ from hypothesis import strategies as st
 from callpact.audit import sql_rollups
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.audit.store import MAX_ROWS, Filter
+from callpact.call_log import LogLine
 
-GROUPS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "via", "hour")
+GROUPS = (
+    *("tool", "namespace", "caller", "client", "gate", "code", "key", "version", "via", "hour"),
+)
 SAMPLE = list(records(2_500))
 _WAITING = ("new", "half", "settled", "apart")
 
@@ -196,13 +199,16 @@ def test_a_record_with_every_field_is_found_as_it_was_given(store):
         changes=(Note("replaced", "/c", before='{"d":1}'),),
         source="mcp",
         status=502,
+        server="weather 2.0",
         caller="caller [1]?",
+        client="claude-code 2.1.0",
         via="http",
         parent="1F0C9A2E-77B1-4C3D-8E5F-100000000001",
         count=12,
         input=payload_of(b'{"a":1}'),
         output=payload_of(b'"' + b"x" * 100_000 + b'"'),
         tool_error=True,
+        logs=(LogLine("info", "asked twice"), LogLine("warning", "\N{SNOWMAN}\x00")),
     )
     assert full.output.is_cut
     given = msgspec.structs.asdict(full)

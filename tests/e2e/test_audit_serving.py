@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp_types import Implementation
 
 import raw
 from callpact.audit.auditing import open_store
 from callpact.audit.health import add_health
 from callpact.audit.store import Filter
+from callpact.call_log import LogLine
 
 BEFORE, AFTER, CALLER = "before-0123456789", "after-0123456789", "caller-0123456789"
 TOOLS = """
-from callpact import tool
+from callpact import Context, tool
 
 @tool(namespace="t")
-def echo(text: str) -> str:
+def echo(text: str, context: Context) -> str:
+    context.logger.warning("asked for %s", text)
     return text
 """
 CONFIG = """
@@ -78,6 +86,30 @@ def test_the_token_of_a_caller_is_masked_too(folder):
     with raw.Served(args=("--audit", "log"), cwd=folder) as served, served.connect() as line:
         echoed(line, f"my token is {CALLER}")
     assert kept(folder) == ['{"text":"my token is ***"}']
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_a_record_tells_the_client_and_what_the_tool_logged(folder, mode):
+    async def go(served):
+        headers = {"Authorization": f"Bearer {CALLER}"}
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(
+                streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http),
+                mode=mode,
+                client_info=Implementation(name="cursor", version="1.4"),
+            ) as client,
+        ):
+            await client.call_tool("t_echo", {"text": f"tea {BEFORE}"})
+
+    with raw.Served(args=("--audit", "log"), cwd=folder) as served:
+        asyncio.run(go(served))
+    store = open_store(folder / "log")
+    (record,) = store.log(Filter(client="cursor*"))
+    store.close()
+    assert (record.caller, record.client) == ("ann", "cursor 1.4")
+    assert record.via.startswith("mcp 20")
+    assert record.logs == (LogLine("warning", "asked for tea ***"),)
 
 
 def test_what_the_log_could_not_keep_is_among_the_numbers(folder):

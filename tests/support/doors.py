@@ -60,6 +60,7 @@ async def connected(
     heard=None,
     level=None,
     told=None,
+    client_info=None,
     arranged=lambda catalog: catalog,
     **given,
 ):
@@ -77,6 +78,7 @@ async def connected(
         logging_callback=heard,
         log_level=level,
         message_handler=told,
+        client_info=client_info,
     ) as client:
         yield At(client, door, runtime, events)
 

@@ -23,8 +23,10 @@ from callpact.audit.record import (
     error_key,
     payload_of,
 )
+from callpact.call_log import LogLine
 
-_CUT = ("tool", "code", "path", "message", "key", "caller", "via")
+_CUT = ("tool", "code", "path", "message", "key", "caller", "client", "server", "via")
+_VIA = 4  # What of a call's own a former line had up to the door.
 _encoder = msgspec.json.Encoder()
 
 
@@ -47,6 +49,10 @@ class _Note(Struct, frozen=True, array_like=True, gc=False):
     before: str | None = None
 
 
+class _LogLine(LogLine, frozen=True, array_like=True, gc=False):
+    """A `LogLine` in a line."""
+
+
 class _Line(Struct, frozen=True, array_like=True, gc=False):
     """A call in the order of its line; that of a usual result ends with its output."""
 
@@ -56,6 +62,7 @@ class _Line(Struct, frozen=True, array_like=True, gc=False):
     ms: float | None
     """None if it was no number."""
     via: str
+    client: str
     caller: str | None
     parent: str | None
     count: int | None
@@ -75,6 +82,8 @@ class _Line(Struct, frozen=True, array_like=True, gc=False):
     warnings: tuple[_Note, ...] = ()
     changes: tuple[_Note, ...] = ()
     tool_error: bool = False
+    server: str = ""
+    logs: tuple[_LogLine, ...] = ()
 
 
 class _FormerHead(Head, frozen=True, array_like=False, gc=False):
@@ -160,13 +169,16 @@ def _joined(line: _Line) -> Record:
         _read(line.changes) if line.changes else (),
         line.source or "",
         line.status,
+        line.server,
         line.caller,
+        line.client,
         line.via,
         line.parent,
         line.count,
         _payload(line.input),
         None if line.source is None else _payload(line.output),
         line.tool_error,
+        tuple([LogLine(each.level, each.message) for each in line.logs]) if line.logs else (),
     )
 
 
@@ -176,7 +188,8 @@ def _renewed(line: bytes) -> bytes:
     source = rest.source if rest.has_output else None
     ended = (rest.gate, rest.code, rest.issues, source, rest.status, rest.message, rest.path)
     notes = (rest.warnings, rest.changes, rest.tool_error)
-    row = (Head(*astuple(head)), *rest.own, rest.input, rest.output, *ended, *notes)
+    own = (*rest.own[:_VIA], "", *rest.own[_VIA:])  # It told no client.
+    row = (Head(*astuple(head)), *own, rest.input, rest.output, *ended, *notes)
     return _encoder.encode(row)
 
 
@@ -197,7 +210,8 @@ def _cut(record: Record) -> Record:
 
     texts = {name: cut(getattr(record, name)) for name in _CUT}
     notes = {name: cut_all(getattr(record, name)) for name in ("issues", "warnings", "changes")}
-    return replace(record, **texts, **notes)
+    logs = tuple(LogLine(cut(each.level), cut(each.message)) for each in record.logs)
+    return replace(record, **texts, **notes, logs=logs)
 
 
 def _payload(json: bytes | Raw) -> Payload:

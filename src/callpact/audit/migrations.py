@@ -193,7 +193,19 @@ def _more(*values: Any) -> str | None:
     return json.dumps(told) if told else None
 
 
-STEPS: tuple[Step, ...] = (_step_1, _step_2, _step_3)
+def _step_4(connection: Connection) -> None:
+    """Callers are told apart by the client that they use, too."""
+    for statement in (
+        "ALTER TABLE callers ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+        "DROP INDEX callers_name",
+        """CREATE UNIQUE INDEX callers_name ON callers
+            (coalesce(name, ''), (name IS NULL), client)""",
+        "CREATE INDEX callers_client ON callers (client)",
+    ):
+        connection.execute(statement)
+
+
+STEPS: tuple[Step, ...] = (_step_1, _step_2, _step_3, _step_4)
 
 
 def version_of(connection: Connection) -> int:

@@ -144,9 +144,12 @@ _STEP_2: Step = (
 )
 
 # What is looked for is a stretch of time, of some callers or all: the time comes first.
+# Callers are told apart by the client that they use, too.
 _STEP_3: Step = (
     "DROP INDEX calls_what",
     "CREATE INDEX calls_what ON calls (cell, at, caller)",
+    "ALTER TABLE callers ADD COLUMN client text NOT NULL DEFAULT ''",
+    "CREATE INDEX callers_client ON callers USING hash (client)",
 )
 
 # Not `to_regclass`: that would say what was so before another process committed.

@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
+from callpact.call_log import LogLine
 from callpact.errors import Issue
 
 MAX_PAYLOAD_BYTES = 64 << 10
@@ -81,7 +82,11 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     """local, http or mcp: where the result came from."""
     status: int | None = None
     """The status of an HTTP upstream."""
+    server: str = ""
+    """The name of an MCP server that answered, as it says itself."""
     caller: str | None = None
+    client: str = ""
+    """The program that called, as it names itself: `claude-code 2.1.0`."""
     via: str = ""
     """The door: `mcp 2026-07-28`, `http`, `cli`; empty for code of the same process."""
     parent: str | None = None
@@ -91,6 +96,8 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     output: Payload | None = None
     tool_error: bool = False
     """True if the tool itself said that it failed (`isError` over MCP); its answer is not judged."""
+    logs: tuple[LogLine, ...] = ()
+    """What the tool logged meanwhile, the first lines."""
 
     @property
     def namespace(self) -> str:

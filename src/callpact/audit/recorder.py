@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ from callpact.audit.record import (
     error_key,
     payload_of,
 )
+from callpact.call_log import LogLine
 from callpact.envelope import (
     HTTPResponseMeta,
     LocalResponseMeta,
@@ -50,6 +51,7 @@ HASHES_ONLY = "hashes"
 _CONTRACT_DIGITS = 16
 _log = logging.getLogger("callpact.audit")
 _NOT_JSON = frozenset({"json", "depth"})
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 
 class Recorder:
@@ -112,6 +114,7 @@ class Recorder:
             event.started,
             event.duration * 1000,
             event.via,
+            event.client_name,
             None if identity is None else identity.id,
             event.parent_id,
             event.count,
@@ -125,6 +128,7 @@ class Recorder:
                 and type(envelope.meta) is LocalResponseMeta
                 and not envelope.warnings
                 and not envelope.changes
+                and not event.logs
             ):  # The commonest by far.
                 line = dumps((*own, envelope.data), None, OPT_APPEND_NEWLINE)
             else:
@@ -159,6 +163,7 @@ class Recorder:
                 "source": source,
                 "status": status,
                 "tool_error": _tells_error(envelope.meta),
+                "server": text(_server(envelope.meta)),
             }
         if error is not None:
             more |= {"gate": event.gate, **writing.error(error)}
@@ -172,10 +177,12 @@ class Recorder:
             known.contract,
             event.policy or known.policy,
             caller=None if event.identity is None else text(event.identity.id),
+            client=text(event.client_name),
             via=text(event.via),
             parent=None if event.parent_id is None else _id(event.parent_id, mask),
             count=event.count,
             input=writing.payload(arguments),
+            logs=writing.logs(event.logs),
             **more,
         )
         return encode_line(record)
@@ -267,6 +274,16 @@ def _tells_error(meta: Any) -> bool:
     return isinstance(meta, MCPResponseMeta) and meta.is_error is True
 
 
+def _server(meta: Any) -> str:
+    """What an MCP server says that it is, if it does."""
+    told = meta.meta_ext if isinstance(meta, MCPResponseMeta) else None
+    said: Any = told.get(_SERVER_INFO) if isinstance(told, dict) else None
+    if not isinstance(said, dict):
+        return ""
+    parts = (cast("dict[str, Any]", said).get(name) for name in ("name", "version"))
+    return " ".join(part for part in parts if isinstance(part, str))
+
+
 def _id(id: str, mask: Mask) -> str:
     """An id as it is, or one that is told apart from others all the same."""
     told = mask.text(id)
@@ -303,15 +320,18 @@ def _outcome(event: CallFinished) -> tuple[Any, ...]:
         is_judged = isinstance(event.arguments, dict) and issues and issues[0][0] not in _NOT_JSON
         if not is_judged and not is_json(arguments):
             raise TypeError
-        if type(error) is InvalidInput and issues and envelope is None:
+        if type(error) is InvalidInput and issues and envelope is None and not event.logs:
             return None, "input", code, issues, None
         gate, message, path = event.gate, error.message, error.path
+    logs = [(line.level, line.message) for line in event.logs]
     if envelope is None:
-        return None, gate, code, issues, None, None, message, path
+        notes = ((), (), False, "", logs) if logs else ()
+        return None, gate, code, issues, None, None, message, path, *notes
     warnings = [(i.code, i.path, i.message) for i in envelope.warnings[:MAX_RECORDED_ISSUES]]
     changes = [_changed(change) for change in envelope.changes[:MAX_RECORDED_ISSUES]]
-    notes = (warnings, changes, _tells_error(envelope.meta))
-    origin = _origin(envelope.meta)
+    meta = envelope.meta
+    notes = (warnings, changes, _tells_error(meta), _server(meta), logs)
+    origin = _origin(meta)
     return envelope.data, gate, code, issues, *origin, message, path, *notes
 
 
@@ -366,6 +386,12 @@ class _Writing:
             else:
                 notes.append(Note(text(item.code), text(item.path), self._words(item.message)))
         return tuple(notes)
+
+    def logs(self, given: Sequence[LogLine]) -> tuple[LogLine, ...]:
+        if self._is_hashed:
+            return ()
+        text = self._mask.text
+        return tuple(LogLine(text(line.level), text(line.message)) for line in given)
 
     def _words(self, message: str) -> str:
         """A message may tell what was sent."""

@@ -22,7 +22,9 @@ MAX_UNKNOWN_NAMES = 1_000
 MAX_CAUSES = 1_000
 """Error keys, and also places of issues, of one tool that the audit log counts one by one."""
 MAX_CALLERS = 100_000
-"""Callers that the audit log counts one by one."""
+"""Callers that the audit log counts one by one, each with the clients that it uses."""
+MAX_CLIENTS = 1_000
+"""Names of clients that the audit log counts one by one: each client says its own."""
 
 _CACHED = 50_000
 _PARTS: tuple[str, ...] = tuple(rows.CELL.split(", "))
@@ -37,6 +39,7 @@ _COUNTS = {
     "causes": "SELECT count(DISTINCT key) FROM cells WHERE tool = ? AND facet = 1",
     "places": "SELECT count(DISTINCT path) FROM places WHERE tool = ?",
     "callers": "SELECT count(*) FROM callers",
+    "clients": "SELECT count(DISTINCT client) FROM callers",
 }
 
 
@@ -50,7 +53,7 @@ class Naming:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._cells: dict[_Key, int] = {}
-        self._callers: dict[str | None, int] = {}
+        self._callers: dict[tuple[str | None, str], int] = {}
         self._places: dict[_Key, int] = {}
         self._facets: dict[int, list[tuple[int, int]]] = {}
         self._counts: dict[_Key, int] = {}
@@ -81,7 +84,10 @@ class Naming:
         return list(map(self._names, records, cells))
 
     def _names(self, record: Record, cell: _Key) -> Names:
-        cell_id, caller_id = self._cells.get(cell), self._callers.get(record.caller)
+        cell_id, caller_id = (
+            self._cells.get(cell),
+            self._callers.get((record.caller, record.client)),
+        )
         if cell_id is not None and caller_id is not None:
             return Names(cell_id, caller_id)
         told: dict[str, str | None] = {}
@@ -89,7 +95,7 @@ class Naming:
             cell_id, kept = self._cell(cell)
             told = {"tool": kept[0], "key": kept[-1]}
         if caller_id is None:
-            caller_id, told["caller"] = self._caller(record.caller)
+            caller_id, told["caller"], told["client"] = self._caller(record.caller, record.client)
         return Names(cell_id, caller_id, rows.given_names(record, told))
 
     def places(self, noted: Sequence[tuple[Record, tuple[str, str, str]]]) -> list[int]:
@@ -180,25 +186,38 @@ class Naming:
         self._cells[key] = found
         return found
 
-    def _caller(self, name: str | None) -> tuple[int, str | None]:
-        found = self._found_caller(name)
+    def _caller(self, name: str | None, client: str) -> tuple[int, str | None, str]:
+        """A caller that is not known yet, and under which names it is kept."""
+        found = self._found_caller(name, client)
+        if found is not None:
+            self._callers[name, client] = found
+            return found, name, client
+        kept = client
+        if self._is_full("clients", MAX_CLIENTS) and not self._is_client(client):
+            kept = OTHERS
+        whose = OTHERS if self._is_full("callers", MAX_CALLERS) else name
+        found = None if (whose, kept) == (name, client) else self._found_caller(whose, kept)
         if found is None:
-            kept = OTHERS if self._is_full("callers", MAX_CALLERS) else name
-            found = None if kept == name else self._found_caller(kept)
-            if found is None:
-                found = self._insert("INSERT INTO callers (name) VALUES (?)", (kept,))
-                self._count("callers")
-            if kept != name:
-                return found, kept
-        self._callers[name] = found
-        return found, name
+            insert = "INSERT INTO callers (name, client) VALUES (?, ?)"
+            found = self._insert(insert, (whose, kept))
+            self._count("callers")
+            self._count("clients")
+        # Remembered under these alone: what is invented would drive out what is used.
+        self._callers[whose, kept] = found
+        return found, whose, kept
 
-    def _found_caller(self, name: str | None) -> int | None:
+    def _found_caller(self, name: str | None, client: str) -> int | None:
         row = self._engine.row(
-            "SELECT id FROM callers WHERE coalesce(name, '') = ? AND (name IS NULL) = ?",
-            (name or "", name is None),
+            "SELECT id FROM callers WHERE coalesce(name, '') = ? AND (name IS NULL) = ? "
+            "AND client = ?",
+            (name or "", name is None, client),
         )
         return None if row is None else row[0]
+
+    def _is_client(self, client: str) -> bool:
+        """True if the name of a client is counted already."""
+        sql = "SELECT 1 FROM callers WHERE client = ? LIMIT 1"
+        return self._engine.row(sql, (client,)) is not None
 
     def _meet(self, table: str, known: dict[_Key, int], keys: Iterable[_Key]) -> None:
         """Learn the ids of those of these that are there, all at once."""

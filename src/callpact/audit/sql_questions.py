@@ -31,13 +31,21 @@ from callpact.audit.histogram import (
 )
 from callpact.audit.record import Record
 from callpact.audit.sql_rows import DAILY
-from callpact.audit.sql_terms import Source, Where, caller_terms, cell_terms, terms
+from callpact.audit.sql_terms import (
+    CALLER_COLUMNS,
+    Source,
+    Where,
+    caller_terms,
+    cell_terms,
+    fitting_callers,
+    terms,
+)
 from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
 from callpact.errors import UsageError
 
 _DENSE = 20_000
 _DAYS_IN_HOURS = 10
-_NOT_OF_NOTES = ("caller", "gate", "code", "key", "via", "outcome")
+_NOT_OF_NOTES = ("caller", "client", "gate", "code", "key", "via", "outcome")
 _CALL = ", ".join(f"calls.{name}" for name in rows.CALL.split(", "))
 
 
@@ -157,7 +165,7 @@ class Questions:
     def _records(self, found: Sequence[Any], *, with_payloads: bool) -> Iterator[Record]:
         json = "json" if with_payloads else "NULL"
         cells = self._by_id(f"{rows.CELL} FROM cells", (row[5] for row in found))
-        callers = self._by_id("name FROM callers", (row[6] for row in found))
+        callers = self._by_id(f"{rows.CALLER} FROM callers", (row[6] for row in found))
         payloads = self._by_id(
             f"sha256, size, form, {json} FROM payloads", (id_ for row in found for id_ in row[-2:])
         )
@@ -166,7 +174,7 @@ class Questions:
                 row,
                 self._engine.shown_id,
                 cells[row[5]],
-                callers[row[6]][0],
+                callers[row[6]],
                 payloads,
                 with_payloads=with_payloads,
             )
@@ -183,9 +191,9 @@ class Questions:
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first."""
         with self._engine.reading():
-            if by != "caller" and self._are_most(where, finest=by == "hour"):
+            if by not in CALLER_COLUMNS and self._are_most(where, finest=by == "hour"):
                 # All without the others: those are fewer.
-                groups = self._sums(replace(where, caller=None), by)
+                groups = self._sums(replace(where, caller=None, client=None), by)
                 for group, others in self._sums(where, by, by_others=True).items():
                     groups[group].add(others, -1)
             else:
@@ -206,16 +214,16 @@ class Questions:
 
     def _are_most(self, where: Filter, *, finest: bool) -> bool:
         """True if a filter asks for most callers, in a window whose records are all there."""
-        if where.caller is None:
+        fits, parameters = fitting_callers(self._engine, where)
+        if not parameters:
             return False
         # Where they are gone, callers are told by the day at best, and all calls by the hour.
         gone = self._engine.kept_number("gone_before", FIRST)
         ends = (where.since, where.until, FIRST if finest and where.since is None else None)
         if any(end is not None and end < gone for end in ends):
             return False
-        sign, parameter = self._engine.pattern(where.caller)
-        fits = f"CASE WHEN coalesce(name, '') {sign} ? THEN 1 END"
-        row = self._engine.row(f"SELECT count(*), count({fits}) FROM callers", (parameter,))  # noqa: S608 - our own terms
+        sql = f"SELECT count(*), count(CASE WHEN {fits} THEN 1 END) FROM callers"  # noqa: S608 - our own terms
+        row = self._engine.row(sql, parameters)
         return row is not None and 2 * row[1] > row[0]
 
     def _sums(self, where: Filter, by: GroupBy, *, by_others: bool = False) -> dict[str, _Sum]:
@@ -233,7 +241,8 @@ class Questions:
         """The names that are asked for, of cells, callers or hours."""
         if by == "hour":
             return {hour: str(hour) for hour in ids}
-        column = "name FROM callers" if by == "caller" else f"{by} FROM cells"
+        column = CALLER_COLUMNS.get(by)
+        column = f"{by} FROM cells" if column is None else f"{column} FROM callers"
         return {id_: name or "" for id_, (name,) in self._by_id(column, ids).items()}
 
     def trend(self, where: Filter, by: GroupBy, most: int) -> Trend:
@@ -256,8 +265,9 @@ class Questions:
                 until=parts.stop if where.until is None else min(parts.stop, where.until),
             )
             finest = unit == HOUR or by == "hour"
-            if by != "caller" and self._are_most(window, finest=finest):
-                counts = self._spread(replace(window, caller=None), by, parts, finest=finest)
+            if by not in CALLER_COLUMNS and self._are_most(window, finest=finest):
+                everyone = replace(window, caller=None, client=None)
+                counts = self._spread(everyone, by, parts, finest=finest)
                 others = self._spread(window, by, parts, finest=finest, by_others=True)
                 for group, those in others.items():
                     counts[group] = list(map(sub, counts[group], those))
@@ -387,6 +397,7 @@ class Questions:
             tool=where.tool,
             namespace=where.namespace,
             caller=where.caller,
+            client=where.client,
             version=where.version,
             contract=where.contract,
             via=where.via,
@@ -452,11 +463,11 @@ class Questions:
 
 
 def _group(by: GroupBy) -> str:
-    return {"caller": "caller", "hour": "start"}.get(by, "cell")
+    return "caller" if by in CALLER_COLUMNS else "start" if by == "hour" else "cell"
 
 
 def _group_of_records(by: GroupBy) -> str:
-    return {"caller": "calls.caller", "hour": rows.HOUR_OF}.get(by, "calls.cell")
+    return rows.HOUR_OF if by == "hour" else f"calls.{_group(by)}"
 
 
 def _quantiles(histogram: int) -> dict[str, float]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from callpact.audit.histogram import DAY, HOUR, bucket_of
 from callpact.audit.record import SMALL_PAYLOAD_BYTES, Note, Payload, Record, payload_of
+from callpact.call_log import LogLine
 
 INPUT_IS_HASH = 1
 OUTPUT_IS_HASH = 2
@@ -41,6 +42,7 @@ UNITS = sorted(
 )
 """All of them; those of callers go first, so that there are never more of theirs than in all."""
 
+CALLER = "name, client"
 CELL = "tool, kind, version, contract, policy, source, via, gate, code, key"
 PLACE = "identity, namespace, tool, version, contract, kind, code, path"
 PAYLOAD = "id, prefix, sha256, size, uses, form, json"
@@ -73,6 +75,8 @@ class More(Struct, frozen=True, omit_defaults=True, gc=False):
     input: str | None = None
     output: str | None = None
     """JSON that is so small that it stands here."""
+    server: str = ""
+    logs: tuple[LogLine, ...] = ()
 
 
 _NOTHING_MORE, _NO_NOTES = More(), ((), (), ())
@@ -222,7 +226,7 @@ def record_of(
     row: Sequence[Any],
     shown_id: Callable[[Any], str],
     cell: Sequence[Any],
-    caller: str | None,
+    caller: Sequence[Any],
     payloads: Mapping[int, Sequence[Any]],
     *,
     with_payloads: bool,
@@ -251,7 +255,9 @@ def record_of(
         changes=changes,
         source=source,
         status=status,
-        caller=caller,
+        server=more.server,
+        caller=caller[0],
+        client=caller[1],
         via=via,
         parent=more.parent,
         count=more.count,
@@ -262,6 +268,7 @@ def record_of(
         if more.output is not None
         else _payload(payloads.get(given), hash_only=bool(mark & OUTPUT_IS_HASH)),
         tool_error=bool(mark & IS_TOOL_ERROR),
+        logs=more.logs,
     )
     return record if more.given is None else replace(record, **more.given)
 
@@ -285,6 +292,8 @@ def _more(
         named,
         sent,
         given,
+        record.server,
+        record.logs,
     )
     encoded = _encode(more)
     return None if encoded == b"{}" else encoded.decode()

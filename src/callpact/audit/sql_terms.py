@@ -22,6 +22,8 @@ from callpact.audit.store import Filter
 
 _KEPT = frozenset((*HOURLY_UNITS, *DAILY_UNITS))
 _PARTS = ("tool", "namespace", "gate", "code", "key", "version", "contract", "via")
+CALLER_COLUMNS = {"caller": "name", "client": "client"}
+"""What is known of who called, and its column."""
 _SHORT = 6 * HOUR  # All records of so long are read as quickly as the index of a day.
 _OPTIONAL = frozenset({"gate", "code", "key", "version"})
 
@@ -135,10 +137,11 @@ def terms(
     cells, of_cells = cell_terms(engine, where)
     callers, of_callers = caller_terms(engine, where, are_others=by_others)
     asked = {name for name in _PARTS if getattr(where, name) is not None}
-    asked |= {name for name in by if name not in {"caller", "hour"}}
+    asked |= {name for name in by if name not in {*CALLER_COLUMNS, "hour"}}
     if where.outcome is not None:
         asked.add("gate")
-    unit = BY_CALLER if where.caller is not None or "caller" in by else 0
+    is_some = where.caller is not None or where.client is not None
+    unit = BY_CALLER if is_some or not CALLER_COLUMNS.keys().isdisjoint(by) else 0
     if asked:
         fitting = (facet for facet, parts in FACETS.items() if asked <= {*parts})
         unit |= next((one for one in fitting if one | unit in _KEPT), BY_CELL)
@@ -165,12 +168,24 @@ def caller_terms(
     engine: Engine, where: Filter, *, are_others: bool = False
 ) -> tuple[str, list[str]]:
     """What a filter says of callers; `are_others` turns it round."""
-    wanted = where.caller
-    if wanted is None:
+    fits, parameters = fitting_callers(engine, where)
+    if not parameters:
         return "1 = 1", []
-    sign, parameter = engine.pattern(wanted)
-    fits = f"{'NOT ' if are_others else ''}coalesce(name, '') {sign} ?"
-    return f"caller IN (SELECT id FROM callers WHERE {fits})", [parameter]  # noqa: S608 - our own terms
+    fits = f"NOT ({fits})" if are_others else fits
+    return f"caller IN (SELECT id FROM callers WHERE {fits})", parameters  # noqa: S608 - our own terms
+
+
+def fitting_callers(engine: Engine, where: Filter) -> tuple[str, list[str]]:
+    """What a filter says of the rows of callers."""
+    found: list[str] = []
+    parameters: list[str] = []
+    for name, column in CALLER_COLUMNS.items():
+        wanted = getattr(where, name)
+        if wanted is not None:
+            sign, parameter = engine.pattern(wanted)
+            found.append(f"coalesce({column}, '') {sign} ?")
+            parameters.append(parameter)
+    return " AND ".join(found), parameters
 
 
 def _floor(at: int, span: int) -> int:

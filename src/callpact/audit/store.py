@@ -16,7 +16,9 @@ from callpact.audit.record import Record
 MAX_ROWS = 10_000
 """Rows that one question to the audit log gives at most."""
 
-GroupBy = Literal["tool", "namespace", "caller", "gate", "code", "key", "version", "via", "hour"]
+GroupBy = Literal[
+    "tool", "namespace", "caller", "client", "gate", "code", "key", "version", "via", "hour"
+]
 
 
 class Filter(Struct, frozen=True):
@@ -27,6 +29,7 @@ class Filter(Struct, frozen=True):
     tool: str | None = None
     namespace: str | None = None
     caller: str | None = None
+    client: str | None = None
     gate: str | None = None
     code: str | None = None
     key: str | None = None

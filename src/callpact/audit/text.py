@@ -32,8 +32,8 @@ SPARE_RATE_HEADERS = ("TREND", "REJECTED", "P99", "P50")
 COMPARED_HEADERS = ("CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99")
 CSV_HEADERS = (
     *("id", "at", "ms", "tool", "kind", "version", "contract", "policy", "outcome", "gate", "code"),
-    *("path", "message", "key", "issues", "warnings", "changes", "source", "status", "caller"),
-    *("via", "parent", "count", "input", "output"),
+    *("path", "message", "key", "issues", "warnings", "changes", "source", "status", "server"),
+    *("caller", "client", "via", "parent", "count", "input", "output"),
 )
 RATE_FIELDS = (*("group", "calls", "failed", "rate", "rejected", "warned", "p50", "p95", "p99"),)
 _AGO = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
@@ -227,8 +227,9 @@ def facts(record: Record) -> dict[str, str]:
         "version": record.version,
         "contract": record.contract,
         "policy": record.policy,
-        "from": " ".join(filter(None, (record.source, str(record.status or "")))),
+        "from": " ".join(filter(None, (record.source, str(record.status or ""), record.server))),
         "caller": record.caller,
+        "client": record.client,
         "via": record.via,
         "called by": record.parent,
         "results": None if record.count is None else str(record.count),

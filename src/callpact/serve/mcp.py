@@ -222,8 +222,7 @@ class Door:
             view = self._views.of(identity)
             called, tool = self._called(view, params.name)
             meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
-            deadline, via = self._deadline(meant), _via(context)
-            call = Call(params.name, params.arguments, deadline=deadline, via=via)
+            call = self._request(context, params.name, params.arguments, meant)
             try:
                 envelope = await self._admitted(called, call, meant, identity, client)
             except UnknownTool as error:
@@ -280,9 +279,17 @@ class Door:
                 return runtime, tool
         return view.front, None
 
-    def _deadline(self, tool: Tool | None) -> float:
+    def _request(
+        self, context: ServerRequestContext[Any], name: str, arguments: Any, tool: Tool | None
+    ) -> Call:
         limit = self._timeout if tool is None or tool.timeout is None else tool.timeout
-        return now_ms() + limit * 1000
+        return Call(
+            name,
+            arguments,
+            deadline=now_ms() + limit * 1000,
+            via=f"mcp {context.protocol_version}",
+            client_name=_client_name(context),
+        )
 
     async def _run(
         self,
@@ -379,8 +386,7 @@ class Door:
 
         async def begin(client: Client) -> _Ran:
             offer, arguments = find()
-            deadline, via = self._deadline(offer.tool), _via(context)
-            call = Call(offer.tool.id, arguments, deadline=deadline, via=via)
+            call = self._request(context, offer.tool.id, arguments, offer.tool)
             runtime = self._runtime.over((offer.tool,))
             return _Ran(await runtime.call(call, identity, client=client), offer)
 
@@ -428,9 +434,10 @@ async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> Handle
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
 
 
-def _via(context: ServerRequestContext[Any]) -> str:
-    """The door, as records name it."""
-    return f"mcp {context.protocol_version}"
+def _client_name(context: ServerRequestContext[Any]) -> str:
+    """What the client says that it is, as records name it: `claude-code 2.1.0`."""
+    given = context.session.client_params
+    return "" if given is None else f"{given.client_info.name} {given.client_info.version}".strip()
 
 
 def _owner(identity: Identity | None) -> str | None:
