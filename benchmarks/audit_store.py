@@ -112,6 +112,7 @@ def questions(store: SqliteStore, end: int) -> dict[str, float]:
         "tool",
         "namespace",
         "caller",
+        "client",
         "gate",
         "code",
         "key",
@@ -268,7 +269,7 @@ def _line(record: Record) -> bytes:
     """A line as `recorder.py` writes it."""
     contract = f"{sum(record.tool.encode()):016x}"  # No tool has a new one meanwhile.
     head = Head(record.tool, record.kind, "1.1.0", contract, record.policy)
-    own = (record.id, record.at, record.ms, record.via, record.caller, record.parent, record.count)
+    own = (record.id, record.at, record.ms, record.via, record.client, record.caller)
     sent, given = (
         None if p is None else orjson.Fragment(p.json) for p in (record.input, record.output)
     )
@@ -276,7 +277,7 @@ def _line(record: Record) -> bytes:
         [(note.code, note.path, note.message, note.before) for note in notes]
         for notes in (record.issues, record.warnings, record.changes)
     )
-    told = [orjson.Fragment(encode_head(head)), *own, None, sent, given]
+    told = [orjson.Fragment(encode_head(head)), *own, record.parent, record.count, None, sent, given]
     if record.gate is not None or warnings or record.source != "local":
         told += [record.gate, record.code, issues, record.source or None, record.status]
         told += [record.message, record.path, warnings, changes]

@@ -101,7 +101,8 @@ def one(
         "contract": f"{abs(hash_of(tool, version)):064x}",
         "policy": "warn",
         "caller": caller,
-        "client": _CLIENTS[(len(tool) + len(caller or "")) % 3],
+        # Who has no name uses any, the others one each.
+        "client": _CLIENTS[(len(tool) if caller is None else int(caller[-1])) % 3],
         "via": ("mcp 2026-07-28", "http", "")[len(caller or "") % 3],
         "input": payload_of(_input(chance)) if payloads else None,
     }
