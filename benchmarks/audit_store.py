@@ -277,7 +277,15 @@ def _line(record: Record) -> bytes:
         [(note.code, note.path, note.message, note.before) for note in notes]
         for notes in (record.issues, record.warnings, record.changes)
     )
-    told = [orjson.Fragment(encode_head(head)), *own, record.parent, record.count, None, sent, given]
+    told = [
+        orjson.Fragment(encode_head(head)),
+        *own,
+        record.parent,
+        record.count,
+        None,
+        sent,
+        given,
+    ]
     if record.gate is not None or warnings or record.source != "local":
         told += [record.gate, record.code, issues, record.source or None, record.status]
         told += [record.message, record.path, warnings, changes]

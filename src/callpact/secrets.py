@@ -36,20 +36,23 @@ class Secrets:
     """Secrets by name: those given, before those of a dotenv file, before the environment.
 
     A value that is empty counts as not set. Of the environment only what was asked for is known,
-    and masked. No repr, str, format, copy or pickle shows a value.
+    and masked. No repr, str, format, copy or pickle shows a value. Values of fewer characters than
+    `shortest` are not masked: they stand in too many other words.
 
     Raises:
         InvalidConfig: the file cannot be read, with the number of the line.
         UsageError: a value that is not text.
     """
 
-    __slots__ = ("_environ", "_forms", "_known", "warnings")
+    __slots__ = ("_environ", "_forms", "_known", "_shortest", "warnings")
 
     def __init__(
         self,
         given: Mapping[str, str] | None = None,
         file: Path | None = None,
         environ: Mapping[str, str] | None = None,
+        *,
+        shortest: int = MIN_MASKED,
     ) -> None:
         warnings: list[str] = []
         found = read_dotenv(file, warnings) if file is not None else {}
@@ -61,6 +64,7 @@ class Secrets:
                 found[name] = value
         self._known = found
         self._environ = environ or {}
+        self._shortest = shortest
         self._forms: tuple[str, ...] | None = None
         self.warnings = tuple(warnings)
 
@@ -73,7 +77,7 @@ class Secrets:
         return value
 
     def mask(self, text: str) -> str:
-        """The text without any secret of 8 characters and more, however it is encoded."""
+        """The text without any secret that is long enough, however it is encoded."""
         for form in self.forms():
             if form in text:
                 text = text.replace(form, MASK)
@@ -107,7 +111,7 @@ class Secrets:
         if self._forms is None:
             # A copy: another thread may learn of a secret meanwhile.
             known = tuple(self._known.values())
-            long = (value for value in known if len(value) >= MIN_MASKED)
+            long = (value for value in known if len(value) >= self._shortest)
             forms = {form for value in long for form in _forms(value)}
             # The longest first: a secret may stand within another.
             self._forms = tuple(sorted(forms, key=len, reverse=True))
@@ -127,13 +131,16 @@ class Secrets:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A value as it may stand in a text: as it is, in JSON, in Python, in URLs, in base64."""
+    """A value as it may stand in a text: as it is, in JSON, its pointers, Python, URLs, base64."""
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield repr(value)[1:-1]
     yield repr(data)[2:-1]
+    yield value.replace("~", "~0").replace("/", "~1")
+    if len(value) < MIN_MASKED:  # In base64 so few characters stand in other words.
+        return
     for safe in ("", "/", "!*'()", ":/?#[]@!$&'()*+,;="):
         for written in (quote(data, safe), quote_plus(data, safe)):
             yield written

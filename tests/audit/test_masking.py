@@ -225,6 +225,70 @@ def test_what_the_schema_marks_shows_nowhere_nor_does_its_echo(tmp_path, argumen
     assert_hidden(tmp_path, PASSWORD)
 
 
+@pytest.mark.parametrize("value", ["hunter2", 918273645, 12.75, ["hunter2"], "sk/live~1"])
+def test_a_short_word_or_a_number_that_the_schema_marks_is_not_echoed(tmp_path, value):
+    kept = tool(contract=Contract(input=SECRET_INPUT))
+    shown = value[0] if isinstance(value, list) else value
+    pointer = str(shown).replace("~", "~0").replace("/", "~1")
+    recorded(
+        tmp_path,
+        finished({"token": value}, f"it was {shown}", tool=kept),
+        finished({"token": value}, {"it": shown}, tool=kept),
+        finished(
+            *({"token": value}, None),
+            envelope=None,
+            error=ToolError("no", f"{shown} is wrong", path=f"/a/{pointer}"),
+            tool=kept,
+        ),
+    )
+    assert str(shown).encode() not in raw(tmp_path)
+    assert pointer.encode() not in raw(tmp_path)
+
+
+_SECRET = {"type": "string", "writeOnly": True}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"p": {"$anchor": "pw", **_SECRET}}, "properties": {"b": {"$ref": "#pw"}}},
+        {
+            "$defs": {"p": {"$dynamicAnchor": "pw", **_SECRET}},
+            "properties": {"b": {"$dynamicRef": "#pw"}},
+        },
+        {
+            "$id": "https://a.b/root",
+            "$defs": {"p": {"$id": "other", **_SECRET}},
+            "properties": {"b": {"$ref": "other"}},
+        },
+        {
+            "$id": "https://a.b/root",
+            "$defs": {
+                "p": {"type": "integer"},
+                "q": {
+                    "$id": "other",
+                    "properties": {"c": {"$ref": "#/$defs/p"}},
+                    "$defs": {"p": _SECRET},
+                },
+            },
+            "properties": {"b": {"$ref": "other"}},
+        },
+        {"properties": {"b": {"contentSchema": {"properties": {"c": _SECRET}}}}},
+        {"properties": {"b": {"propertyNames": {"format": "password"}}}},
+    ],
+    ids=["anchor", "dynamic anchor", "id", "pointer below an id", "content", "names"],
+)
+def test_what_a_schema_marks_in_a_roundabout_way_is_hidden(tmp_path, schema):
+    kept = tool(contract=Contract(input={"type": "object", **schema}))
+    for number, value in enumerate(
+        (PASSWORD, {"c": PASSWORD}, json.dumps({"c": PASSWORD}), {PASSWORD: 1})
+    ):
+        recorded(tmp_path / str(number), finished({"b": value}, {}, tool=kept))
+    shown = {number for number in range(4) if PASSWORD.encode() in raw(tmp_path / str(number))}
+    inner = "c" in json.dumps(schema.get("$defs", {}).get("q", schema["properties"]["b"]))
+    assert shown <= ({0, 3} if inner and "contentSchema" in json.dumps(schema) else set())
+
+
 def test_beside_what_the_schema_marks_all_stays(tmp_path):
     kept = tool(
         contract=Contract(input=SECRET_INPUT, output={"properties": {"key": {"writeOnly": True}}})
@@ -252,8 +316,20 @@ def test_a_tool_that_endless_values_are_sent_to_hides_them_in_time(tmp_path):
         {"headers": [["Proxy-Authorization", "abc.def"]]},
         {"headers": [{"name": "Cookie", "value": "abc.def"}]},
         {"text": "GET / HTTP/1.1\r\nCookie: abc.def\r\n\r\n"},
+        {"text": "curl -H 'Authorization: Bearer abc.def' http://a.b"},
+        {"text": 'curl -H "Cookie: a=b; c=abc.def" http://a.b'},
+        {"text": "sent {'Authorization': 'Bearer abc.def', 'Accept': '*'}"},
+        {"text": "sent [(b'authorization', b'Bearer abc.def')]"},
+        {"text": 'it said: Authorization: Digest username="a", response="abc.def"'},
+        {"text": "HTTP_COOKIE=abc.def"},
+        {"text": '{"Authorization": "Bearer abc.def"}'},
+        {"text": '{"Authorization": {"value": ["abc.def"]}}'},
+        {"text": 'told: {"a": "{\\"Authorization\\": \\"Bearer abc.def\\"}"}'},
+        {"headers": ["Accept", "*/*", "Authorization", "Bearer abc.def", "Host", "a.b"]},
+        {"set_cookie": "abc.def"},
+        {"setCookie": ["abc.def"]},
     ],
-    ids=range(6),
+    ids=range(18),
 )
 def test_headers_that_carry_secrets_are_never_on_record(tmp_path, value):
     envelope = http_envelope(
@@ -268,8 +344,33 @@ def test_headers_that_carry_secrets_are_never_on_record(tmp_path, value):
         tmp_path,
         finished(value, envelope=envelope),
         finished(value, envelope=None, error=error),
+        finished({}, envelope=None, error=ToolError("wrong", repr(value))),
+        finished({}, envelope=None, error=ToolError("wrong", json.dumps(value))),
     )
     assert b"abc.def" not in raw(tmp_path)
+
+
+def test_of_a_quoted_header_only_what_is_in_its_quotes_is_hidden(tmp_path):
+    text = "curl -H 'Authorization: Bearer abc.def' http://a.b said {'cookie': 'a=b', 'n': 1}"
+    (record,) = recorded(tmp_path, finished({}, envelope=None, error=ToolError("no", text)))
+    assert record.message == (
+        "curl -H 'Authorization: ***' http://a.b said {'cookie': '***', 'n': 1}"
+    )
+
+
+@pytest.mark.parametrize("depth", [300, 900, 2_000, 100_000])
+def test_a_header_in_a_deep_text_is_hidden_and_its_call_on_record(tmp_path, depth):
+    text = f'{"[" * depth}{{"Cookie": "abc.def"}}{"]" * depth}'
+    error = ToolError("no", text)
+    events = [finished({"a": text}, {}), finished({}, envelope=None, error=error)]
+    assert [record.code for record in recorded(tmp_path, *events)] == [None, "no"]
+    assert b"abc.def" not in raw(tmp_path)
+
+
+@pytest.mark.parametrize("text", ['"' * 50_000, "\\" * 50_000, "authorization " * 5_000])
+def test_a_text_made_to_be_searched_for_long_is_not(text):
+    mask = Mask([])
+    assert len(mask.text(f"{text} authorization: {text}")) <= 1_000
 
 
 @pytest.mark.parametrize(
@@ -289,4 +390,23 @@ def test_hashes_only_keeps_no_word_of_what_was_sent(tmp_path, options, more):
     )
     assert b"Ann" not in raw(tmp_path)
     assert first.input == first.output == payload_of(b'{"name":"Ann Example"}', hashes_only=True)
-    assert second.key == "schema_validation_failed:/name:type"
+    assert second.key == "schema_validation_failed:/*:type"
+
+
+def test_hashes_only_tells_the_names_of_the_contract_and_no_others(tmp_path):
+    schema = {
+        "properties": {"cards": {"additionalProperties": {"properties": {"a/b": {}}}}},
+        "additionalProperties": False,
+    }
+    kept = tool(contract=Contract(input=schema), annotations={"audit": "hashes"})
+    issues = [Issue("type", "no", "/cards/4111-1111/a~1b"), Issue("type", "no", "/Ann/7")]
+    envelope = ResponseEnvelope(1, LocalResponseMeta("a", 1), (), (Change("/Ann", "cast", 1),))
+    first, second = recorded(
+        tmp_path,
+        finished({}, envelope=None, error=InvalidInput(lambda: issues), tool=kept),
+        finished({}, envelope=envelope, tool=kept),
+    )
+    assert [note.path for note in (*first.issues, *second.changes)] == [
+        *("/cards/*/a~1b", "/*/*", "/*"),
+    ]
+    assert first.path == "/cards/*/a~1b"

@@ -19,6 +19,7 @@ import orjson
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
+from callpact.audit.carriers import within_text, without_carried
 from callpact.audit.record import MAX_RECORDED_TEXT
 from callpact.json_text import json_text
 from callpact.schema import is_json
@@ -34,13 +35,10 @@ MAX_TOLD_TEXT = 200
 """Characters that are told of an object which is not JSON."""
 MAX_ECHOES = 100
 """Values at secret places of one call that are looked for in the rest of it."""
+MIN_ECHOED = 4
+"""Characters from which on such a value is looked for."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_CARRIERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
-_CARRYING_LINE = re.compile(
-    r"^([ \t<>*]*(?:proxy-)?authorization|[ \t<>*]*(?:set-)?cookie)([ \t]*:[ \t]*)\S.*$",
-    re.IGNORECASE | re.MULTILINE,
-)
 _MASKED_JSON = orjson.dumps(MASK)
 _anything = Decoder(Raw)
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
@@ -100,8 +98,8 @@ class Hiding:
             if isinstance(value, list | tuple):
                 items = enumerate(cast("list[Any]", value))
                 return [hidden(item, (*path, index)) for index, item in items]
-            if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
-                return _within(value, lambda inner: hidden(inner, path))
+            if isinstance(value, str):
+                return within_text(value, lambda inner: hidden(inner, path))
             return value
 
         return hidden
@@ -111,22 +109,14 @@ class Hiding:
             return
         if isinstance(value, str):
             self.found.append(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self.found.append(json_text(value))
         elif isinstance(value, Mapping) and depth:
             for item in cast("Mapping[Any, Any]", value).values():
                 self._remember(item, depth - 1)
         elif isinstance(value, list | tuple) and depth:
             for item in cast("list[Any]", value):
                 self._remember(item, depth - 1)
-
-
-def _within(text: str, change: Callable[[Any], Any]) -> Any:
-    """JSON in a text, as some models send objects, changed as if it were none."""
-    try:
-        held = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    changed = change(held)
-    return text if changed == held else json_text(changed)
 
 
 class Mask:
@@ -150,7 +140,7 @@ class Mask:
     def also(self, values: Iterable[str]) -> Mask:
         """One that hides these values, too."""
         more = {str(number): value for number, value in enumerate(values)}
-        return Mask((*self._secrets, Secrets(more))) if more else self
+        return Mask((*self._secrets, Secrets(more, shortest=MIN_ECHOED))) if more else self
 
     def finds(self, text: str) -> bool:
         """True if a secret may stand in a text, or in one that holds JSON; also at each new one."""
@@ -192,7 +182,7 @@ class Mask:
         """A text without secrets, of bounded length, that every encoder takes."""
         told = text if isinstance(text, str) else _shown(text)
         if self.finds(told):
-            told = _CARRYING_LINE.sub(rf"\1\2{MASK}", self._without_values(told))
+            told = without_carried(self._without_values(told))
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", told[:MAX_RECORDED_TEXT])
 
     def json(self, value: Any) -> bytes:
@@ -213,7 +203,7 @@ class Mask:
             value = json.loads(data)  # Plain by now, whatever it was before.
             for secrets in self._secrets:
                 value = secrets.mask_data(value)
-            text = json_text(_without_headers(value))
+            text = json_text(without_carried(value))
             if self._secrets and self._finds_value(text):  # In a number, or across parts.
                 text = self._without_values(text)
                 json.loads(text)
@@ -254,26 +244,6 @@ def _escaped(form: str) -> Iterator[str]:
         for _ in range(_MAX_ESCAPED):
             form = json.dumps(form, ensure_ascii=False)[1:-1]
             yield form
-
-
-def _without_headers(value: Any) -> Any:
-    if isinstance(value, str):
-        return _CARRYING_LINE.sub(rf"\1\2{MASK}", value)
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
-        if "value" in held and (_carries(held.get("name")) or _carries(held.get("key"))):
-            held = {**held, "value": MASK}
-        return {k: MASK if _carries(k) else _without_headers(v) for k, v in held.items()}
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        if len(items) == 2 and _carries(items[0]):
-            return [items[0], MASK]
-        return [_without_headers(item) for item in items]
-    return value
-
-
-def _carries(name: Any) -> bool:
-    return isinstance(name, str) and name.strip().lower() in _CARRIERS
 
 
 class Telling:

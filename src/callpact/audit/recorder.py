@@ -151,7 +151,7 @@ class Recorder:
             mask = mask.also(hiding.found)
         # Where a secret may stand in an answer, what stood there before is not told.
         tells_before = not known.hides_output
-        writing = _Writing(mask, is_hashed=known.is_hashed, tells_before=tells_before)
+        writing = _Writing(mask, known.names, tells_before=tells_before)
         text, tool, ms = mask.text, event.tool, event.duration * 1000
         more: dict[str, Any] = {}
         if envelope is not None:
@@ -200,7 +200,8 @@ class Recorder:
         sent, given = _marks_secrets(contract.input), _marks_secrets(contract.output)
         head = encode_head(Head(tool.id, tool.kind, tool.version, contract_hash, contract.policy))
         is_plain = not (sent or given or is_hashed or self._mask.finds(head.decode()))
-        known = _Known(tool, Fragment(head), contract_hash, sent, given, is_hashed, is_plain)
+        names = _declared(contract) if is_hashed else None
+        known = _Known(tool, Fragment(head), contract_hash, sent, given, names, is_plain)
         self._tools[tool.id] = known
         return known
 
@@ -224,7 +225,8 @@ class _Known(Struct, frozen=True):
     contract: str = ""
     hides_input: bool = False
     hides_output: bool = False
-    is_hashed: bool = False
+    names: frozenset[str] | None = None
+    """Where only hashes are kept: the names that the contract itself tells."""
     is_plain: bool = False
 
     @property
@@ -245,6 +247,22 @@ def hash_contract(contract: Contract) -> str:
         }
     )
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_CONTRACT_DIGITS]
+
+
+def _declared(contract: Contract) -> frozenset[str]:
+    """The names of all properties in the schemas of a contract, as pointers have them; and none."""
+    stack: list[Any] = [contract.input, contract.output]
+    names = {""}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            held = cast("dict[str, Any]", node)
+            if isinstance(held.get("properties"), dict):
+                names.update(held["properties"])
+            stack.extend(held.values())
+        elif isinstance(node, list):
+            stack.extend(cast("list[Any]", node))
+    return frozenset(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def _marks_secrets(schema: Any) -> bool:
@@ -349,12 +367,16 @@ def _before(change: Change) -> str | None:
 
 
 class _Writing:
-    """The parts of one record, masked."""
+    """The parts of one record, masked.
 
-    def __init__(self, mask: Mask, *, is_hashed: bool, tells_before: bool) -> None:
+    `names` are those that a contract declares, where nothing else may be told of what was sent.
+    """
+
+    def __init__(self, mask: Mask, names: frozenset[str] | None, *, tells_before: bool) -> None:
         self._mask = mask
-        self._is_hashed = is_hashed
-        self._tells_before = tells_before and not is_hashed
+        self._names = names
+        self._is_hashed = names is not None
+        self._tells_before = tells_before and names is None
 
     def payload(self, value: Any) -> Payload:
         data = self._mask.json(value)
@@ -365,7 +387,7 @@ class _Writing:
     def error(self, error: CallError) -> dict[str, Any]:
         text, issues, path = self._mask.text, error.issues, error.path
         code = text(error.code)
-        place = None if path is None else text(path)
+        place = None if path is None else self._place(path)
         return {
             "code": code,
             "path": place,
@@ -382,9 +404,10 @@ class _Writing:
                 words = "invented" if item.invented else ""
                 before = _before(item) if self._tells_before else None
                 before = None if before is None else text(before)
-                notes.append(Note(text(item.action), text(item.path), words, before))
+                notes.append(Note(text(item.action), self._place(item.path), words, before))
             else:
-                notes.append(Note(text(item.code), text(item.path), self._words(item.message)))
+                place = self._place(item.path)
+                notes.append(Note(text(item.code), place, self._words(item.message)))
         return tuple(notes)
 
     def logs(self, given: Sequence[LogLine]) -> tuple[LogLine, ...]:
@@ -392,6 +415,12 @@ class _Writing:
             return ()
         text = self._mask.text
         return tuple(LogLine(text(line.level), text(line.message)) for line in given)
+
+    def _place(self, path: str) -> str:
+        """A path may tell a key that was sent."""
+        if self._names is not None:
+            path = "/".join(part if part in self._names else "*" for part in path.split("/"))
+        return self._mask.text(path)
 
     def _words(self, message: str) -> str:
         """A message may tell what was sent."""

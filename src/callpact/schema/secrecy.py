@@ -1,7 +1,8 @@
 """Which places of a value hold secrets: those a schema marks `writeOnly` or `format: password`.
 
 A mark counts wherever it stands among the schemas of a place: behind a `$ref`, beside one, in a
-branch of a union; and for everything inside that place.
+branch of a union; and for everything inside that place. Where a reference leads cannot always be
+told: a schema that marks secrets at all has one there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from typing import Any, cast
 from callpact.schema.document import Document, children_at, in_place, resolve
 
 _MAX_NODES = 2_000
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+_ID = "$id"
+_UNKNOWN: dict[str, Any] = {"writeOnly": True}
 
 
 class Secrets:
@@ -20,6 +25,7 @@ class Secrets:
         self._document = document
         self._has_any = has_any
         self._schemas: dict[tuple[str | int, ...], list[dict[str, Any]]] = {}
+        self._anchored: dict[str, list[Any]] | None = None
 
     def hide(self, path: list[str | int]) -> bool:
         """True if the value at a path is a secret, or part of one."""
@@ -67,10 +73,46 @@ class Secrets:
             schema = cast("dict[str, Any]", node)
             found[id(schema)] = schema
             stack.extend(in_place(schema))
-            if isinstance(schema.get("$ref"), str):
-                stack.append(resolve(self._document, schema["$ref"]))
+            stack.append(schema.get("contentSchema"))
+            for keyword in _REFERENCES:
+                if isinstance(schema.get(keyword), str):
+                    stack.extend(self._meant(schema[keyword]))
         return list(found.values())
 
+    def _meant(self, reference: str) -> list[Any]:
+        """What a reference may lead to; where that cannot be told, a secret."""
+        if self._anchored is None:
+            self._anchored = _anchored(self._document)
+        found = resolve(self._document, reference)
+        # Below another `$id` a pointer begins elsewhere.
+        if found is not None and _ID not in self._anchored:
+            return [found]
+        return self._anchored.get(reference) or [_UNKNOWN]
 
-def _is_marked(schema: dict[str, Any]) -> bool:
-    return schema.get("writeOnly") is True or schema.get("format") == "password"
+
+def _anchored(document: Document) -> dict[str, list[Any]]:
+    """The schemas that have an anchor, by what refers to them; those with an id under `_ID`."""
+    found: dict[str, list[Any]] = {}
+    stack: list[Any] = [document]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            held = cast("dict[str, Any]", node)
+            for keyword in _ANCHORS:
+                if isinstance(held.get(keyword), str):
+                    found.setdefault(f"#{held[keyword]}", []).append(held)
+            if node is not document and isinstance(held.get(_ID), str):
+                found.setdefault(_ID, []).append(held)
+            stack.extend(held.values())
+        elif isinstance(node, list):
+            stack.extend(cast("list[Any]", node))
+    return found
+
+
+def _is_marked(schema: Any) -> bool:
+    return isinstance(schema, dict) and (
+        cast("dict[str, Any]", schema).get("writeOnly") is True
+        or cast("dict[str, Any]", schema).get("format") == "password"
+        # Then its keys are secrets.
+        or _is_marked(cast("dict[str, Any]", schema).get("propertyNames"))
+    )
