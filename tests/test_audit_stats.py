@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 
 import asked
 from asked import HOUR, NOON, called, refused
@@ -65,6 +66,39 @@ def test_the_trend_is_one_bar_for_each_hour(ask, log):
     assert row.split()[-2:] == ["▄", "▄█"]
 
 
+def test_one_clock_that_was_ahead_does_not_hide_the_trend(ask, log):
+    now = int(time.time() * 1000)
+    there = log(*(called(n, at=now - n) for n in range(4)), called(9, at=now + 3 * 24 * HOUR))
+    [row] = [x for x in ask("audit", "stats", *there).out.splitlines() if x.startswith("shop")]
+    assert row.split()[1] == "5"
+    assert set("▁▂▃▄▅▆▇█") & set(row)
+
+
+def test_causes_are_told_with_their_share_of_all_calls(ask, log):
+    there = log(*(called(n) for n in range(17)), *(refused(n) for n in range(17, 20)))
+    for options in ((), ("--failed",)):
+        answer = ask("audit", "stats", "--by", "key", *options, *there)
+        header, *rows = answer.out.splitlines()
+        assert "SHARE" in header.split()
+        [cause] = [row for row in rows if row.startswith("schema_validation_failed")]
+        assert cause.split()[3:5] == ["15.0", "%"]
+        told = json.loads(ask("audit", "stats", "--by", "key", "--json", *options, *there).out)
+        shares = {row["group"]: row["share"] for row in told["groups"]}
+        assert shares["schema_validation_failed:/limit:maximum"] == 0.15
+
+
+def test_calls_of_tools_that_are_not_there_are_among_the_rejected(ask, log):
+    there = log(called(1), called(2, tool="no.such", gate="find", code="tool_not_found"))
+    told = json.loads(ask("audit", "stats", "--json", *there).out)["groups"]
+    assert {row["group"]: row["rejected"] for row in told} == {"shop.search": 0, "no.such": 1}
+
+
+def test_groups_that_are_left_out_are_told(ask, log):
+    there = log(*(called(n, tool=f"shop.t{n}") for n in range(5)))
+    assert "the largest 2 of 5 groups" in ask("audit", "stats", "-n", "2", *there).err
+    assert "groups" not in ask("audit", "stats", *there).err
+
+
 def versions():
     """One in ten is refused of 1.9.0, one in two of 1.10.0; it is slower, too."""
     return (
@@ -88,6 +122,9 @@ def test_what_was_before_and_after_a_version_stands_side_by_side(ask, log):
         ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", "--json", *there).out
     )
     assert [row["rate"] for row in (*told["groups_before"], *told["groups"])] == [0.1, 0.5]
+    written = ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", "--csv", *there)
+    rows = csv.DictReader(io.StringIO(written.out))
+    assert [(row["when"], row["rate"]) for row in rows] == [("before", "0.1"), ("after", "0.5")]
     lonely = ask("audit", "stats", "--compare", "1.0.0", *there)
     assert lonely.code == 2
     assert "give --version or --contract" in lonely.err

@@ -220,6 +220,15 @@ def test_csv_is_read_back_and_holds_no_formula(ask, log):
     assert json.loads(rows[0]["issues"])[0]["code"] == "maximum"
 
 
+def test_csv_says_how_large_a_value_was_and_that_it_is_cut(ask, log):
+    cut = payload_of(b'"' + b"x" * 100_000 + b'"')
+    there = log(called(1, output=cut), called(2, output=payload_of(b"[1]")), called(3))
+    rows = list(csv.DictReader(io.StringIO(ask("audit", "export", "--csv", *there).out)))
+    told = [(row["output_bytes"], row["output"][-3:]) for row in reversed(rows)]
+    assert told == [("100002", "xx…"), ("3", "[1]"), ("", "")]
+    assert {row["input_bytes"] for row in rows} == {"12"}
+
+
 def test_a_closed_pipe_ends_an_export_quietly(log):
     there = log(*(called(n) for n in range(3_000)))
     with subprocess.Popen(
@@ -264,6 +273,12 @@ def test_a_call_is_shown_with_all_that_is_known(ask, log):
     told = json.loads(ask("audit", "show", warned.id, "--json", "--audit", "log").out)
     assert told["logs"] == [{"level": "warning", "message": "the second try\x1b[2J"}]
     assert told["client"] == "cursor 1.4"
+
+
+def test_a_name_that_a_caller_made_up_forges_no_line(ask, log):
+    forged = called(1, tool="x\n        time  1999-01-01 00:00:00", gate="find")
+    answer = ask("audit", "show", forged.id, *log(forged))
+    assert not [line for line in answer.out.splitlines() if line.lstrip().startswith("time  1999")]
 
 
 def test_what_is_cut_or_kept_as_a_hash_says_so(ask, log):
@@ -363,6 +378,13 @@ def test_the_folder_of_the_configuration_is_the_one_that_is_read(ask, log, tmp_p
     assert ids(ask("audit", "log", "--json")) == [called(1).id]
     (tmp_path / "callpact.toml").rename(tmp_path / "other.toml")
     assert ids(ask("audit", "log", "--json", "-c", "other.toml")) == [called(1).id]
+
+
+def test_a_folder_in_the_home_of_the_user_is_found_there(ask, log, tmp_path, monkeypatch):
+    log(called(1))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "callpact.toml").write_text('[audit]\nfolder = "~/log"\n', "utf-8")
+    assert numbers_of(ids(ask("audit", "log", "--json"))) == [1]
 
 
 def test_a_tool_that_is_not_in_the_sources_is_told(ask, log, tmp_path):

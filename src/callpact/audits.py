@@ -20,6 +20,7 @@ from callpact.audit.chains import retry_chain
 from callpact.audit.reading import pages_of
 from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter, Rate
+from callpact.envelope import now_ms
 from callpact.errors import UsageError
 from callpact.options import AsJson, Chosen, ConfigFile
 from callpact.questions import (
@@ -166,7 +167,7 @@ def show_call(
         others = [other.id for other in tries] if len(tries) > 1 else []
         print_json({**text.encode_record(record), "chain": others}, sys.stdout)
         return
-    out.print(f"[bold]{plain(record.tool)}[/]  {plain(record.id)}")
+    out.print(f"[bold]{plain(flat(record.tool))}[/]  {plain(flat(record.id))}")
     for name, value in text.facts(record).items():
         out.print(f"[dim]{name:>12}[/]  {plain(flat(value))}")
     for title in ("issues", "warnings", "changes"):
@@ -223,32 +224,53 @@ def count_calls(
         before = [] if former is None else store.rates(former, by.value)[:limit]
         causes = store.causes(where, limit=limit)
         causes_before = [] if former is None else store.causes(former, limit=limit)
+        of = _all_calls(store, where) if by.value in _OF_RESULTS else None
+        told = [text.encode_rate(rate, by.value, of) for rate in rates]
+        told_before = [text.encode_rate(rate, by.value) for rate in before]
         if as_csv:
-            rows = [text.encode_rate(rate, by.value).values() for rate in rates]
-            _print_csv(text.RATE_FIELDS, [list(map(str, row)) for row in rows])
+            _print_rates_csv(told, None if former is None else told_before)
         elif as_json:
-            told: dict[str, Any] = {
+            answer: dict[str, Any] = {
                 "by": by.value,
-                "groups": [text.encode_rate(rate, by.value) for rate in rates],
+                "groups": told,
                 "causes": [text.encode_cause(cause) for cause in causes],
                 "health": health_of(chosen, audit),
             }
             if former is not None:
-                told["groups_before"] = [text.encode_rate(rate, by.value) for rate in before]
-                told["causes_before"] = [text.encode_cause(cause) for cause in causes_before]
-            print_json(told, sys.stdout)
+                answer["groups_before"] = told_before
+                answer["causes_before"] = [text.encode_cause(cause) for cause in causes_before]
+            print_json(answer, sys.stdout)
         elif every or before:
             if former is not None and not before:
                 tell_misfit(store, former, f"no call on record fits --compare {compare}")
             if former is None:
-                _print_rates(store, where, by, rates)
+                _print_rates(store, where, by, rates, of)
                 _print_causes(causes)
             else:
                 _print_compared(before, rates, by)
                 _print_compared_causes(causes_before, causes)
+            if len(rates) < len(every):
+                which = "last" if by in _IN_ORDER else "largest"
+                told_left = f"the {which} {len(rates):,} of {len(every):,} groups"
+                err.print(f"{told_left}; --limit shows more", style="dim")
             _tell_total(every)
     if not as_json:
         _tell_health(health_of(chosen, audit))
+
+
+def _all_calls(store: Store, where: Filter) -> int:
+    """How many calls there were, whatever became of them: what shares of causes are shares of."""
+    whole = replace(where, gate=None, code=None, key=None, outcome=None)
+    return sum(rate.calls for rate in store.rates(whole, "gate"))
+
+
+def _print_rates_csv(after: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> None:
+    rows = after
+    if before is not None:
+        rows = [{"when": "before", **row} for row in before]
+        rows += [{"when": "after", **row} for row in after]
+    headers = tuple(rows[0]) if rows else text.RATE_FIELDS
+    _print_csv(headers, [list(map(str, row.values())) for row in rows])
 
 
 def _ordered(rates: list[Rate], by: By) -> list[Rate]:
@@ -268,17 +290,18 @@ def _former(where: Filter, compare: str) -> Filter:
     )
 
 
-def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate]) -> None:
+def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int | None) -> None:
     trends, hours = _trends(store, where, by, rates)
     # Versions of several tools do not follow each other.
     is_one = by is By.version and where.tool is not None and "*" not in where.tool
     changes = text.changes_of(rates) if is_one else []
     extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
-    headers = (by.value.upper(), *text.RATE_HEADERS, *chain(*extra))
+    named = text.RATE_HEADERS if of is None else text.SHARE_HEADERS
+    headers = (by.value.upper(), *named, *chain(*extra))
     rows: list[Row] = []
     for number, rate in enumerate(rates):
         more = (*changes[number : number + 1], *trends[number : number + 1])
-        rows.append(Row((_group(rate.group, by), *text.rate_cells(rate), *more), first="bold"))
+        rows.append(Row((_group(rate.group, by), *text.rate_cells(rate, of), *more), first="bold"))
     shown_headers = print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
     if by is By.version and not is_one:
         err.print("--tool ID shows the change from version to version", style="dim")
@@ -291,7 +314,9 @@ def _trends(store: Store, where: Filter, by: By, rates: list[Rate]) -> tuple[lis
     if by is By.hour:
         most = max(rate.calls for rate in rates)
         return ["█" * -(-rate.calls * 20 // most) for rate in rates], 0
-    trend = store.trend(where, by.value, spans=text.BARS)
+    # Up to now: a clock that once was ahead must not hide what is.
+    until = now_ms() + 1 if where.until is None else where.until
+    trend = store.trend(replace(where, until=int(until)), by.value, spans=text.BARS)
     rows = [text.sparkline(trend.counts.get(rate.group, ())) for rate in rates]
     return rows if any(rows) else [], trend.span // _HOUR
 

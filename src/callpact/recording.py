@@ -71,7 +71,8 @@ def asked_place(chosen: Chosen, audit: str | None) -> Place:
     from callpact.audit.postgres_address import Address, is_address
 
     table, base = audit_table(chosen)
-    folder = data_folder("audit") if table.folder is None else base / table.folder
+    named = None if table.folder is None else Path(table.folder).expanduser()
+    folder = data_folder("audit") if named is None else base / named
     if audit is not None:
         return Place(folder, Address(audit)) if is_address(audit) else place_of(audit)
     return Place(folder, None if table.store is None else Address(table.store))

@@ -32,6 +32,7 @@ _CAUSES = (
     ("input", "schema_validation_failed", "/limit", "maximum", "limit must be ≤ 50"),
     ("input", "schema_validation_failed", "/items/3/id", "type", "id must be a string"),
     ("access", "access_denied", None, None, "You may not use this tool"),
+    ("find", "tool_not_found", None, None, "There is no such tool"),
     ("handler", "upstream_error", None, None, "the upstream answered 503"),
     ("handler", "timeout", None, None, "no answer before the deadline"),
     ("output", "output_validation_failed", "/price", "type", "price must be a number"),
@@ -193,7 +194,7 @@ def naive_rates(kept: Iterable[Record], where: Filter, by: str) -> dict[str, tup
         group: (
             len(of),
             sum(r.gate is not None for r in of),
-            sum(r.gate in {"access", "input"} for r in of),
+            sum(r.gate in {"find", "access", "input"} for r in of),
             sum(r.gate is None and bool(r.warnings) for r in of),
             *(quantile([r.ms for r in of], share) for share in (0.5, 0.95, 0.99)),
         )

@@ -92,7 +92,7 @@ def write_version_1(path, kept, gone_before=None):
         counts = (
             len(those),
             sum(r.gate is not None for r in those),
-            sum(r.gate in {"access", "input"} for r in those),
+            sum(r.gate in {"find", "access", "input"} for r in those),
             sum(r.gate is None and bool(r.warnings) for r in those),
             min(r.at for r in those),
             max(r.at for r in those),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -471,6 +472,17 @@ def test_what_comes_late_is_found_though_older_records_are_gone(store):
     for where in (Filter(), Filter(tool=late.tool), Filter(caller="*"), Filter(outcome="ok")):
         found = [record.id for record in store.log(where, limit=500)]
         assert found == [record.id for record in naive_log(left, where)]
+
+
+def test_the_trend_of_what_is_gone_is_told_from_its_rollups(store):
+    store.add(SAMPLE)
+    store.retention(older_than=BEGIN + 30 * DAY)
+    assert store.log(Filter()) == []
+    last = max(record.at for record in SAMPLE) // HOUR * HOUR
+    expected = Counter(r.tool for r in SAMPLE if r.at >= last - 23 * HOUR)
+    trend = store.trend(Filter(), "tool")
+    assert {tool: sum(counts) for tool, counts in trend.counts.items()} == expected
+    assert store.trend(Filter(tool="no.such"), "tool").counts == {}
 
 
 def test_the_window_of_a_caller_over_what_is_gone_is_of_whole_days(store):

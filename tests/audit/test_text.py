@@ -36,6 +36,7 @@ def _zone(monkeypatch):
         ("7d", NOON - 168 * HOUR),
         ("1w", NOON - 168 * HOUR),
         (" 2h ", NOON - 2 * HOUR),
+        ("2h ago", NOON - 2 * HOUR),
         ("today", NOON - 14 * HOUR),
         ("yesterday", NOON - 38 * HOUR),
         ("2026-09-01", NOON - 14 * HOUR),

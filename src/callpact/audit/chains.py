@@ -11,11 +11,6 @@ MAX_CHAIN = 1_000
 """Calls of one caller and tool that are looked at around it."""
 
 
-def is_rejected(record: Record) -> bool:
-    """True if the tool did not run: it was refused by access or for its input."""
-    return record.gate in {"access", "input"}
-
-
 def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     """The calls of the same caller and tool around one: refused ones, up to what followed them.
 
@@ -35,8 +30,8 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     if here is None:
         return (record,)
     first = last = here
-    while first > 0 and is_rejected(calls[first - 1]):
+    while first > 0 and calls[first - 1].is_rejected:
         first -= 1
-    while last + 1 < len(calls) and is_rejected(calls[last]):
+    while last + 1 < len(calls) and calls[last].is_rejected:
         last += 1
     return tuple(calls[first : last + 1])

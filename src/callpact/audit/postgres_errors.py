@@ -26,7 +26,7 @@ def explained(error: Exception, address: Address) -> CallpactError:
         case pg.InvalidPasswordError():
             return UsageError(
                 f"the audit log '{address}' refuses the password ({said}); it is taken from the "
-                "variable PGPASSWORD, or from the file ~/.pgpass"
+                "address, else from the variable PGPASSWORD, else from the file ~/.pgpass"
             )
         case pg.InvalidAuthorizationSpecificationError():
             return UsageError(

@@ -30,6 +30,10 @@ Gate = Literal["find", "access", "input", "handler", "output"]
 _INDEX = re.compile(r"/\d+(?=/|$)")
 
 
+REJECTING: frozenset[str] = frozenset({"find", "access", "input"})
+"""Where a call is stopped before anything is run."""
+
+
 class Payload(Struct, frozen=True, omit_defaults=True, gc=False):
     """An input or output: the hash of its masked JSON, its size, and the JSON itself if it is kept."""
 
@@ -108,6 +112,11 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     def is_error(self) -> bool:
         """True if the call gave no result."""
         return self.gate is not None
+
+    @property
+    def is_rejected(self) -> bool:
+        """True if nothing was run: there is no such tool, or it was refused."""
+        return self.gate in REJECTING
 
 
 def error_key(code: str, path: str | None, rule: str | None) -> str:

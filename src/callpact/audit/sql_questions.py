@@ -248,10 +248,10 @@ class Questions:
     def trend(self, where: Filter, by: GroupBy, most: int) -> Trend:
         """How many calls each group had over time, in so many spans at most."""
         with self._engine.reading():
-            latest = self._log(where, 1)
-            if not latest:
+            last = self._last_call(where)
+            if last is None:
                 return Trend(0, HOUR, {})
-            until = latest[0][2] + 1
+            until = last + 1
             since = (until - 1) // HOUR * HOUR - (most - 1) * HOUR
             since = since if where.since is None else where.since
             # Rollups of hours are many, and what has none is counted from records.
@@ -274,6 +274,16 @@ class Questions:
             else:
                 counts = self._spread(window, by, parts, finest=finest)
         return Trend(parts.start, parts.step, {g: each for g, each in counts.items() if any(each)})
+
+    def _last_call(self, where: Filter) -> int | None:
+        """When the latest call was; of one whose record is gone, when its rollup begins."""
+        latest = self._log(where, 1)
+        if latest:
+            return latest[0][2]
+        begin = FIRST if where.since is None else where.since
+        end = LAST if where.until is None else where.until
+        begun, calls = self._stretch(terms(self._engine, where), begin, end, 1)
+        return begun if calls else None
 
     def _spread(
         self, where: Filter, by: GroupBy, parts: range, *, finest: bool, by_others: bool = False

@@ -54,7 +54,6 @@ DAY_OF = f"((at - ((at % {DAY}) + {DAY}) % {DAY}) / {DAY})"
 """The first millisecond of a record's hour, and the number of its day; an index has the latter."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
-_REJECTING = frozenset({"access", "input"})
 _MIN_PACKED = 1_024
 # A small window and table: for texts of some kilobytes what is set up costs more than the packing.
 _WINDOW, _MEMORY = -12, 4
@@ -129,7 +128,7 @@ def mark_of(record: Record) -> int:
     if given is not None and given.json is None:
         mark |= OUTPUT_IS_HASH
     if record.gate is not None:
-        mark |= IS_FAILED | IS_REJECTED if record.gate in _REJECTING else IS_FAILED
+        mark |= IS_FAILED | IS_REJECTED if record.is_rejected else IS_FAILED
     elif record.warnings:
         mark |= IS_WARNED
     if record.tool_error:

@@ -46,7 +46,7 @@ class Rate(Struct, frozen=True):
     calls: int
     failed: int
     rejected: int
-    """Stopped before the tool ran: access or input."""
+    """Stopped before anything was run: at `find`, `access` or `input`."""
     warned: int
     """Results with warnings."""
     p50: float = 0

@@ -25,6 +25,7 @@ BARS = 24
 """Columns that a sparkline has at most."""
 RECORD_HEADERS = ("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "VIA", "ID")
 RATE_HEADERS = ("CALLS", "FAILED", "RATE", "REJECTED", "P50", "P95", "P99")
+SHARE_HEADERS = tuple(name.replace("RATE", "SHARE") for name in RATE_HEADERS)
 CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE")
 SPARE_RECORD_HEADERS = ("VIA", "CALLER", "MS")
 """What a narrow terminal does without, in this order; so below."""
@@ -33,10 +34,11 @@ COMPARED_HEADERS = ("CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99")
 CSV_HEADERS = (
     *("id", "at", "ms", "tool", "kind", "version", "contract", "policy", "outcome", "gate", "code"),
     *("path", "message", "key", "issues", "warnings", "changes", "source", "status", "server"),
-    *("caller", "client", "via", "parent", "count", "input", "output"),
+    *("caller", "client", "via", "parent", "count", "input_bytes", "input"),
+    *("output_bytes", "output"),
 )
 RATE_FIELDS = (*("group", "calls", "failed", "rate", "rejected", "warned", "p50", "p95", "p99"),)
-_AGO = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_AGO = re.compile(r"(\d{1,9})([smhdw])(?: ago)?", re.ASCII)
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DAYS = {"today": 0, "yesterday": 1}
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -101,7 +103,7 @@ def points(change: float) -> str:
 
 def duration(ms: float) -> str:
     """Milliseconds, as exact as they are of use."""
-    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}"
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 1 else f"{ms:.2f}"
 
 
 def sparkline(values: Sequence[int]) -> str:
@@ -189,7 +191,7 @@ def _encode_payload(payload: Payload) -> dict[str, Any]:
 
 
 def record_row(record: Record) -> list[str]:
-    """A record as a row under `CSV_HEADERS`; what is in lists is counted or JSON."""
+    """A record as a row under `CSV_HEADERS`; lists are JSON, and what is cut ends in `…`."""
     cells: dict[str, Any] = {name: getattr(record, name, None) for name in CSV_HEADERS}
     cells |= {
         "at": utc(record.at),
@@ -201,7 +203,10 @@ def record_row(record: Record) -> list[str]:
         cells[name] = json_text(msgspec.to_builtins(notes)) if notes else ""
     for name in ("input", "output"):
         payload = cast("Payload | None", getattr(record, name))
-        cells[name] = "" if payload is None else payload.json or f"sha256:{payload.sha256}"
+        if payload is not None:
+            kept = payload.json or f"sha256:{payload.sha256}"
+            cells[name] = f"{kept}…" if payload.is_cut else kept
+            cells[f"{name}_bytes"] = payload.size
     return ["" if value is None else str(value) for value in cells.values()]
 
 
@@ -261,28 +266,35 @@ def payload_lines(name: str, payload: Payload | None) -> list[str]:
 # --- rates and causes -----------------------------------------------------------------------
 
 
-def rate_cells(rate: Rate) -> tuple[str, ...]:
-    """How a group of calls went, as a row under `RATE_HEADERS`."""
+def rate_cells(rate: Rate, of: int | None = None) -> tuple[str, ...]:
+    """How a group of calls went, as a row under `RATE_HEADERS`, or `SHARE_HEADERS` of so many."""
     return (
         f"{rate.calls:,}",
         f"{rate.failed:,}",
-        percent(rate.rate),
+        percent(rate.rate if of is None else _share(rate, of)),
         f"{rate.rejected:,}",
         *map(duration, (rate.p50, rate.p95, rate.p99)),
     )
 
 
-def encode_rate(rate: Rate, by: str) -> dict[str, Any]:
-    """The same as JSON, under `RATE_FIELDS`; an hour by its beginning in UTC."""
+def encode_rate(rate: Rate, by: str, of: int | None = None) -> dict[str, Any]:
+    """The same as JSON, under `RATE_FIELDS`, or with its share of so many; an hour in UTC."""
     told = {name: getattr(rate, name) for name in RATE_FIELDS}
+    if of is not None:
+        told["share"] = _share(rate, of)
     if by == "hour":
         told["group"] = utc(int(rate.group))
     return told
 
 
+def _share(rate: Rate, of: int) -> float:
+    return rate.calls / of if of else 0.0
+
+
 def cause_line(cause: Cause) -> str:
     """A cause as a sentence: the share of all calls of the tool, what is said, and the key."""
-    return f"{percent(cause.rate)} of {cause.tool} calls fail with: {_blamed(cause)} ({cause.key})"
+    told = f"{_blamed(cause)} ({cause.key})" if cause.message else cause.key
+    return f"{percent(cause.rate)} of {cause.tool} calls fail with: {told}"
 
 
 def said(message: str) -> str:
