@@ -93,6 +93,20 @@ def test_calls_of_tools_that_are_not_there_are_among_the_rejected(ask, log):
     assert {row["group"]: row["rejected"] for row in told} == {"shop.search": 0, "no.such": 1}
 
 
+def test_whether_callers_repair_what_is_refused_is_told(ask, log):
+    there = log(
+        *(refused(1), refused(2), called(3)),  # Repaired at the third try,
+        *(refused(4, caller="bob"), called(5, caller="bob")),  # at the second,
+        *(refused(6, caller="eve"), refused(7, caller="eve")),  # and not at all.
+    )
+    told = json.loads(ask("audit", "stats", "--json", *there).out)["repairs"]
+    assert told == {"chains": 3, "repaired": 2, "tries": 3, "share": 2 / 3}
+    words = "of the latest 3 refusals of an input 2 ended in a call that got through (66.7 %)"
+    assert f"{words}, after 1.5 tries" in ask("audit", "stats", *there).err
+    nobody = log(called(8, tool="mail.send"))
+    assert "refusal" not in ask("audit", "stats", "--tool", "mail.send", *nobody).err
+
+
 def test_groups_that_are_left_out_are_told(ask, log):
     there = log(*(called(n, tool=f"shop.t{n}") for n in range(5)))
     assert "the largest 2 of 5 groups" in ask("audit", "stats", "-n", "2", *there).err

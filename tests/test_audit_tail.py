@@ -39,6 +39,21 @@ def test_tail_shows_what_is_recorded_until_ctrl_c(log):
         assert b"Traceback" not in process.stderr.read()
 
 
+def test_tail_ends_at_the_time_that_it_was_given(log):
+    now = int(time.time() * 1000)
+    there = log(called(1, at=now - HOUR))
+    with following("--json", "--until", "30m", *there) as process:
+        assert json.loads(process.stdout.readline())["id"] == called(1).id
+        assert process.wait(30) == 0
+
+
+def test_tail_of_a_name_that_nobody_has_tells_the_nearest(log):
+    there = log(called(1))
+    with following("--tool", "shop.serch", "--until", "1s", *there) as process:
+        assert process.wait(30) == 0
+        assert b"did you mean 'shop.search'?" in process.stderr.read()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes that can be watched")
 def test_tail_ends_when_its_reader_does(log):
     there = log(called(1, at=int(time.time() * 1000)))

@@ -309,6 +309,25 @@ def test_the_tries_before_a_repaired_call_are_its_chain(ask, log):
     assert shown.count("schema_validation_failed /limit") == 2
 
 
+def test_of_many_tries_those_around_a_call_are_shown(ask, log):
+    there = log(*(refused(n) for n in range(50)), called(50))
+    answer = ask("audit", "show", refused(25).id, *there)
+    assert "21 of 51 tries" in answer.err
+    assert (
+        len(json.loads(ask("audit", "show", refused(25).id, "--json", *there).out)["chain"]) == 51
+    )
+
+
+def test_tries_of_two_clients_without_a_name_are_two_chains(ask, log):
+    there = log(
+        refused(1, caller=None, client="cursor 1.4"),
+        called(2, caller=None, client="claude-code 2.1"),
+        called(3, caller=None, client="cursor 1.4"),
+    )
+    told = json.loads(ask("audit", "show", refused(1).id, "--json", *there).out)
+    assert numbers_of(told["chain"]) == [1, 3]
+
+
 def test_a_part_of_an_id_must_be_of_one_call(ask, log):
     there = log(called(1), called(2))
     unknown = ask("audit", "show", "nothing", *there)

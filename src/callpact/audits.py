@@ -13,10 +13,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 from msgspec.structs import replace
 
 from callpact.audit import text
-from callpact.audit.chains import retry_chain
+from callpact.audit.chains import Repairs, repairs_of, retry_chain
 from callpact.audit.reading import pages_of
 from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter, Rate
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000
 _OF_RESULTS = ("gate", "code", "key")
+_TRIES = 10  # Before and after the one that is shown.
 _IN_ORDER = (By.hour, By.version)
 
 audits = typer.Typer(
@@ -130,7 +132,7 @@ def follow_calls(
     audit: AuditOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Show calls as they are recorded, until Ctrl-C ends it."""
+    """Show calls as they are recorded, until Ctrl-C or the time of `--until` ends it."""
 
     async def go() -> int:
         with opened(Chosen(config=config), audit) as store:
@@ -139,12 +141,15 @@ def follow_calls(
                 async with while_read(sys.stdout):
                     # In this order: what comes in between is in one of them, and is not lost.
                     first = store.log(where, limit=limit)
+                    if limit and not first:
+                        tell_misfit(store, where, "no call on record fits so far")
                     _print_new(reversed(first), as_json=as_json)
                     seen = {record.id for record in first}
-                    while True:
+                    while where.until is None or now_ms() < where.until:
                         await asyncio.sleep(every)
                         _print_new((r for r in look() if r.id not in seen), as_json=as_json)
                         seen.clear()
+        return 0
 
     run(go())
 
@@ -183,8 +188,12 @@ def show_call(
             print_plain(lines)
     if len(tries) > 1:
         out.print(f"\n[bold]Tries[/] {plain('of the same caller, the earliest first')}")
-        rows = [Row((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in tries]
+        here = [try_.id for try_ in tries].index(record.id)
+        near = tries[max(0, here - _TRIES) : here + _TRIES + 1]
+        rows = [Row((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in near]
         print_table(rows, ("", *text.RECORD_HEADERS))
+        if len(near) < len(tries):
+            err.print(f"{len(near)} of {len(tries):,} tries; --json has all", style="dim")
 
 
 # --- numbers --------------------------------------------------------------------------------
@@ -223,6 +232,7 @@ def count_calls(
         rates = _ordered(every, by)[-limit:] if by in _IN_ORDER else every[:limit]
         before = [] if former is None else store.rates(former, by.value)[:limit]
         causes = store.causes(where, limit=limit)
+        repairs = repairs_of(store, where)
         causes_before = [] if former is None else store.causes(former, limit=limit)
         of = _all_calls(store, where) if by.value in _OF_RESULTS else None
         told = [text.encode_rate(rate, by.value, of) for rate in rates]
@@ -234,6 +244,7 @@ def count_calls(
                 "by": by.value,
                 "groups": told,
                 "causes": [text.encode_cause(cause) for cause in causes],
+                "repairs": {**structs.asdict(repairs), "share": repairs.share},
                 "health": health_of(chosen, audit),
             }
             if former is not None:
@@ -249,6 +260,7 @@ def count_calls(
             else:
                 _print_compared(before, rates, by)
                 _print_compared_causes(causes_before, causes)
+            _tell_repairs(repairs)
             if len(rates) < len(every):
                 which = "last" if by in _IN_ORDER else "largest"
                 told_left = f"the {which} {len(rates):,} of {len(every):,} groups"
@@ -347,6 +359,16 @@ def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
     if rows:
         out.print()
         print_table(rows, text.CAUSE_HEADERS)
+
+
+def _tell_repairs(repairs: Repairs) -> None:
+    if repairs.chains:
+        times = counted(repairs.chains, "refusal") if repairs.chains > 1 else "one refusal"
+        told = f"of the latest {times} of an input {repairs.repaired:,} ended in a call that got "
+        told += f"through ({text.percent(repairs.share)})"
+        if repairs.repaired:
+            told += f", after {repairs.tries / repairs.repaired:.1f} tries"
+        err.print(told, style="dim")
 
 
 def _tell_health(counts: dict[str, int | None]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from callpact.audit.record import Record
 from callpact.audit.store import Filter, Store
 
@@ -9,13 +12,47 @@ WITHIN_MS = 600_000
 """How far apart the calls of one chain may be from the one that is asked about."""
 MAX_CHAIN = 1_000
 """Calls of one caller and tool that are looked at around it."""
+MAX_REFUSED = 200
+"""Refused calls of which it is told whether they were repaired: the latest."""
+
+
+class Repairs(Struct, frozen=True):
+    """What became of the latest calls that were refused for their input."""
+
+    chains: int
+    """How often somebody was refused, however many tries that took."""
+    repaired: int
+    """How often a call of the same caller and tool got through at last."""
+    tries: int
+    """Calls that were refused before those."""
+
+    @property
+    def share(self) -> float:
+        """Of all chains; 0 for none."""
+        return self.repaired / self.chains if self.chains else 0.0
+
+
+def repairs_of(store: Store, where: Filter) -> Repairs:
+    """Whether callers repair what is refused, by the latest calls that were."""
+    seen: set[tuple[str, int]] = set()
+    chains = repaired = tries = 0
+    for record in store.log(replace(where, gate="input"), limit=MAX_REFUSED):
+        if (record.id, record.at) in seen:
+            continue
+        *before, last = retry_chain(store, record)
+        seen.update((each.id, each.at) for each in before)
+        chains += 1
+        if not last.is_rejected:
+            repaired += 1
+            tries += len(before)
+    return Repairs(chains, repaired, tries)
 
 
 def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     """The calls of the same caller and tool around one: refused ones, up to what followed them.
 
     The earliest first, the call itself among them; it alone if nothing was refused before it and,
-    if it was refused, nothing came after it.
+    if it was refused, nothing came after it. Of callers without a name the client tells them apart.
     """
     around = Filter(
         since=record.at - WITHIN_MS,
@@ -25,7 +62,7 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     )
     near = store.log(around, limit=MAX_CHAIN)
     # Patterns and the empty text match more than what is meant.
-    calls = [r for r in reversed(near) if (r.tool, r.caller) == (record.tool, record.caller)]
+    calls = [r for r in reversed(near) if _who(r) == _who(record)]
     here = next((number for number, r in enumerate(calls) if r.id == record.id), None)
     if here is None:
         return (record,)
@@ -35,3 +72,7 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     while last + 1 < len(calls) and calls[last].is_rejected:
         last += 1
     return tuple(calls[first : last + 1])
+
+
+def _who(record: Record) -> tuple[str | None, ...]:
+    return record.tool, record.caller, record.client

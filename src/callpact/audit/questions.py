@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from callpact.audit.advice import Advice, advise
 from callpact.audit.auditing import open_store
-from callpact.audit.chains import retry_chain
+from callpact.audit.chains import Repairs, repairs_of, retry_chain
 from callpact.audit.health import Health, health
 from callpact.audit.reading import pages_of, records_of, waiting
 from callpact.audit.record import Record
@@ -28,6 +28,7 @@ __all__ = [
     "Filter",
     "Health",
     "Record",
+    "Repairs",
     "Store",
     "advice_of",
     "compare",
@@ -35,6 +36,7 @@ __all__ = [
     "health",
     "open_store",
     "pages_of",
+    "repairs_of",
     "replay_of",
     "retry_chain",
     "waiting",
