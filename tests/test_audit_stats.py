@@ -101,10 +101,10 @@ def test_whether_callers_repair_what_is_refused_is_told(ask, log):
     )
     told = json.loads(ask("audit", "stats", "--json", *there).out)["repairs"]
     assert told == {"chains": 3, "repaired": 2, "tries": 3, "share": 2 / 3}
-    words = "of the latest 3 refusals of an input 2 ended in a call that got through (66.7 %)"
-    assert f"{words}, after 1.5 tries" in ask("audit", "stats", *there).err
+    words = "the latest refused inputs: 2 of 3 repaired by their caller (66.7 %), after 1.5 tries"
+    assert words in ask("audit", "stats", *there).err
     nobody = log(called(8, tool="mail.send"))
-    assert "refusal" not in ask("audit", "stats", "--tool", "mail.send", *nobody).err
+    assert "refused inputs" not in ask("audit", "stats", "--tool", "mail.send", *nobody).err
 
 
 def test_groups_that_are_left_out_are_told(ask, log):

@@ -363,9 +363,8 @@ def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
 
 def _tell_repairs(repairs: Repairs) -> None:
     if repairs.chains:
-        times = counted(repairs.chains, "refusal") if repairs.chains > 1 else "one refusal"
-        told = f"of the latest {times} of an input {repairs.repaired:,} ended in a call that got "
-        told += f"through ({text.percent(repairs.share)})"
+        told = f"the latest refused inputs: {repairs.repaired:,} of {repairs.chains:,} repaired by "
+        told += f"their caller ({text.percent(repairs.share)})"
         if repairs.repaired:
             told += f", after {repairs.tries / repairs.repaired:.1f} tries"
         err.print(told, style="dim")
