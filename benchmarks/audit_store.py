@@ -28,6 +28,7 @@ from callpact.audit.chains import retry_chain
 from callpact.audit.indexer import Indexer
 from callpact.audit.lines import Head, encode_head
 from callpact.audit.record import Record, payload_of
+from callpact.audit.sql_store import SqlStore
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter, GroupBy, Store
 from callpact.audit.surveys import drift_of
@@ -292,9 +293,10 @@ def _line(record: Record) -> bytes:
     return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def beyond_payloads(store: SqliteStore) -> int:
+def beyond_payloads(store: SqlStore) -> int:
     """Bytes of a store without the JSON in it."""
-    row = store._file.row("SELECT sum(length(json)) FROM payloads")
+    with store._engine.reading():
+        row = store._engine.row("SELECT CAST(sum(length(json)) AS bigint) FROM payloads")
     return store.size - (row[0] or 0)
 
 

@@ -12,7 +12,7 @@ WITHIN_MS = 600_000
 """How far apart the calls of one chain may be from the one that is asked about."""
 MAX_CHAIN = 1_000
 """Calls of one caller and tool that are looked at around it."""
-MAX_REFUSED = 200
+MAX_REFUSED = 50
 """Refused calls of which it is told whether they were repaired: the latest."""
 
 
