@@ -176,6 +176,13 @@ def test_a_patch_for_another_document_is_refused(step):
         apply({"a": [1], "n": 1}, [step])
 
 
+def test_a_part_that_stands_in_two_places_changes_in_one():
+    part = {"type": "number"}
+    document = {"a": part, "b": part}
+    changed = apply(document, [Operation("replace", "/a/type", "string")])
+    assert changed == {"a": {"type": "string"}, "b": {"type": "number"}}
+
+
 # --- laws -----------------------------------------------------------------------------------
 
 _NAMES = st.sampled_from(["a", "b", "a/b", "~", "items", "not"])

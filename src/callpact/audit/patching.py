@@ -115,7 +115,8 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
     Raises:
         UsageError: a step names a place that is not there.
     """
-    root: list[Any] = [copy.deepcopy(document)]
+    # A part that stands in several places of a document in memory is to change in one.
+    root: list[Any] = [json.loads(json.dumps(document))]
     for step in operations:
         parts: list[str] = [
             part.replace("~1", "/").replace("~0", "~") for part in step.path.split("/")[1:]
