@@ -98,6 +98,24 @@ def test_a_synonym_becomes_a_choice():
     assert found.patch.after["properties"]["unit"]["enum"] == ["kg", "lb", "KG"]
 
 
+def test_a_synonym_becomes_a_choice_of_an_optional_argument():
+    unit = {"anyOf": [{"type": "string", "enum": ["kg"]}, {"type": "null"}]}
+    found = _one(_tool({"type": "object", "properties": {"unit": unit}}), {"unit": "KG"})
+    assert found.words == '/properties/unit/anyOf/0/enum: ["kg"] → ["kg", "KG"]'
+
+
+def test_arguments_of_digits_are_advised_upon_by_their_names():
+    years = {"2024": {"maximum": 5}, "2025": {"maximum": 5}}
+    tool = _tool({"type": "object", "properties": years})
+    report = advise(_records(tool, {"2024": 6}, {"2025": 7}), tool)
+    assert [(one.path, one.words) for one in report.relaxations] == [
+        ("/2024", "/properties/2024/maximum: 5 → 6"),
+        ("/2025", "/properties/2025/maximum: 5 → 7"),
+    ]
+    # Records tell only the pointer.
+    assert {one.key for one in report.relaxations} == {"schema_validation_failed:/*:maximum"}
+
+
 @pytest.mark.parametrize("name", ["Market", "markets", "mar_ket"])
 def test_a_key_that_is_nearly_a_known_one_becomes_an_alias(name):
     tool = _tool()

@@ -151,6 +151,27 @@ def test_what_is_beyond_a_report_is_neither_judged_nor_counted():
     assert (finding.first, finding.last) == (report.since, report.until)
 
 
+def test_properties_of_digits_are_told_and_patched_by_their_names():
+    years = {"2024": {"type": "number"}, "2025": {"type": "number"}}
+    contract = Contract(output={"type": "object", "properties": years}, policy="warn")
+    answers = [{"2024": "x"}, {"2025": "x"}, {"2025": None}, {"2024": 1}]
+    records = [_record(i, contract, answer) for i, answer in enumerate(answers)]
+    records.append(_record(4, contract, {"2025": "x"}, hashes_only=True))
+    report = drift(records, contract)
+    assert [(f.path, f.answers) for f in report.findings] == [("/2025", 3), ("/2024", 1)]
+    after = report.patch.after["properties"]
+    assert after["2024"]["type"] == ["number", "string"]
+    assert after["2025"]["type"] == ["number", "string", "null"]
+    assert report.proof.is_whole
+
+
+def test_keys_of_digits_are_told_as_they_are():
+    rows = {"type": "array", "items": {"additionalProperties": {"type": "integer"}}}
+    contract = Contract(output=rows, policy="warn")
+    report = drift([_record(0, contract, [{"7": "x"}])], contract)
+    assert [found.path for found in report.findings] == ["/*/7"]
+
+
 def test_an_optional_field_that_comes_and_goes_is_no_drift():
     contract = Contract(output=TICKER, policy="warn")
     answers = [{"id": "a", "price": 1} | ({"volume24h": 1} if i % 3 else {}) for i in range(90)]

@@ -9,7 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callpact.audit.patching import Operation, Patch, apply, difference, same
-from callpact.audit.widening import MAX_NEW_CHOICES, MAX_NEW_KEYS, place, widen
+from callpact.audit.places import place
+from callpact.audit.widening import widen
+from callpact.audit.widening_rules import MAX_NEW_CHOICES, MAX_NEW_KEYS
 from callpact.errors import UsageError
 from callpact.schema import check, compile_schema
 
@@ -46,7 +48,7 @@ def _widened(schema, *values, **options):
         ({"multipleOf": 2}, [3], {}),
         ({"uniqueItems": True}, [[1, 1]], {}),
         ({"not": {"type": "null"}}, [None], {}),
-        ({"propertyNames": {"maxLength": 1}}, [{"ab": 1}], {}),
+        ({"propertyNames": {"maxLength": 1}}, [{"ab": 1}], {"propertyNames": {"maxLength": 2}}),
         ({"contains": {"type": "string"}}, [[1]], {}),
         ({"required": ["a", "b"]}, [{"b": 1}], {"required": ["b"]}),
         ({"required": ["a"]}, [{}], {}),

@@ -20,6 +20,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from callpact.audit.patching import Patch, difference
+from callpact.audit.places import place_in
 from callpact.audit.record import Note, Record, error_key
 from callpact.audit.replay import (
     Lost,
@@ -33,7 +34,7 @@ from callpact.audit.replay import (
     was_refused,
 )
 from callpact.audit.store import MAX_ROWS
-from callpact.audit.widening import place, widen
+from callpact.audit.widening import widen
 from callpact.json_text import json_text
 from callpact.schema import repair
 from callpact.tool import Contract, InputPolicy, Tool
@@ -166,14 +167,15 @@ class _Study:
             self._blame(name, notes)
 
     def _blame(self, name: str, notes: tuple[Note, ...]) -> None:
-        for key in dict.fromkeys((place(note.path), note.code) for note in notes):
+        value = self._values[name]
+        keys = [(place_in(value, note.path), note.code) for note in notes]
+        for key in dict.fromkeys(keys):
             cause = self._causes.setdefault(key, _Cause())
             cause.calls += 1
             if self._stopped[name] > 1:
                 continue
             cause.inputs.append(name)
-            path = next(note.path for note in notes if (place(note.path), note.code) == key)
-            sample = _sample(self._values[name], path)
+            sample = _sample(value, notes[keys.index(key)].path)
             if sample and sample not in cause.samples and len(cause.samples) < MAX_SAMPLES:
                 cause.samples.append(sample)
 
@@ -305,9 +307,10 @@ class _Study:
 
     def _eases(self, tool: Tool, key: Key, cause: _Cause) -> bool:
         """True if the cause is gone from some of the inputs that had it."""
+        values = [self._values[name] for name in cause.inputs]
         return any(
-            key not in {(place(note.path), note.code) for note in refusal(tool, self._values[name])}
-            for name in cause.inputs
+            key not in {(place_in(value, note.path), note.code) for note in refusal(tool, value)}
+            for value in values
         )
 
     def _breaks(self, tool: Tool) -> bool:

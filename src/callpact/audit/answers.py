@@ -13,9 +13,11 @@ from typing import Any, cast
 
 from msgspec import UNSET, Struct
 
+from callpact.audit.places import Places, place_in
 from callpact.audit.record import MAX_RECORDED_ISSUES, Note, Record
 from callpact.audit.replay import Loss, at_masked, load, value_at
-from callpact.audit.widening import place, signature, stripped, thinned
+from callpact.audit.violations import signature, thinned
+from callpact.audit.widening import stripped
 from callpact.errors import Issue
 from callpact.json_text import json_text
 from callpact.schema import CompiledSchema, fit
@@ -85,34 +87,35 @@ class Judge:
         broken = dict(self._broken(value))
         if self._is_closed:
             for path in stripped(self._schema, value):
-                key = (place(path), UNDECLARED)
-                broken.setdefault(key, (_undeclared(path), _sample(value, path)))
+                found = place_in(value, path)
+                words = (_undeclared(found), _sample(value, path))
+                broken.setdefault((found, UNDECLARED), words)
         return Told(broken, optional, passes=False)
 
     def _broken(self, value: Any) -> dict[Key, Words]:
         # An explanation is bounded: many of one rule must not hide the others.
-        errors = thinned(self._schema.errors(value))
-        kind = () if _has_mask(value) else signature(errors)
+        errors = thinned(self._schema.errors(value), value)
+        kind = () if _has_mask(value) else signature(errors, value)
         known = self._known.setdefault(kind, []) if kind else []
         if len(known) >= MAX_SAMPLES:
             return known[-1]
         broken: dict[Key, Words] = {}
         for issue in _told_issues(self._schema, errors, value):
             words = (issue.message, _sample(value, issue.path))
-            broken.setdefault((place(issue.path), issue.code), words)
+            broken.setdefault((place_in(value, issue.path), issue.code), words)
         known.append(broken)
         return broken
 
 
-def noted(record: Record) -> Iterator[tuple[Key, str]]:
+def noted(record: Record, places: Places) -> Iterator[tuple[Key, str]]:
     """What a record itself tells, where the answer cannot be judged again."""
     told: dict[Key, str] = {}
     for note in (*record.issues, *record.warnings):
-        if (key := noted_as("warning", note.code, place(note.path))) is not None:
+        if (key := noted_as("warning", note.code, places.place(note.path))) is not None:
             told.setdefault(key, note.message)
     for note in record.changes:
-        if (key := noted_as("change", note.code, place(note.path))) is not None:
-            told.setdefault(key, _undeclared(note.path))
+        if (key := noted_as("change", note.code, places.place(note.path))) is not None:
+            told.setdefault(key, _undeclared(key[0]))
     yield from told.items()
 
 
@@ -124,7 +127,7 @@ def noted_as(kind: str, code: str, path: str) -> Key | None:
 
 
 def _undeclared(path: str) -> str:
-    return f"Output property at {place(path)} is not declared"
+    return f"Output property at {path} is not declared"
 
 
 def absence(path: str) -> str:

@@ -28,6 +28,7 @@ from callpact.audit.answers import (
     restored,
 )
 from callpact.audit.patching import Patch
+from callpact.audit.places import Places
 from callpact.audit.record import Record
 from callpact.audit.replay import Loss, Lost, Tally, is_masked, load
 from callpact.audit.store import MAX_ROWS
@@ -143,6 +144,7 @@ class Survey:
         self._judge = (
             None if self._schema is None else Judge(self._schema, is_closed=self._is_closed)
         )
+        self._places = Places({} if self._schema is None else self._schema.document)
         self._seen: dict[Key, _Seen] = {}
         self._fields: dict[str, _Field] = {}
         self._lost = Tally()
@@ -166,7 +168,7 @@ class Survey:
         if loss is None:
             yield from self._told[name].broken
         else:
-            yield from (key for key, _ in noted(record))
+            yield from (key for key, _ in noted(record, self._places))
 
     def _take(self, record: Record) -> None:
         if self._judge is None:
@@ -177,7 +179,7 @@ class Survey:
             if loss == "beyond":
                 self._unread += 1
                 return
-            for key, message in noted(record):
+            for key, message in noted(record, self._places):
                 self._count(record, key, message, "")
             return
         self._times[name] = self._times.get(name, 0) + 1

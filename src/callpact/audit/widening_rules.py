@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from callpact.audit.places import schemas_in
+from callpact.errors import InvalidSchema
+from callpact.schema import compile_schema
 from callpact.schema.issues import json_type
+
+MAX_NEW_CHOICES = 10
+"""Values that are added to an `enum`, or branches to a union; what would need more gets none."""
+MAX_NEW_KEYS = 20
+"""Properties that are declared anew in one object; beyond, others are allowed altogether."""
 
 LEAST = {"minLength", "minItems", "minProperties"}
 MOST = {"maxLength", "maxItems", "maxProperties"}
@@ -71,3 +79,54 @@ def take_bound(rules: dict[str, Any], code: str, value: Any) -> None:
         rules[name] = value
     elif name in rules:
         rules[name] = wider(rules[name], value)
+
+
+def take_count(document: Any, rules: dict[str, Any], value: list[Any], *, formats: bool) -> None:
+    """Let an array hold as many items of a kind as it does."""
+    count = _matching(document, rules.get("contains"), value, formats=formats)
+    least = rules.get("minContains", 1)
+    if count is None or (count < least and rules.keys().isdisjoint(_COUNTED)):
+        rules.pop("contains", None)
+    elif count < least:
+        rules["minContains"] = count
+    elif count > rules.get("maxContains", count):
+        rules["maxContains"] = count
+
+
+_COUNTED = ("minContains", "maxContains", "unevaluatedItems")
+_SHARED = ("$schema", "$defs", "definitions")
+
+
+def _matching(document: Any, schema: Any, items: list[Any], *, formats: bool) -> int | None:
+    """How many items match a part of a schema; None if that hangs on other parts of it."""
+    if not isinstance(schema, dict):
+        return len(items) if schema is True else 0 if schema is False else None
+    root, rules = cast("dict[str, Any]", document), cast("dict[str, Any]", schema)
+    references = [str(part.get("$ref", "#/$defs/")) for _, part, _ in schemas_in(rules)]
+    if not all(one.startswith(("#/$defs/", "#/definitions/")) for one in references):
+        return None
+    shared = {keyword: root[keyword] for keyword in _SHARED if keyword in root}
+    try:
+        accepts = compile_schema({**shared, **rules}, formats=formats).accepts
+    except InvalidSchema:
+        return None
+    return sum(map(accepts, items))
+
+
+def as_any_of(rules: dict[str, Any]) -> None:
+    """Let more than one form match: what fits one only also fits any."""
+    branches = rules.pop("oneOf", None)
+    if branches is None:
+        return
+    if "anyOf" in rules:
+        rules.setdefault("allOf", []).append({"anyOf": branches})
+    else:
+        rules["anyOf"] = branches
+
+
+def described_all(values: list[Any]) -> dict[str, Any]:
+    """The least that a schema can say of several values."""
+    rules = described(values[0])
+    for value in values[1:]:
+        take_type(rules, value)
+    return rules
