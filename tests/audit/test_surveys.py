@@ -169,6 +169,15 @@ def test_the_report_says_how_many_answers_the_patch_was_proved_on(kept):
     assert finding_cells(missing, report)[2] == cell
 
 
+def test_a_property_of_digits_is_told_once_and_by_its_name(kept):
+    schema = {"type": "object", "properties": {"2024": {"type": "number"}}}
+    contract = Contract(output=schema, policy="warn")
+    records = [answered(n, contract, {"2024": "x"}) for n in range(COUNT)]
+    report = drift_of(kept(records), tool_of(contract))
+    assert [(found.path, found.rule) for found in report.findings] == [("/2024", "type")]
+    assert report.proof.is_whole
+
+
 def test_few_answers_are_all_proved(kept):
     contract = Contract(output=ALL, policy="warn")
     records = [answered(n, contract, ticker(n)) for n in range(COUNT - MAX_JUDGED, COUNT)]

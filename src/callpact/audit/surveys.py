@@ -26,6 +26,7 @@ from callpact.audit.drift import (
     drift,
 )
 from callpact.audit.histogram import DAY, HOUR, whole_hours
+from callpact.audit.places import place
 from callpact.audit.reading import records_of
 from callpact.audit.record import Record
 from callpact.audit.recorder import hash_contract
@@ -243,6 +244,10 @@ class _Wide:
         self, survey: Survey, every: Mapping[Key, _Times], own: Mapping[Key, _Times]
     ) -> tuple[Finding, ...]:
         judged = {(found.path, found.rule): found for found in survey.findings()}
+        # Rollups take a key of digits for an index; what was judged tells it as it is.
+        blurred = {(place(path), rule) for path, rule in judged} - judged.keys()
+        every = {key: times for key, times in every.items() if key not in blurred}
+        own = {key: times for key, times in own.items() if key not in blurred}
         others = (record for record in survey.answers if record.contract != self._own)
         still = {key for record in others for key in survey.broken(record)}
         # What was noted under another contract counts if an answer from then breaks this one, too.
