@@ -233,6 +233,18 @@ def test_a_change_without_what_was_before_cannot_be_checked_and_is_told_by_its_w
     assert report.proof.lost == Lost(cut=1)
 
 
+def test_an_item_that_a_cast_filled_in_is_told_as_missing():
+    pair = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}]}
+    schema = {"type": "object", "properties": {"pair": {**pair, "minItems": 2}}}
+    contract = Contract(output=schema, policy="cast")
+    answers = [{"pair": ["a"]}, {"pair": []}, {"pair": ["a", 1]}]
+    report = drift([_record(i, contract, a) for i, a in enumerate(answers)], contract)
+    assert [(f.path, f.rule, f.answers) for f in report.findings] == [("/pair", "minItems", 2)]
+    assert report.findings[0].samples == ('["a"]', "[]")
+    proof = report.proof
+    assert (proof.checked, proof.passed_before, proof.passed_after) == (3, 1, 3)
+
+
 def test_what_was_hidden_is_no_drift():
     contract = Contract(output=ALL, policy="warn")
     record = _record(0, contract, {"id": "a", "price": 1, "volume24h": 1})
@@ -303,6 +315,47 @@ _NESTED = {
     },
     "required": ["price"],
 }
+
+
+_PAIR = {
+    "type": "array",
+    "prefixItems": [{"type": "string"}, {"type": "integer"}, TICKER],
+    "minItems": 3,
+    "items": False,
+}
+_NUMBERED = {
+    "type": "object",
+    "properties": {"0": {"type": "string"}, "1": {"type": "array", "default": ["x"]}},
+    "required": ["0", "1"],
+}
+_NUMBERED["properties"]["1"]["items"] = {"type": "number"}
+_LISTS = st.lists(_SCALARS | _ROWS | st.lists(_SCALARS, max_size=3), max_size=4)
+
+
+@given(
+    st.sampled_from(
+        [
+            _PAIR,
+            _NUMBERED,
+            {"type": "array", "items": _PAIR, "minItems": 2},
+            {"type": "object", "properties": {"id": _PAIR, "price": _NUMBERED}, "required": ["id"]},
+            {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
+            {
+                "type": "array",
+                "items": {"anyOf": [{"type": "integer"}, _PAIR]},
+                "uniqueItems": True,
+            },
+        ]
+    ),
+    st.one_of(
+        _LISTS,
+        st.lists(_LISTS, max_size=3),
+        st.dictionaries(st.sampled_from(["id", "price", "0", "1"]), _LISTS),
+    ),
+)
+def test_what_a_cast_did_to_lists_can_be_taken_back(schema, answer):
+    contract = Contract(output=schema, policy="cast")
+    assert restored(_record(0, contract, answer)) == (answer, None)
 
 
 @given(st.sampled_from([ALL, TICKER, _NESTED, {"type": "array", "items": ALL}]), _ANSWERS)

@@ -225,7 +225,7 @@ def restored(record: Record) -> tuple[Any, Loss | None]:
         return UNSET, "cut"
     held = [copy.deepcopy(value)]
     try:
-        for note in reversed(record.changes):
+        for note in reversed(_lasting(record.changes)):
             _undo(held, note)
     except (LookupError, TypeError, ValueError):
         return UNSET, "cut"
@@ -237,18 +237,36 @@ def before_of(note: Note) -> str | None:
     return cast("str | None", getattr(note, "before", None))
 
 
+def _lasting(changes: Iterable[Note]) -> list[Note]:
+    """Changes without what was filled into a value that was then replaced as a whole."""
+    left: list[Note] = []
+    for note in changes:
+        if note.code == "replaced":
+            gone = [each.path for each in left if _is_filled_into(note.path, each)]
+            left = [each for each in left if not any(_is_within(path, each) for path in gone)]
+        left.append(note)
+    return left
+
+
+def _is_filled_into(path: str, note: Note) -> bool:
+    return note.code == "filled" and note.path.rpartition("/")[0] == path
+
+
+def _is_within(path: str, note: Note) -> bool:
+    return note.path == path or note.path.startswith(f"{path}/")
+
+
 def _undo(root: list[Any], note: Note) -> None:
     above, _, last = note.path.rpartition("/")
     holder: Any = value_at(root[0], above) if note.path else root
     key: Any = last.replace("~1", "/").replace("~0", "~") if note.path else 0
+    if isinstance(holder, list):
+        key = int(key)
     if note.code == "filled":
-        # What was filled into a value that was replaced as a whole is gone with it.
-        if isinstance(holder, dict):
-            cast("dict[str, Any]", holder).pop(key, None)
+        # The places of a list are filled in their order, so the last one is the first to go.
+        del holder[key]
         return
     before = before_of(note)
     if before is None:
         raise LookupError(note.path)
-    if isinstance(holder, list):
-        key = int(key)
     holder[key] = json.loads(before)
