@@ -40,6 +40,8 @@ from callpact.terminal import (
 from callpact.wire.cli import encode_json
 
 if TYPE_CHECKING:
+    from callpact.audit.advice import Advice
+    from callpact.audit.drift import Drift
     from callpact.audit.store import Store
     from callpact.catalog import Catalog
     from callpact.tool import Tool
@@ -66,7 +68,8 @@ def drift(
     from callpact.audit import reports
     from callpact.audit.questions import drift_of
 
-    where, kept, silent = filter_of(since=since, until=until), 0, 0
+    where = filter_of(since=since, until=until)
+    others: list[Drift] = []
     for store, found in _on_record(where, tool, audit, chosen):
         report = drift_of(store, found, where)
         if as_json:
@@ -76,12 +79,10 @@ def drift(
             out.print(f"[bold]{plain(reports.drift_head(found.id, report))}[/]")
             spare = reports.SPARE_FINDING_HEADERS
             _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report), spare)
-        kept += bool(report.answers) and not report.findings
-        silent += not report.answers
-    if kept:
-        err.print(f"the answers of {counted(kept)} keep the contract", style="dim")
-    if silent:
-        err.print(f"{counted(silent)} without an answer on record", style="dim")
+        if not report.findings:
+            others.append(report)
+    for line in reports.quiet_lines(others):
+        err.print(line, style="dim")
 
 
 @takes_sources
@@ -98,7 +99,8 @@ def advice(
     from callpact.audit import reports
     from callpact.audit.questions import advice_of
 
-    where, kept = filter_of(since=since, until=until), 0
+    where = filter_of(since=since, until=until)
+    others: list[Advice] = []
     for store, found in _on_record(where, tool, audit, chosen):
         report = advice_of(store, found, where)
         if as_json:
@@ -107,9 +109,10 @@ def advice(
             rows = map(reports.relaxation_cells, report.relaxations)
             out.print(f"[bold]{plain(reports.advice_head(found.id, report))}[/]")
             _print_report(rows, reports.RELAXATION_HEADERS, reports.advice_tail(report))
-        kept += not report.relaxations
-    if kept:
-        err.print(f"nothing to advise for {counted(kept)}", style="dim")
+        if not report.relaxations:
+            others.append(report)
+    for line in reports.quiet_lines(others):
+        err.print(line, style="dim")
 
 
 @takes_sources

@@ -14,6 +14,7 @@ from callpact.audit.drift import BUCKETS, MAX_KEPT_BYTES, MIN_STEADY, drift
 from callpact.audit.patching import apply
 from callpact.audit.record import MAX_PAYLOAD_BYTES, Note, Record, note_of, payload_of
 from callpact.audit.replay import Lost
+from callpact.audit.reports import drift_tail
 from callpact.envelope import local_envelope
 from callpact.errors import OutputRejected
 from callpact.gate import release
@@ -206,7 +207,10 @@ def test_refused_answers_are_told_by_their_issues_and_not_proved():
     report = drift([_record(i, contract, _answer(i)) for i in range(100)], contract)
     told = {(f.path, f.rule): f.share for f in report.findings}
     assert told == {("/volume24h", "required"): 0.6, ("/price", "type"): 0.3}
-    assert (report.proof.checked, report.proof.lost) == (40, Lost(absent=60))
+    assert (report.proof.checked, report.proof.lost) == (40, Lost(refused=60))
+    told = list(drift_tail(report))
+    assert "60 answers could not be judged again: 60 refused, and so not kept" in told
+    assert "under the policy warn or cast" in told[-1]
 
 
 def test_what_was_cut_or_only_hashed_is_told_as_not_checked():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +19,7 @@ RELAXATION_HEADERS = ("ARGUMENT", "RULE", "REFUSED", "SHARE", "SAVED", "SENT")
 _WHY = {
     "cut": "cut",
     "hashed": "kept as hashes",
+    "refused": "refused, and so not kept",
     "absent": "not kept",
     "unreadable": "not readable",
     "masked": "with secrets hidden",
@@ -53,7 +54,8 @@ def drift_head(tool: str, drift: Drift) -> str:
 def drift_tail(drift: Drift) -> Iterator[str]:
     """The patch of a report, and what it was proved by, in lines."""
     for finding in drift.findings:
-        yield f"{finding.path or '/'}  {said(finding.message)}  (first: {finding.example})"
+        words = (finding.path or "/", said(finding.message), f"(first: {finding.example})")
+        yield "  ".join(filter(None, words))  # Beside hashes no message is kept.
     if drift.patch is None:
         yield "the tool has no output schema"
         return
@@ -64,14 +66,48 @@ def drift_tail(drift: Drift) -> Iterator[str]:
             f"with it {proof.passed_after:,} of {_many(proof.checked, 'recorded answer')} pass, "
             f"without it {proof.passed_before:,}"
         )
-    if drift.findings:
         yield f"proved on {proof.checked:,} of {_many(proof.of, 'answer')}{_chosen(proof)}"
     yield from _lost(proof.lost, "answer")
+    if proof.lost.refused:
+        yield (
+            "no change of the schema can be told for refused answers: under the policy warn or "
+            "cast, instead of reject, answers are kept, and drift tells the change"
+        )
 
 
 def _chosen(proof: Proof) -> str:
     is_sample = proof.checked + proof.lost.total < proof.of
     return ": the first and last of each finding, and others of the whole window" * is_sample
+
+
+def quiet_lines(reports: Iterable[Drift | Advice]) -> Iterator[str]:
+    """How it is with tools of which there is nothing to tell, in lines."""
+    counts: dict[str, int] = {}
+    for report in reports:
+        words = _quiet_drift(report) if isinstance(report, Drift) else _quiet_advice(report)
+        counts[words] = counts.get(words, 0) + 1
+    for words, count in counts.items():
+        yield words.format(_many(count, "tool"))
+
+
+def _quiet_drift(drift: Drift) -> str:
+    if not drift.answers:
+        return "{} without an answer on record"
+    if drift.patch is None:
+        return "{} without an output schema"
+    why = _reasons(drift.proof.lost)
+    if why and not drift.proof.checked:
+        return f"the answers of {{}} could not be judged: {why}"
+    kept = "the answers of {} keep the contract"
+    return f"{kept}, as far as they could be judged: some are {why}" if why else kept
+
+
+def _quiet_advice(advice: Advice) -> str:
+    why = _reasons(advice.lost)
+    if why and not advice.checked:
+        return f"the inputs of {{}} could not be judged: {why}"
+    nothing = "nothing to advise for {}"
+    return f"{nothing}, as far as inputs could be judged: some are {why}" if why else nothing
 
 
 def encode_drift(tool: str, drift: Drift) -> dict[str, Any]:
@@ -193,6 +229,10 @@ def _told(struct: msgspec.Struct, *times: str) -> dict[str, Any]:
     for name in times:
         held[name] = utc(held[name])
     return cast("dict[str, Any]", msgspec.to_builtins(held))
+
+
+def _reasons(lost: Lost) -> str:
+    return ", ".join(words for name, words in _WHY.items() if getattr(lost, name))
 
 
 def _lost(lost: Lost, noun: str) -> Iterator[str]:
