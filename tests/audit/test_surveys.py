@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 
 import msgspec
@@ -15,7 +16,7 @@ from callpact.audit.recorder import hash_contract
 from callpact.audit.reports import drift_tail, encode_drift, finding_cells
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
-from callpact.audit.surveys import MAX_JUDGED, MAX_PROVED, drift_of
+from callpact.audit.surveys import MAX_JUDGED, MAX_PROVED, MAX_REFUSALS, drift_of
 from callpact.envelope import local_envelope
 from callpact.errors import OutputRejected
 from callpact.gate import release
@@ -297,3 +298,147 @@ def test_large_answers_are_proved_on_fewer(kept):
     assert (found.path, found.rule, found.answers, found.of) == ("/price", "type", 150, 300)
     assert 50 < report.proof.checked < report.proof.of == 300
     assert report.proof.is_whole
+
+
+# --- answers that were refused --------------------------------------------------------------
+
+PAIR = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+}
+
+
+def pair(number):
+    """Both fields are wrong in odd answers, one in even ones."""
+    return {"a": "x" if number % 2 else 1, "b": "y"}
+
+
+def refused_input(number, *notes):
+    best = notes[0]
+    return Record(
+        id=f"1f0c9a2e-77b1-4c3d-8e5f-{9 * 10**11 + number}",
+        at=BEGIN + number * STEP,
+        ms=1.0,
+        tool="coins.ticker",
+        gate="input",
+        code="schema_validation_failed",
+        key=f"schema_validation_failed:{best.path}:{best.code}",
+        issues=notes,
+    )
+
+
+@pytest.mark.parametrize("count", [MAX_JUDGED, MAX_JUDGED + 2])
+def test_refused_answers_are_counted_by_all_their_issues(kept, count):
+    contract = Contract(output=PAIR, policy="reject")
+    records = [answered(n, contract, pair(n)) for n in range(count)]
+    found = {f.path: f for f in drift_of(kept(records), tool_of(contract)).findings}
+    assert {path: (f.answers, f.of) for path, f in found.items()} == {
+        "/a": (count // 2, count),
+        "/b": (count, count),
+    }
+    assert all(sum(each.trend) == each.answers for each in found.values())
+
+
+def test_what_inputs_were_refused_for_is_no_finding(kept):
+    contract = Contract(output=PAIR, policy="reject")
+    records = [answered(n, contract, pair(n)) for n in range(COUNT)]
+    notes = Note("type", "/b"), Note("maximum", "/c")
+    inputs = [refused_input(n, *notes) for n in range(0, 3 * MAX_REFUSALS, 3)]
+    found = {f.path: f for f in drift_of(kept(records + inputs), tool_of(contract)).findings}
+    assert {path: f.answers for path, f in found.items()} == {"/a": COUNT // 2, "/b": COUNT}
+    assert all(sum(each.trend) == each.answers for each in found.values())
+
+
+def test_beside_many_refused_inputs_answers_count_by_their_first_issue(kept):
+    contract = Contract(output=PAIR, policy="reject")
+    records = [answered(n, contract, pair(n)) for n in range(COUNT)]
+    inputs = [
+        refused_input(n, Note("type", "/b"), Note("maximum", "/old" if n < 10 else "/new"))
+        for n in range(MAX_REFUSALS + 100)
+    ]
+    found = {f.path: f for f in drift_of(kept(records + inputs), tool_of(contract)).findings}
+    # Every other answer has the other issue first.
+    assert {path: f.answers for path, f in found.items()} == {"/a": COUNT // 2, "/b": COUNT // 2}
+
+
+# --- which answers are read -----------------------------------------------------------------
+
+STATUS = {"type": "object", "properties": {"status": {"enum": ["ok"]}, "id": {}}}
+
+
+def choices(report):
+    return set(report.patch.after["properties"]["status"]["enum"])
+
+
+def at(record, moment):
+    return msgspec.structs.replace(record, at=moment)
+
+
+def test_a_burst_is_sampled_from_its_begin_to_its_end(kept):
+    contract = Contract(output=STATUS, policy="warn")
+    noon = BEGIN + 12 * HOUR + 1_234_567
+
+    def status(number):
+        return {"id": number, "status": "late" if 2_000 <= number < 2_500 else "odd"}
+
+    records = [at(answered(n, contract, status(n)), noon + n) for n in range(5_000)]
+    report = drift_of(kept(records), tool_of(contract))
+    assert 0.9 * MAX_PROVED <= report.proof.checked <= MAX_PROVED
+    assert choices(report) == {"ok", "late", "odd"}
+    assert (report.since, report.until) == (noon, noon + 4_999)
+
+
+def test_bursts_far_apart_are_all_sampled(kept):
+    contract = Contract(output=STATUS, policy="warn")
+    begins = [BEGIN, BEGIN + HOUR // 2, BEGIN + 40 * 24 * HOUR, BEGIN + 40 * 24 * HOUR + HOUR]
+    records = [
+        at(
+            answered(burst * 1_000 + n, contract, {"id": n, "status": f"odd{burst}{n % 2}"}),
+            begin + n,
+        )
+        for burst, begin in enumerate(begins)
+        for n in range(1_000)
+    ]
+    report = drift_of(kept(records), tool_of(contract))
+    assert 0.9 * MAX_PROVED <= report.proof.checked <= MAX_PROVED
+    every = {f"odd{burst}{n}" for burst in range(4) for n in range(2)}
+    assert choices(report) == {"ok", *every}
+
+
+def test_answers_of_one_moment_are_sampled(kept):
+    contract = Contract(output=STATUS, policy="warn")
+    records = [at(answered(n, contract, {"id": n, "status": "odd"}), BEGIN) for n in range(COUNT)]
+    report = drift_of(kept(records), tool_of(contract))
+    assert 0.9 * MAX_PROVED <= report.proof.checked <= MAX_PROVED
+
+
+def test_of_what_is_rare_answers_are_looked_for(kept):
+    contract = Contract(output=STATUS, policy="warn")
+    rare = {777: "a", 1_111: "b", 1_555: "c", 2_001: "d", 2_444: "e"}
+
+    def status(number):
+        return {"id": number, "status": rare.get(number, "ok")}
+
+    records = [answered(n, contract, status(n)) for n in range(COUNT)]
+    report = drift_of(kept(records), tool_of(contract))
+    [found] = report.findings
+    assert (found.answers, found.of) == (len(rare), COUNT)
+    assert choices(report) == {"ok", *rare.values()}
+
+
+# --- a tool that has another id now ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [100, COUNT])
+def test_answers_under_a_former_id_are_judged(kept, count):
+    contract = Contract(output=ALL, policy="cast")
+    records = [answered(n, contract, ticker(COUNT - count + n)) for n in range(count)]
+    late = records[count // 2 :]
+    renamed = [msgspec.structs.replace(record, tool="coins.price") for record in late]
+    tool = dataclasses.replace(tool_of(contract), id="coins.price", aliases=("coins.ticker",))
+    report = drift_of(kept([*records[: count // 2], *renamed]), tool)
+    exact = drift(records, contract)
+    assert report.answers == count
+    assert list(map(facts, report.findings)) == list(map(facts, exact.findings))
+    assert report.patch.after == exact.patch.after
+    assert report.proof.checked <= MAX_PROVED

@@ -8,14 +8,14 @@ on these alone says so by its `of`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Protocol, cast
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callpact.audit.answers import Key, noted_as
+from callpact.audit.answers import Key, noted, noted_as
 from callpact.audit.drift import (
     BUCKETS,
     MAX_FINDINGS,
@@ -26,15 +26,13 @@ from callpact.audit.drift import (
     drift,
 )
 from callpact.audit.histogram import DAY, HOUR, whole_hours
+from callpact.audit.namesakes import Namesakes
 from callpact.audit.places import place
-from callpact.audit.reading import records_of
 from callpact.audit.record import Record
 from callpact.audit.recorder import hash_contract
+from callpact.audit.sampling import Sample, sizes, stretches
 from callpact.audit.store import Filter, Store
 from callpact.tool import Tool
-
-if TYPE_CHECKING:
-    from callpact.audit.sql_questions import Noted
 
 MAX_JUDGED = 2_000
 """Calls of a tool whose answers are all judged for a report."""
@@ -43,15 +41,13 @@ MAX_PROVED = 1_000
 MAX_PROVED_BYTES = 2 << 20
 """Bytes of these answers, of which equal ones count once."""
 MAX_LOOKS = 50
-"""Places in time that are looked at for the first and last answers of what was noted."""
+"""Moments that are looked at for answers of which something was noted."""
+MAX_REFUSALS = 300
+"""Refused inputs whose issues are told apart from those of refused answers one by one."""
+MIN_CARRIERS = 10
+"""Answers with what was noted that are looked for, where there are so many."""
 _AT_ONCE = 25
-_PLACES = 20
-_STRIDE = 7
 _MOST_NOTES = 1_000
-
-
-class _Noting(Protocol):
-    def notes(self, where: Filter, *, limit: int = ...) -> list[Noted]: ...
 
 
 class _Times(Struct, frozen=True):
@@ -65,18 +61,19 @@ class _Times(Struct, frozen=True):
 def drift_of(store: Store, tool: Tool, where: Filter | None = None) -> Drift:
     """What the answers of a tool became, against its contract as it is now.
 
-    `where` says of which calls. Rollups answer for a window, a version or a contract of very many;
-    of a caller or anything else, the latest `MAX_ROWS` are read.
+    Those under an id that is an alias now are among them. `where` says of which calls. Rollups
+    answer for a window, a version or a contract of very many; of a caller or anything else, the
+    latest `MAX_ROWS` are read.
 
     Raises:
         UsageError: the log cannot be read.
     """
-    meant = replace(where or Filter(), tool=tool.id)
-    if _are_few(store, meant):
-        return drift(store.log(meant, limit=MAX_JUDGED, with_payloads=True), tool.contract)
-    if not hasattr(store, "notes") or not _has_rollups(meant):
-        return drift(records_of(store, meant), tool.contract)
-    return _Wide(store, tool, meant).report()
+    meant, own = replace(where or Filter(), tool=None), Namesakes(store, tool)
+    if _are_few(own, meant):
+        return drift(own.log(meant, limit=MAX_JUDGED, with_payloads=True), tool.contract)
+    if not own.has_notes or not _has_rollups(meant):
+        return drift(own.records(meant), tool.contract)
+    return _Wide(own, tool, meant).report()
 
 
 def _has_rollups(where: Filter) -> bool:
@@ -90,56 +87,30 @@ def _has_rollups(where: Filter) -> bool:
     return where == own
 
 
-def _answers(where: Filter) -> tuple[Filter, Filter]:
-    """Those that gave a result, and those that were refused."""
-    return replace(where, outcome="ok"), replace(where, gate="output")
-
-
-def _are_few(store: Store, where: Filter) -> bool:
+def _are_few(own: Namesakes, where: Filter) -> bool:
     """True if all calls can be read."""
-    found = store.log(where, limit=MAX_JUDGED + 1)
-    return len(found) <= MAX_JUDGED and sum(_sizes(found).values()) <= MAX_KEPT_BYTES
-
-
-def _sizes(records: Iterable[Record]) -> dict[str, int]:
-    """Bytes of answers by their hash."""
-    return {r.output.sha256: r.output.size for r in records if r.output is not None}
-
-
-def _first_day(store: Store, where: Filter, until: int) -> int:
-    """The day of the earliest record: the first that is counted, as long as its records are there.
-
-    Else it is looked for: back in ever larger steps, then in ever smaller ones.
-    """
-    first = min(int(hour.group) for hour in store.rates(where, "hour")) // DAY * DAY
-    if store.log(replace(where, until=first + DAY), limit=1):
-        return first
-    early, days = until // DAY * DAY, 1
-    while store.log(replace(where, until=early), limit=1):
-        early -= days * DAY
-        days *= 2
-    while days > 1:
-        days //= 2
-        if not store.log(replace(where, until=early + days * DAY), limit=1):
-            early += days * DAY
-    return early
+    found = own.log(where, limit=MAX_JUDGED + 1)
+    return len(found) <= MAX_JUDGED and sum(sizes(found).values()) <= MAX_KEPT_BYTES
 
 
 class _Wide:
     """Many answers of one tool, in whole hours."""
 
-    def __init__(self, store: Store, tool: Tool, where: Filter) -> None:
+    def __init__(self, store: Namesakes, tool: Tool, where: Filter) -> None:
         since, until = whole_hours(where.since, where.until)
         self._store = store
         self._tool = tool
         self._own = hash_contract(tool.contract)
         self._where = replace(where, since=since, until=until)
-        self._ok, self._refused = _answers(self._where)
-        counts = {rate.group: rate.calls for rate in store.rates(self._where, "gate")}
+        self._ok = replace(self._where, outcome="ok")
+        self._refused = replace(self._where, gate="output")
+        counts = store.counts(self._where, "gate")
         self._has_refused = "output" in counts
         self._answers = counts.get("", 0) + counts.get("output", 0)
-        self._end = store.log(self._where, limit=1)[0].at // HOUR * HOUR + HOUR
-        self._begin = _first_day(store, self._where, self._end) if since is None else since
+        inputs = counts.get("input", 0) if self._has_refused else 0
+        self._refusals = _Refusals(store, self._where, inputs)
+        self._stretches = [stretches(store.store, each) for each in store.each(self._ok)]
+        self._by_part: dict[Filter, list[dict[Key, _Times]]] = {}
 
     def report(self) -> Drift:
         every = self._noted(self._where)
@@ -161,82 +132,97 @@ class _Wide:
 
     def _noted(self, where: Filter) -> dict[Key, _Times]:
         """What records tell of answers: the warnings and changes of results, and refusals."""
-        found = self._notes(where, "warning", "change")
-        # Issues are noted of inputs, too; the cause of a refused answer is its first.
-        refused = replace(where, gate="output")
-        causes = self._store.causes(refused, limit=_MOST_NOTES) if self._has_refused else ()
-        for cause in causes:
-            path, _, rule = cause.key.partition(":")[2].rpartition(":")
-            if rule:
-                times = _Times(cause.calls, cause.first, cause.last)
-                found[path, rule] = _sum(found.get((path, rule)), times)
+        found = self._notes(where)
+        if self._has_refused:
+            for key, times in self._refusals.first_of(where).items():
+                found[key] = _sum(found.get(key), times)
         return found
 
-    def _notes(self, where: Filter, *kinds: str) -> dict[Key, _Times]:
-        by_kind: dict[tuple[str, str], dict[Key, _Times]] = {}
-        for note in cast("_Noting", self._store).notes(where, limit=_MOST_NOTES):
-            key = noted_as(note.kind, note.code, note.path) if note.kind in kinds else None
-            if key is not None:
-                kind = by_kind.setdefault((note.kind, note.code), {})
-                kind[key] = _sum(kind.get(key), _Times(note.calls, note.first, note.last))
+    def _notes(self, where: Filter) -> dict[Key, _Times]:
+        results: dict[tuple[str, str], dict[Key, _Times]] = {}
+        issues: dict[Key, _Times] = {}
+        for note in self._store.notes(where, limit=_MOST_NOTES):
+            kind = "warning" if note.kind == "issue" else note.kind
+            if (key := noted_as(kind, note.code, note.path)) is None:
+                continue
+            times = _Times(note.calls, note.first, note.last)
+            told = issues
+            if note.kind != "issue":
+                told = results.setdefault((note.kind, note.code), {})
+            told[key] = _sum(told.get(key), times)
         found: dict[Key, _Times] = {}
-        for key, times in (item for kind in by_kind.values() for item in kind.items()):
+        for key, times in (item for told in results.values() for item in told.items()):
             # An answer may have a warning and a change for one reason.
             found[key] = max(found.get(key, times), times, key=lambda one: one.answers)
+        if self._has_refused:
+            # A refused answer has issues, and neither warnings nor changes.
+            for key, times in self._refusals.of(issues, where).items():
+                found[key] = _sum(found.get(key), times)
         return found
 
+    def _in_parts(self, where: Filter) -> list[dict[Key, _Times]]:
+        """What records tell, for each part of the window."""
+        if where not in self._by_part:
+            self._by_part[where] = [
+                self._notes(replace(where, since=begin, until=end)) for begin, end in self._parts()
+            ]
+        return self._by_part[where]
+
     def _trends(self, where: Filter, keys: set[Key]) -> dict[Key, tuple[int, ...]]:
-        trends: dict[Key, list[int]] = {key: [] for key in keys}
-        kinds = ("warning", "change", "issue") if self._has_refused else ("warning", "change")
-        for begin, end in self._parts():
-            times = self._notes(replace(where, since=begin, until=end), *kinds)
-            for key, trend in trends.items():
-                trend.append(times[key].answers if key in times else 0)
-        return {key: tuple(trend) for key, trend in trends.items()}
+        parts = self._in_parts(where)
+        return {
+            key: tuple(part[key].answers if key in part else 0 for part in parts) for key in keys
+        }
 
     def _parts(self) -> list[tuple[int, int]]:
         """The window in equal parts; of days where it is long, as there are rollups of them."""
-        span = -(-(self._end - self._begin) // BUCKETS)
+        times = self._notes(self._where).values()
+        read = [one for each in self._stretches for one in each]
+        begin = min((*(one.first for one in times), *(one.begin for one in read)))
+        begin = begin // HOUR * HOUR if self._where.since is None else self._where.since
+        end = max((*(one.last for one in times), *(one.end - 1 for one in read)))
+        end = end // HOUR * HOUR + HOUR
+        span = -(-(end - begin) // BUCKETS)
         unit = DAY if span >= DAY else HOUR
         span = -(-span // unit) * unit
-        begins = range(self._begin // unit * unit, self._end, span)
-        return [(max(begin, self._begin), min(begin + span, self._end)) for begin in begins]
+        begins = range(begin // unit * unit, end, span)
+        return [(max(start, begin), min(start + span, end)) for start in begins]
 
     # -- what is read ------------------------------------------------------------------------
 
-    def _sample(self, *noted: Mapping[Key, _Times]) -> list[Record]:
-        """The first and last of what was noted, then others, each once."""
-        found: dict[str, Record] = {}
-        sizes: dict[str, int] = {}
-        moments = dict.fromkeys(
+    def _sample(self, *noted_of: Mapping[Key, _Times]) -> list[Record]:
+        """The first and last of what was noted, others of all the time, and more of what is rare."""
+        # Where nothing was noted there is less to look for.
+        most = MAX_PROVED if any(noted_of) else MAX_PROVED // 2
+        sample = Sample(self._store, most, MAX_PROVED_BYTES, looks=MAX_LOOKS)
+        ends = dict.fromkeys(
             moment
-            for times in noted
+            for times in noted_of
             for each in sorted(times.values(), key=lambda one: -one.answers)
             for moment in (each.first, each.last)
         )
-        moments = list(islice(moments, MAX_LOOKS))
-        looks = [replace(self._ok, since=at, until=at + 1) for at in moments]
+        sample.take_at(self._where, list(ends))
         if self._has_refused:
-            # What was refused is told by its record alone.
-            looks += [replace(self._refused, since=at, until=at + 1) for at in moments]
-            looks.append(self._refused)
-        looks += [replace(self._ok, since=self._begin, until=until) for until in self._spread()]
-        # Where nothing was noted there is less to look for.
-        most = MAX_PROVED if moments else MAX_PROVED // 2
-        for where in looks:
-            limit = min(most // _PLACES, most - len(found))
-            if not limit or sum(sizes.values()) > MAX_PROVED_BYTES:
-                break
-            records = self._store.log(where, limit=limit, with_payloads=True)
-            found.update((record.id, record) for record in records)
-            sizes |= _sizes(records)
-        return list(found.values())
+            sample.take(self._refused, sample.at_once)  # They are told by their records alone.
+        calls = [sum(one.calls for one in found) for found in self._stretches]
+        for name, found, count in zip(self._store.names, self._stretches, calls, strict=True):
+            sample.take_spread(replace(self._ok, tool=name), found, count / max(1, sum(calls)))
+        carriers = Counter(key for record in sample.records for key, _ in noted(record))
+        every = noted_of[0]
+        rare = {key for key in every if carriers[key] < min(MIN_CARRIERS, every[key].answers)}
+        if rare:
+            sample.take_at(self._where, self._moments(rare))
+        return sample.records
 
-    def _spread(self) -> list[int]:
-        """Moments of the whole window, not in their order: large answers leave room for few."""
-        span = self._end - self._begin
-        moments = [self._end - number * span // _PLACES for number in range(_PLACES)]
-        return [moments[number * _STRIDE % _PLACES] for number in range(_PLACES)]
+    def _moments(self, keys: set[Key]) -> list[int]:
+        """When these were noted, as rollups tell it: of each key some before the next of any."""
+        parts = self._in_parts(self._where)
+        found = (
+            [at for part in parts if key in part for at in (part[key].first, part[key].last)]
+            for key in sorted(keys)
+        )
+        rounds = zip_longest(*(list(dict.fromkeys(each))[:MIN_CARRIERS] for each in found))
+        return [at for each in rounds for at in each if at is not None]
 
     # -- what is told ------------------------------------------------------------------------
 
@@ -282,7 +268,8 @@ class _Wide:
     def _dated(self, survey: Survey, found: Finding) -> Finding:
         """What no rollup tells: when it came first is looked for before the first that was read."""
         key = (found.path, found.rule)
-        last = max((r.at for r in survey.answers if r.at < found.first), default=self._begin - 1)
+        begin = min((one.begin for each in self._stretches for one in each), default=found.first)
+        last = max((r.at for r in survey.answers if r.at < found.first), default=begin - 1)
         while found.first - last > 1:
             until = found.first
             near = self._before(last, until)
@@ -302,6 +289,64 @@ class _Wide:
     def _before(self, last: int, until: int) -> list[Record]:
         window = replace(self._ok, since=last + 1, until=until)
         return self._store.log(window, limit=_AT_ONCE, with_payloads=True)
+
+
+class _Refusals:
+    """Issues of refused answers. Rollups count them together with those of refused inputs.
+
+    Few inputs are all read, and their issues taken off. Of more it is only known what some of them
+    broke; where answers broke the same, those count of which it was the first issue.
+    """
+
+    def __init__(self, store: Namesakes, where: Filter, inputs: int) -> None:
+        self._store = store
+        self._inputs = self._read(replace(where, gate="input")) if inputs else {}
+        self._answers: set[Key] | None = None
+        if inputs > MAX_REFUSALS:
+            refused = replace(where, gate="output")
+            self._answers = {*self._first(refused), *self._read(refused)}
+
+    def _read(self, where: Filter) -> dict[Key, list[Record]]:
+        found: dict[Key, list[Record]] = {}
+        for record in self._store.log(where, limit=MAX_REFUSALS):
+            for key, _ in noted(record):
+                found.setdefault(key, []).append(record)
+        return found
+
+    def of(self, issues: Mapping[Key, _Times], where: Filter) -> dict[Key, _Times]:
+        """Those of answers alone; where they are not known apart, none."""
+        if self._answers is not None:
+            apart = self._answers - self._inputs.keys()
+            return {key: times for key, times in issues.items() if key in apart}
+        found: dict[Key, _Times] = {}
+        for key, times in issues.items():
+            others = sum(_is_meant(record, where) for record in self._inputs.get(key, ()))
+            if times.answers > others:
+                found[key] = replace(times, answers=times.answers - others)
+        return found
+
+    def first_of(self, where: Filter) -> dict[Key, _Times]:
+        """The first issues of answers, of those that are not known apart."""
+        mixed = (self._answers or set()) & self._inputs.keys()
+        found = self._first(replace(where, gate="output")) if mixed else {}
+        return {key: times for key, times in found.items() if key in mixed}
+
+    def _first(self, where: Filter) -> dict[Key, _Times]:
+        found: dict[Key, _Times] = {}
+        for cause in self._store.causes(where, limit=_MOST_NOTES):
+            path, _, rule = cause.key.partition(":")[2].rpartition(":")
+            if rule:
+                times = _Times(cause.calls, cause.first, cause.last)
+                found[path, rule] = _sum(found.get((path, rule)), times)
+        return found
+
+
+def _is_meant(record: Record, where: Filter) -> bool:
+    """True if a call is in a window, and of a contract."""
+    if where.contract is not None and record.contract != where.contract:
+        return False
+    is_late = where.since is None or record.at >= where.since
+    return is_late and (where.until is None or record.at < where.until)
 
 
 def _sum(one: _Times | None, other: _Times) -> _Times:
