@@ -1,11 +1,16 @@
-"""`audit drift`, `audit advice` and `replay`: what they say of tools that they cannot judge."""
+"""`audit drift`, `audit advice` and `replay`: which tools they judge, and what they say of others."""
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 import asked
-from asked import MARKET, SHOP, lines, record_calls
+from asked import MARKET, SHOP, called, lines, record_calls
 
 ask = asked.ask
+log = asked.log
 
 HASHED = 'namespace="market", annotations={"audit": "hashes"}'
 
@@ -66,3 +71,89 @@ def anything() -> Any:
     )
     there = record_calls(tmp_path / "log", source, [("open.anything", {})])
     assert ask("audit", "drift", "-s", source, *there).err == "1 tool without an output schema\n"
+
+
+# --- names ----------------------------------------------------------------------------------
+
+RENAMED = MARKET.replace("def ticker(", "def price(").replace(
+    'namespace="market"', 'namespace="market", aliases=["market.ticker"]'
+)
+JUDGES = ("drift", "advice")
+
+
+def test_a_tool_that_was_renamed_is_found_by_its_former_id(ask, tmp_path):
+    source, renamed = tmp_path / "market.py", tmp_path / "renamed.py"
+    source.write_text(MARKET, "utf-8")
+    renamed.write_text(RENAMED, "utf-8")
+    calls = [("market.ticker", {"number": n}) for n in (70, "x", 1)]
+    there = record_calls(tmp_path / "log", source, calls)
+    for name in ("market.ticker", "market.price", "market.*", "*.price", "*.ticker"):
+        [told] = lines(ask("audit", "drift", name, "-s", renamed, "--json", *there))
+        assert (told["tool"], told["answers"]) == ("market.price", 2)
+        assert len(told["findings"]) == 2
+        [told] = lines(ask("audit", "advice", name, "-s", renamed, "--json", *there))
+        assert (told["tool"], told["calls"], told["refused"]) == ("market.price", 3, 1)
+    assert "cannot be judged" not in ask("audit", "drift", "-s", renamed, *there).err
+    told = json.loads(ask("replay", "--against", renamed, "--json", *there).out)
+    assert (told["gone"], told["now_refused"], told["admitted"]) == (0, 0, 2)
+
+
+def test_calls_of_tools_that_are_gone_would_be_refused_now(ask, tmp_path):
+    source, other = tmp_path / "market.py", tmp_path / "shop.py"
+    source.write_text(MARKET, "utf-8")
+    other.write_text(SHOP, "utf-8")
+    calls = [("market.ticker", {"number": n}) for n in (70, "x", 1)]
+    there = record_calls(tmp_path / "log", source, calls)
+    told = ask("replay", "--against", other, *there).out.splitlines()
+    assert "2 of 2 let in then would be refused now" in told
+    assert "  2 × market.ticker  tool_not_found::" in told
+    assert "3 calls of tools that are not in the sources: market.ticker" in told
+
+
+def test_calls_of_a_tool_that_came_later_would_pass_now(ask, tmp_path):
+    source, other = tmp_path / "market.py", tmp_path / "shop.py"
+    source.write_text(MARKET, "utf-8")
+    other.write_text(SHOP, "utf-8")
+    calls = [("market.ticker", {"number": n}) for n in (70, "x", 1)]
+    there = record_calls(tmp_path / "log", other, calls)
+    told = ask("replay", "--against", source, *there).out.splitlines()
+    assert "2 of 3 refused then would pass now" in told
+    assert "  2 × market.ticker  tool_not_found::" in told
+
+
+@pytest.mark.parametrize("command", JUDGES)
+def test_a_pattern_that_no_tool_fits_is_told(ask, log, tmp_path, command):
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    there = log(called(1, tool="shop.product_search"))
+    answer = ask("audit", command, "zz*", "-s", "shop.py", *there)
+    assert (answer.code, answer.out) == (2, "")
+    assert "there is no tool that fits 'zz*'" in answer.err
+
+
+@pytest.mark.parametrize("command", JUDGES)
+def test_a_pattern_of_tools_without_a_call_is_told(ask, log, tmp_path, command):
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    there = log(called(1))
+    answer = ask("audit", command, "shop.product*", "-s", "shop.py", *there)
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == "no call on record is of a tool that fits 'shop.product*'\n"
+
+
+@pytest.mark.parametrize("command", JUDGES)
+def test_a_name_that_a_caller_made_up_is_no_tool_that_is_gone(ask, log, tmp_path, command):
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    missing = {"gate": "find", "code": "tool_not_found", "key": "tool_not_found::"}
+    there = log(
+        called(1, tool="shop.product_search"),
+        called(2, tool="made.up", **missing),
+        called(3, tool="shop.gone"),
+        called(4, tool="shop.gone", **missing),
+    )
+    told = ask("audit", command, "-s", "shop.py", *there).err
+    assert "1 tool on record cannot be judged: not in the sources" in told
+
+
+@pytest.mark.parametrize("command", JUDGES)
+def test_json_is_one_object_for_each_tool(ask, command):
+    told = ask("audit", command, "--help").out.replace("│", "")
+    assert "One JSON object for each tool" in " ".join(told.split())

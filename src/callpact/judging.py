@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from callpact.audit.store import Filter
 from callpact.audits import print_plain
 from callpact.options import AsJson, Chosen, takes_sources
 from callpact.questions import (
-    AsLines,
     AuditOption,
     Pattern,
     Since,
@@ -33,6 +33,7 @@ from callpact.terminal import (
     Row,
     counted,
     err,
+    fail,
     out,
     plain,
     print_json,
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from callpact.audit.store import Store
     from callpact.catalog import Catalog
     from callpact.tool import Tool
+
+
+AsObjects = Annotated[bool, typer.Option("--json", help="One JSON object for each tool.")]
 
 
 def judge_by(app: typer.Typer, audits: typer.Typer) -> None:
@@ -60,7 +64,7 @@ def drift(
     tool: Pattern = None,
     since: Since = None,
     until: Until = None,
-    as_json: AsLines = False,
+    as_json: AsObjects = False,
     audit: AuditOption = None,
     chosen: Chosen,
 ) -> None:
@@ -91,7 +95,7 @@ def advice(
     tool: Pattern = None,
     since: Since = None,
     until: Until = None,
-    as_json: AsLines = False,
+    as_json: AsObjects = False,
     audit: AuditOption = None,
     chosen: Chosen,
 ) -> None:
@@ -176,12 +180,36 @@ def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> 
     """The tools that are meant, of those on record."""
     if tool is not None and "*" not in tool:
         return [catalog.find(tool)]
-    names = {rate.group for rate in store.rates(where, "tool")}
-    if not names:
+    calls = {rate.group: rate.calls for rate in store.rates(where, "tool")}
+    if not calls:
         tell_nothing(store)
-    meant = {name for name in names if tool is None or fnmatchcase(name, tool)}
-    found = [each for each in catalog if each.id in meant]
-    if len(found) < len(meant):
-        gone = counted(len(meant) - len(found))
-        err.print(f"{gone} on record cannot be judged: not in the sources", style="dim")
-    return found
+    on_record = {found.id: found for name in calls if (found := catalog.get(name)) is not None}
+    meant = [each for each in on_record.values() if _fits(tool, *_names(each))]
+    missed = {rate.group: rate.calls for rate in store.rates(replace(where, gate="find"), "tool")}
+    # What was never found is a name that a caller made up.
+    gone = [
+        name
+        for name, count in calls.items()
+        if name not in catalog and missed.get(name) != count and _fits(tool, name)
+    ]
+    if gone:
+        many = counted(len(gone))
+        err.print(f"{many} on record cannot be judged: not in the sources", style="dim")
+    elif tool is not None and calls and not meant:
+        _tell_unfit(catalog, tool)
+    return meant
+
+
+def _names(tool: Tool) -> tuple[str, ...]:
+    return (tool.id, tool.wire_name, *tool.aliases)
+
+
+def _fits(pattern: str | None, *names: str) -> bool:
+    return pattern is None or any(fnmatchcase(name, pattern) for name in names)
+
+
+def _tell_unfit(catalog: Catalog, pattern: str) -> None:
+    """Say that no call fits; that no tool does is an error, as for a name that none has."""
+    if not any(_fits(pattern, *_names(tool)) for tool in catalog):
+        fail(f"there is no tool that fits '{pattern}', in the sources or on record")
+    err.print(plain(f"no call on record is of a tool that fits '{pattern}'"), style="dim")

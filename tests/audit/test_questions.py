@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 
 from generated import BEGIN, HOUR
+from msgspec.structs import replace
 
 from callpact.audit.journal import Journal
 from callpact.audit.lines import encode_line
@@ -81,6 +82,19 @@ def test_advice_and_replays_are_of_the_calls_that_are_meant(tmp_path):
         assert (changed.now_admitted, changed.now_refused) == (1, 0)
         other = dataclasses.replace(tool_of(wider), id="shop.other")
         assert replay_of(store, [other], Filter(outcome="failed")).gone == 2
+
+
+def test_calls_under_a_former_id_are_calls_of_the_tool(tmp_path):
+    renamed = dataclasses.replace(tool_of(LIMITED), id="shop.find", aliases=("shop.search",))
+    late = replace(called(2, 70), tool="shop.find")
+    with filled(tmp_path, called(0, 60), called(1, 5), late) as store:
+        report = advice_of(store, renamed)
+        assert (report.calls, report.refused, report.saved) == (3, 2, 2)
+        assert report.relaxations[0].samples == ("60", "70")
+        every = replay_of(store, [renamed])
+        assert (every.calls, every.gone, every.now_refused) == (3, 0, 0)
+        for name in ("shop.find", "shop.search", renamed.wire_name):
+            assert replay_of(store, [renamed], Filter(tool=name)) == every
 
 
 def test_what_waits_in_a_journal_is_counted_until_it_is_in_the_store(tmp_path):

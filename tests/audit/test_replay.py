@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.audit.record import MAX_PAYLOAD_BYTES, Record, error_key, note_of, payload_of
-from callpact.audit.replay import MAX_SAMPLES, Lost, Turned, replay, under
+from callpact.audit.replay import MAX_SAMPLES, Lost, Turned, by_name, replay, under
+from callpact.audit.reports import replay_lines
 from callpact.errors import InvalidInput
 from callpact.gate import admit
-from callpact.tool import Contract, Tool
+from callpact.tool import Access, Contract, Tool
 
 SEARCH = {
     "type": "object",
@@ -102,7 +104,7 @@ def test_what_was_hidden_is_not_taken_for_what_was_sent():
 
 @pytest.mark.parametrize(
     ("gate", "code"),
-    [("find", "tool_not_found"), ("access", "access_denied"), ("input", "domain_not_allowed")],
+    [("access", "access_denied"), ("input", "domain_not_allowed")],
 )
 def test_calls_that_were_stopped_for_other_reasons_are_passed_over(gate, code):
     sent = payload_of(b'{"q": 1}')
@@ -111,9 +113,60 @@ def test_calls_that_were_stopped_for_other_reasons_are_passed_over(gate, code):
     assert (report.skipped, report.now_refused, report.now_admitted) == (1, 0, 0)
 
 
-def test_calls_of_a_tool_that_is_gone_are_counted():
-    report = replay([_record(0, {"q": "x"})], {})
-    assert (report.gone, report.now_refused) == (1, 0)
+def test_calls_of_a_tool_that_is_gone_would_be_refused_now():
+    records = [_record(0, {"q": "x"}), _record(1, {"q": "y"}), _record(2, {"q": 1})]
+    report = replay(records, {})
+    assert (report.gone, report.admitted, report.refused) == (3, 2, 1)
+    assert (report.now_refused, report.now_admitted) == (2, 0)
+    assert report.refused_by == (Turned("shop.search", "tool_not_found::", 2),)
+    assert report.gone_tools == ("shop.search",)
+    told = list(replay_lines(report))
+    assert "2 of 2 let in then would be refused now" in told
+    assert "  2 × shop.search  tool_not_found::" in told
+    assert "3 calls of tools that are not in the sources: shop.search" in told
+
+
+def _unknown(arguments, **more):
+    sent = payload_of(json.dumps(arguments).encode())
+    missing = {"gate": "find", "code": "tool_not_found", "key": "tool_not_found::"}
+    return Record(id="r", at=1, ms=1.0, tool="shop.search", input=sent, **missing, **more)
+
+
+@pytest.mark.parametrize(("sent", "passes"), [({"q": "x"}, 1), ({"q": 1}, 0)])
+def test_a_call_of_a_tool_that_was_not_there_passes_now_if_its_input_fits(sent, passes):
+    report = _replayed([_unknown(sent)], _tool())
+    assert (report.refused, report.now_admitted, report.now_refused) == (1, passes, 0)
+    turned = Turned("shop.search", "tool_not_found::", 1)
+    assert report.admitted_by == ((turned,) if passes else ())
+
+
+def test_a_call_of_a_tool_that_is_not_there_yet_is_passed_over():
+    report = replay([_unknown({"q": "x"})], {})
+    assert (report.skipped, report.gone, report.refused) == (1, 0, 0)
+
+
+def test_a_tool_that_missed_another_one_was_there():
+    report = _replayed([_unknown({"q": "x"}, contract="0123456789abcdef")], _tool())
+    assert (report.skipped, report.now_admitted) == (1, 0)
+
+
+def test_a_tool_that_not_everybody_may_find_is_not_said_to_let_calls_in():
+    tool = dataclasses.replace(_tool(), access=Access(scopes=("shop:read",)))
+    report = _replayed([_unknown({"q": "x"})], tool)
+    assert (report.skipped, report.now_admitted) == (1, 0)
+
+
+def test_an_alias_and_a_wire_name_lead_to_the_tool():
+    former = dataclasses.replace(_tool(), id="shop.find", aliases=("shop.search",))
+    named = by_name([former])
+    assert named.keys() == {"shop.find", former.wire_name, "shop.search"}
+    report = replay([_record(0, {"q": "x"}), _record(1, {"q": 1})], named)
+    assert (report.gone, report.now_refused, report.now_admitted) == (0, 0, 0)
+
+
+def test_an_id_leads_to_its_tool_before_an_alias_of_another():
+    other = dataclasses.replace(_tool(), id="shop.find", aliases=("shop.search",))
+    assert by_name([_tool(), other])["shop.search"].id == "shop.search"
 
 
 def test_a_call_that_broke_later_was_let_in():

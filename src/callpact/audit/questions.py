@@ -16,9 +16,10 @@ from callpact.audit.advice import Advice, advise
 from callpact.audit.auditing import open_store
 from callpact.audit.chains import Repairs, repairs_of, retry_chain
 from callpact.audit.health import Health, health
+from callpact.audit.namesakes import Namesakes
 from callpact.audit.reading import pages_of, records_of, waiting
 from callpact.audit.record import Record
-from callpact.audit.replay import Replay, replay
+from callpact.audit.replay import Replay, by_name, replay
 from callpact.audit.store import Cause, Filter, GroupBy, Rate, Store
 from callpact.audit.surveys import drift_of
 from callpact.tool import Tool
@@ -71,16 +72,25 @@ def compare(
 def advice_of(store: Store, tool: Tool, where: Filter | None = None) -> Advice:
     """Where the input contract of a tool is too strict for what callers send.
 
+    Calls under an id that is an alias now are among them.
+
     Raises:
         UsageError: the log cannot be read.
     """
-    return advise(records_of(store, replace(where or Filter(), tool=tool.id)), tool)
+    meant = replace(where or Filter(), tool=None)
+    return advise(Namesakes(store, tool).records(meant), tool)
 
 
 def replay_of(store: Store, tools: Iterable[Tool], where: Filter | None = None) -> Replay:
     """Which recorded calls the contracts as they are now would refuse or let in. Nothing is run.
 
+    An alias or a wire name leads to its tool, in records and in `where`.
+
     Raises:
         UsageError: the log cannot be read.
     """
-    return replay(records_of(store, where or Filter()), {tool.id: tool for tool in tools})
+    meant, named = where or Filter(), by_name(tools)
+    tool = named.get(meant.tool or "")
+    if tool is None:
+        return replay(records_of(store, meant), named)
+    return replay(Namesakes(store, tool).records(replace(meant, tool=None)), named)

@@ -19,12 +19,13 @@ from callpact.audit.store import MAX_ROWS
 from callpact.errors import InvalidInput
 from callpact.gate import admit
 from callpact.secrets import MASK
-from callpact.tool import Contract, Tool
+from callpact.tool import OPEN, Contract, Tool
 
 MAX_SAMPLES = 20
 """Calls that a report shows of each kind; all of them are counted."""
 _MAX_NOTES = 5
 _NOT_JUDGED = ("find", "access")
+_NOT_FOUND = error_key("tool_not_found", None, None)
 
 Loss = Literal["cut", "hashed", "refused", "absent", "unreadable", "masked", "beyond"]
 """Why a value cannot be judged again."""
@@ -75,7 +76,7 @@ class Replay(Struct, frozen=True):
     admitted: int
     """Let in then."""
     refused: int
-    """Refused then, for their input."""
+    """Refused then: for their input, or as there was no such tool and now there is."""
     now_refused: int
     """Let in then, refused now."""
     now_admitted: int
@@ -88,18 +89,27 @@ class Replay(Struct, frozen=True):
     skipped: int
     """Stopped before or apart from their input: unknown tools, access, a tool's own rules."""
     gone: int
-    """Of tools that are no longer there."""
+    """Of tools that are no longer there: those let in then would be refused now."""
     is_partial: bool = False
     """True if there were more records than `MAX_ROWS`."""
+    gone_tools: tuple[str, ...] = ()
+    """Their names."""
 
 
 def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:
-    """Put recorded inputs before the gates of tools, by their ids; the earliest calls first."""
+    """Put recorded inputs before the gates of tools, by their names; the earliest calls first."""
     run = _Run(tools)
     taken = list(islice(records, MAX_ROWS + 1))
     for record in sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id)):
         run.take(record)
     return run.report(is_partial=len(taken) > MAX_ROWS)
+
+
+def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Tools by every name that leads to them: alias, wire name and id."""
+    every = list(tools)
+    named = {name: tool for tool in every for name in (*tool.aliases, tool.wire_name)}
+    return named | {tool.id: tool for tool in every}
 
 
 def under(tool: Tool, contract: Contract) -> Tool:
@@ -188,17 +198,18 @@ class _Run:
         self._counts = dict.fromkeys(("calls", "admitted", "refused", "skipped", "gone"), 0)
         self._turned: dict[bool, dict[tuple[str, str], int]] = {True: {}, False: {}}
         self._samples: dict[bool, list[Turn]] = {True: [], False: []}
+        self._gone: dict[str, None] = {}
 
     def take(self, record: Record) -> None:
         self._counts["calls"] += 1
-        before = was_refused(record)
+        tool = self._tools.get(record.tool)
+        before = True if _is_found_now(record, tool) else was_refused(record)
         if before is None:
             self._counts["skipped"] += 1
             return
         self._counts["refused" if before else "admitted"] += 1
-        tool = self._tools.get(record.tool)
         if tool is None:
-            self._counts["gone"] += 1
+            self._miss(record, is_refused=before)
             return
         value, loss = load(record.input)
         if loss is not None:
@@ -209,6 +220,14 @@ class _Run:
             self._lost.add("masked")
         elif bool(notes) != before:
             self._turn(record, notes or record.issues, is_refused=bool(notes))
+
+    def _miss(self, record: Record, *, is_refused: bool) -> None:
+        """Count a call of a tool that is gone; no sample tells more of it."""
+        self._counts["gone"] += 1
+        self._gone[record.tool] = None
+        if not is_refused:
+            counts, key = self._turned[True], (record.tool, _NOT_FOUND)
+            counts[key] = counts.get(key, 0) + 1
 
     def _turn(self, record: Record, notes: tuple[Note, ...], *, is_refused: bool) -> None:
         key = key_of(notes[0]) if is_refused else (record.key or "")
@@ -231,7 +250,15 @@ class _Run:
             admitted_samples=tuple(self._samples[False]),
             lost=self._lost.lost(),
             is_partial=is_partial,
+            gone_tools=tuple(sorted(self._gone)),
         )
+
+
+def _is_found_now(record: Record, tool: Tool | None) -> bool:
+    """True if there was no such tool then, and now there is one that anybody may call."""
+    # A tool that was there then missed another one.
+    was_missing = record.gate == "find" and not record.contract
+    return was_missing and tool is not None and tool.access == OPEN
 
 
 def _ranked(counts: dict[tuple[str, str], int]) -> tuple[Turned, ...]:

@@ -180,7 +180,9 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     if replay.skipped:
         yield f"{_many(replay.skipped, 'call')} had other reasons than their input"
     if replay.gone:
-        yield f"{_many(replay.gone, 'call')} of tools that are not in the sources"
+        names = ", ".join(map(said, replay.gone_tools[:_SHOWN]))
+        more = ", …" * (len(replay.gone_tools) > _SHOWN)
+        yield f"{_many(replay.gone, 'call')} of tools that are not in the sources: {names}{more}"
     yield from _lost(replay.lost, "input")
 
 
