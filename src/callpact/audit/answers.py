@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from msgspec import UNSET, Struct
 
-from callpact.audit.places import Places, place_in
+from callpact.audit.places import place, place_in
 from callpact.audit.record import MAX_RECORDED_ISSUES, Note, Record
 from callpact.audit.replay import Loss, at_masked, load, value_at
 from callpact.audit.violations import signature, thinned
@@ -107,14 +107,17 @@ class Judge:
         return broken
 
 
-def noted(record: Record, places: Places) -> Iterator[tuple[Key, str]]:
-    """What a record itself tells, where the answer cannot be judged again."""
+def noted(record: Record, place_of: Callable[[str], str] = place) -> Iterator[tuple[Key, str]]:
+    """What a record itself tells, where the answer cannot be judged again.
+
+    `place_of` makes a place of a path; else it is told as rollups tell it.
+    """
     told: dict[Key, str] = {}
     for note in (*record.issues, *record.warnings):
-        if (key := noted_as("warning", note.code, places.place(note.path))) is not None:
+        if (key := noted_as("warning", note.code, place_of(note.path))) is not None:
             told.setdefault(key, note.message)
     for note in record.changes:
-        if (key := noted_as("change", note.code, places.place(note.path))) is not None:
+        if (key := noted_as("change", note.code, place_of(note.path))) is not None:
             told.setdefault(key, _undeclared(key[0]))
     yield from told.items()
 

@@ -168,7 +168,7 @@ class Survey:
         if loss is None:
             yield from self._told[name].broken
         else:
-            yield from (key for key, _ in noted(record, self._places))
+            yield from (key for key, _ in noted(record, self._places.place))
 
     def _take(self, record: Record) -> None:
         if self._judge is None:
@@ -179,7 +179,7 @@ class Survey:
             if loss == "beyond":
                 self._unread += 1
                 return
-            for key, message in noted(record, self._places):
+            for key, message in noted(record, self._places.place):
                 self._count(record, key, message, "")
             return
         self._times[name] = self._times.get(name, 0) + 1
