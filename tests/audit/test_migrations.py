@@ -15,8 +15,12 @@ from callpact.audit.record import Note
 from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
 
-# Before version 4 a record told no client.
-SAMPLE = [msgspec.structs.replace(r, client="") for r in records(400, payloads=False)]
+# Before version 4 a record told no client, and one of no tool did not count as rejected.
+SAMPLE = [
+    msgspec.structs.replace(record, client="")
+    for record in records(400, payloads=False)
+    if record.gate != "find"
+]
 GROUPS = ("tool", "namespace", "caller", "gate", "code", "key", "version", "via", "hour")
 CELL = ("tool", "kind", "version", "contract", "policy", "source", "via", "gate", "code", "key")
 WHERES = (
@@ -92,7 +96,7 @@ def write_version_1(path, kept, gone_before=None):
         counts = (
             len(those),
             sum(r.gate is not None for r in those),
-            sum(r.gate in {"find", "access", "input"} for r in those),
+            sum(r.gate in {"access", "input"} for r in those),
             sum(r.gate is None and bool(r.warnings) for r in those),
             min(r.at for r in those),
             max(r.at for r in those),
@@ -180,6 +184,23 @@ def test_callers_of_a_file_of_version_3_are_told_apart_by_their_client_from_then
     assert callers == {
         group: sums[0] for group, sums in naive_rates(again * 2, Filter(), "caller").items()
     }
+    store.close()
+
+
+def test_records_of_a_file_of_version_3_that_wait_to_be_rolled_up_are_counted(tmp_path):
+    write_version_1(tmp_path / "audit.db", SAMPLE)
+    file = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
+    migrations.migrate(file, "audit.db", migrations.STEPS[:3])
+    file.execute("DELETE FROM rollups")
+    file.execute("UPDATE meta SET value = 0 WHERE name IN ('rolled_up', 'rolled_up_days')")
+    file.close()
+    store = SqliteStore(tmp_path / "audit.db")
+    assert_answers(store, SAMPLE)
+    earlier = msgspec.structs.replace(SAMPLE[0], id="late", at=BEGIN - 5 * DAY)
+    store.add([earlier])
+    assert_answers(store, [earlier, *SAMPLE])
+    store.retention()
+    assert_answers(store, [earlier, *SAMPLE])
     store.close()
 
 

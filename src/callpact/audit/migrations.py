@@ -194,13 +194,15 @@ def _more(*values: Any) -> str | None:
 
 
 def _step_4(connection: Connection) -> None:
-    """Callers are told apart by the client that they use, too."""
+    """Callers are told apart by the client that they use, too; the time of the first that waits."""
     for statement in (
         "ALTER TABLE callers ADD COLUMN client TEXT NOT NULL DEFAULT ''",
         "DROP INDEX callers_name",
         """CREATE UNIQUE INDEX callers_name ON callers
             (coalesce(name, ''), (name IS NULL), client)""",
         "CREATE INDEX callers_client ON callers (client)",
+        """INSERT INTO meta SELECT 'waiting_from', coalesce(min(at), 9223372036854775807) FROM calls
+            WHERE number > coalesce((SELECT value FROM meta WHERE name = 'rolled_up_days'), 0)""",
     ):
         connection.execute(statement)
 

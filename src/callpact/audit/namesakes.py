@@ -19,7 +19,7 @@ from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Store
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
-    from callpact.audit.sql_questions import Noted
+    from callpact.audit.sql_sums import Noted
 
 
 class _Noting(Protocol):

@@ -144,12 +144,14 @@ _STEP_2: Step = (
 )
 
 # What is looked for is a stretch of time, of some callers or all: the time comes first.
-# Callers are told apart by the client that they use, too.
+# Callers are told apart by the client that they use, too; the time of the first that waits is kept.
 _STEP_3: Step = (
     "DROP INDEX calls_what",
     "CREATE INDEX calls_what ON calls (cell, at, caller)",
     "ALTER TABLE callers ADD COLUMN client text NOT NULL DEFAULT ''",
     "CREATE INDEX callers_client ON callers USING hash (client)",
+    """INSERT INTO meta SELECT 'waiting_from', coalesce(min(at), 9223372036854775807) FROM calls
+        WHERE number > coalesce((SELECT value FROM meta WHERE name = 'rolled_up_days'), 0)""",
 )
 
 # Not `to_regclass`: that would say what was so before another process committed.

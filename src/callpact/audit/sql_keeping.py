@@ -72,6 +72,7 @@ class Keeper:
             ),
         )
         self._keep_messages(fresh, names)
+        self._rollups.wait_for(fresh)
         self._rollups.add_places(fresh)
         self._rollups.roll_up(first + len(fresh) - 1)
         return len(fresh)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import sub
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit import sql_rows as rows
@@ -25,12 +24,13 @@ from callpact.audit.histogram import (
     Piece,
     one_in,
     pieces,
-    quantiles,
     spans,
     whole_hours,
 )
 from callpact.audit.record import Record
+from callpact.audit.sql_rollups import WAITING_FROM
 from callpact.audit.sql_rows import DAILY
+from callpact.audit.sql_sums import Noted, Sum, Times
 from callpact.audit.sql_terms import (
     CALLER_COLUMNS,
     Source,
@@ -45,53 +45,9 @@ from callpact.errors import UsageError
 
 _DENSE = 20_000
 _DAYS_IN_HOURS = 10
+_MANY = 10
 _NOT_OF_NOTES = ("caller", "client", "gate", "code", "key", "via", "outcome")
 _CALL = ", ".join(f"calls.{name}" for name in rows.CALL.split(", "))
-
-
-class Noted(Struct, frozen=True):
-    """A rule at a place in a tool's inputs or outputs, and how many calls it was noted of."""
-
-    tool: str
-    version: str | None
-    kind: str
-    """issue, warning or change."""
-    code: str
-    path: str
-    """With `*` for indexes."""
-    calls: int
-    first: int
-    last: int
-
-
-class _Sum:
-    """What is counted of a group of calls."""
-
-    __slots__ = ("calls", "failed", "histogram", "rejected", "warned")
-
-    def __init__(self) -> None:
-        self.calls = self.failed = self.rejected = self.warned = self.histogram = 0
-
-    def add(self, other: _Sum, times: int = 1) -> None:
-        self.calls += times * other.calls
-        self.failed += times * other.failed
-        self.rejected += times * other.rejected
-        self.warned += times * other.warned
-        self.histogram += times * other.histogram
-
-
-class _Times:
-    """How often something was, and when for the first and the last time."""
-
-    __slots__ = ("calls", "first", "last")
-
-    def __init__(self) -> None:
-        self.calls, self.first, self.last = 0, LAST, FIRST
-
-    def add(self, calls: int, first: int, last: int) -> None:
-        self.calls += calls
-        self.first = min(self.first, first)
-        self.last = max(self.last, last)
 
 
 class Questions:
@@ -122,9 +78,7 @@ class Questions:
             end = min(end, before[0] + 1)
         last = None if before is None else (before[0], self._engine.kept_id(before[1]))
         fitting = terms(self._engine, where)
-        # Days are rolled up last, and tell what records are.
-        pending = fitting.pending(self._engine.kept_number("rolled_up_days"), [(begin, end)])
-        late = self._newest(pending, limit, last)
+        late = self._late(fitting, (begin, end), limit, last)
         if late and len(late) == limit:  # What is older than all of these is not asked for.
             begin = max(begin, late[-1][2])
         found: list[Any] = []
@@ -141,6 +95,25 @@ class Questions:
             both = {row[0]: row for row in (*found, *late)}
             found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
         return found
+
+    def _late(
+        self, where: Where, window: tuple[int, int], limit: int, before: tuple[int, Any] | None
+    ) -> list[Any]:
+        """The newest of those that are not rolled up. Days are last, and tell what records are."""
+        begin, end = max(window[0], self._waiting_from()), window[1]
+        if begin >= end:
+            return []
+        rolled_up = self._engine.kept_number("rolled_up_days")
+        source = where.pending(rolled_up, [(begin, end)])
+        if not where.unit:
+            row = self._engine.row("SELECT max(number) FROM calls")
+            # Where all fit and many wait, the newest of them are the last by time.
+            if row is not None and (row[0] or 0) - rolled_up > _MANY * limit:
+                source = where.late(rolled_up, (begin, end))
+        return self._newest(source, limit, before)
+
+    def _waiting_from(self) -> int:
+        return self._engine.kept_number(WAITING_FROM, FIRST)
 
     def _stretch(self, where: Where, begin: int, end: int, limit: int) -> tuple[int, int]:
         """From where on there are enough calls, and how many rollups count from there."""
@@ -198,18 +171,7 @@ class Questions:
                     groups[group].add(others, -1)
             else:
                 groups = self._sums(where, by)
-        rates = [
-            Rate(
-                group,
-                calls=part.calls,
-                failed=part.failed,
-                rejected=part.rejected,
-                warned=part.warned,
-                **_quantiles(part.histogram),
-            )
-            for group, part in groups.items()
-            if part.calls
-        ]
+        rates = [part.rate_of(group) for group, part in groups.items() if part.calls]
         return sorted(rates, key=lambda rate: (-rate.calls, rate.group))[:MAX_ROWS]
 
     def _are_most(self, where: Filter, *, finest: bool) -> bool:
@@ -226,13 +188,13 @@ class Questions:
         row = self._engine.row(sql, parameters)
         return row is not None and 2 * row[1] > row[0]
 
-    def _sums(self, where: Filter, by: GroupBy, *, by_others: bool = False) -> dict[str, _Sum]:
+    def _sums(self, where: Filter, by: GroupBy, *, by_others: bool = False) -> dict[str, Sum]:
         """How calls went, by group; of all callers but those of the filter, if that is asked for."""
         fitting = terms(self._engine, where, (by,), by_others=by_others)
-        sums: defaultdict[int, _Sum] = defaultdict(_Sum)
+        sums: defaultdict[int, Sum] = defaultdict(Sum)
         for source, are_records in self._sources(where, fitting, finest=by == "hour"):
             (self._count_records if are_records else self._count)(source, by, sums)
-        names, groups = self._names(sums, by), defaultdict[str, _Sum](_Sum)
+        names, groups = self._names(sums, by), defaultdict[str, Sum](Sum)
         for id_, part in sums.items():
             groups[names[id_]].add(part)
         return groups
@@ -318,7 +280,10 @@ class Questions:
                 yield terms.rollups(window, daily=piece.unit == "day"), False
             if piece.unit != "record" or terms.is_daily:
                 rolled.append(window)
-        yield terms.pending(rolled_up, rolled), True
+        since = self._waiting_from()
+        waiting = [(max(begin, since), end) for begin, end in rolled if end > since]
+        if waiting:
+            yield terms.pending(rolled_up, waiting), True
 
     def _pieces(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[Piece]:
         """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
@@ -339,7 +304,7 @@ class Questions:
                         taken.add(start)
                         yield Piece(unit, start, start + span)
 
-    def _count(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
+    def _count(self, source: Source, by: GroupBy, sums: defaultdict[int, Sum]) -> None:
         """Count rollups by cell, caller or hour."""
         counts = ", ".join(
             f"CAST(sum({name}) AS bigint)" for name in ("calls", "failed", "rejected", "warned")
@@ -357,7 +322,7 @@ class Questions:
             part.warned += warned
             part.histogram += self._engine.sum_in(histogram)
 
-    def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, _Sum]) -> None:
+    def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, Sum]) -> None:
         """Count records by cell, caller or hour."""
         sql = f"SELECT {_group_of_records(by)}, mark, count(*) FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
         for id_, mark, calls in self._engine.rows(sql, source.parameters):
@@ -379,7 +344,7 @@ class Questions:
             chosen = {id_ for (id_,) in self._engine.rows(sql, parameters)}
             names = self._by_id("tool, key FROM cells", calls)
             of: Counter[str] = Counter()
-            causes: defaultdict[tuple[str, str], _Times] = defaultdict(_Times)
+            causes: defaultdict[tuple[str, str], Times] = defaultdict(Times)
             cells: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
             for cell, times in calls.items():
                 tool, key = names[cell]
@@ -401,7 +366,7 @@ class Questions:
                 for tool, key in commonest
             ]
 
-    def _by_cell(self, where: Filter) -> dict[int, _Times]:
+    def _by_cell(self, where: Filter) -> dict[int, Times]:
         """All calls of a window by what they have in common, whatever became of them."""
         everything = Filter(
             tool=where.tool,
@@ -413,7 +378,7 @@ class Questions:
             via=where.via,
         )
         fitting = terms(self._engine, everything, ("tool", "key"))
-        found: defaultdict[int, _Times] = defaultdict(_Times)
+        found: defaultdict[int, Times] = defaultdict(Times)
         for source, are_records in self._sources(where, fitting):
             counts = "cell, CAST(sum(calls) AS bigint), min(first), max(last)"
             if are_records:
@@ -452,7 +417,7 @@ class Questions:
             f"WHERE unit = ? AND place IN (SELECT id FROM places WHERE {fitting or '1 = 1'}) "
             "AND start >= ? AND start < ? GROUP BY place"
         )
-        found: defaultdict[int, _Times] = defaultdict(_Times)
+        found: defaultdict[int, Times] = defaultdict(Times)
         with self._engine.reading():
             for piece in pieces(*whole_hours(where.since, where.until)):
                 unit = DAILY if piece.unit == "day" else 0
@@ -478,10 +443,6 @@ def _group(by: GroupBy) -> str:
 
 def _group_of_records(by: GroupBy) -> str:
     return rows.HOUR_OF if by == "hour" else f"calls.{_group(by)}"
-
-
-def _quantiles(histogram: int) -> dict[str, float]:
-    return dict(zip(("p50", "p95", "p99"), quantiles(histogram, 0.5, 0.95, 0.99), strict=True))
 
 
 def _floor(at: int, span: int) -> int:

@@ -4,7 +4,7 @@ There are rollups in all, by caller, and by each facet of cells (what calls have
 hours and days; by cell, and by caller together with anything else, for days alone, as there are
 nearly as many of these in an hour as there are records. Records are rolled up when many of them have
 come: then far fewer rows are written than for each batch. Till then questions count those records
-themselves; `rolled_up` and `rolled_up_days` tell which.
+themselves; `rolled_up` and `rolled_up_days` tell which, and `WAITING_FROM` where they begin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine, Row
-from callpact.audit.histogram import DAY, HOUR, one_in, packed
+from callpact.audit.histogram import DAY, HOUR, LAST, one_in, packed
 from callpact.audit.record import Record
 from callpact.audit.sql_names import Naming
 from callpact.audit.sql_rows import BY_CALLER, BY_CELL, DAILY, DAILY_UNITS
@@ -24,6 +24,9 @@ PENDING = 20_000
 """Records that wait to be rolled up, at most; with them those of one batch."""
 PENDING_DAYS = 100_000
 """Records that wait for the rollups that there are of days alone, at most; the same."""
+
+WAITING_FROM = "waiting_from"
+"""The name of the time of the first record that is not in all rollups."""
 
 _UPSERT_PLACE = """
 INSERT INTO place_rollups (unit, start, place, calls, first, last) VALUES (?, ?, ?, ?, ?, ?)
@@ -46,6 +49,12 @@ class Rollups:
         self._engine = engine
         self._naming = naming
 
+    def wait_for(self, records: Collection[Record]) -> None:
+        """Note since when there are records that are not rolled up: these are new."""
+        first = min((record.at for record in records), default=LAST)
+        if first < self._engine.kept_number(WAITING_FROM, LAST):
+            self._engine.keep_number(WAITING_FROM, first)
+
     def roll_up(self, last: int, *, waiting: int | None = None) -> None:
         """Roll up what is not, if so many wait; `last` is the number of the last record."""
         hours = last - self._engine.kept_number("rolled_up")
@@ -58,6 +67,7 @@ class Rollups:
         if are_days_due:
             self._add_days()
             self._engine.keep_number("rolled_up_days", last)
+            self._engine.keep_number(WAITING_FROM, LAST)
 
     def _add_hours(self) -> None:
         counts = self._counts("rolled_up")

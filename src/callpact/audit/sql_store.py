@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from callpact.audit.engine import Engine
 from callpact.audit.record import Record
 from callpact.audit.sql_keeping import Keeper
-from callpact.audit.sql_questions import Noted, Questions
+from callpact.audit.sql_questions import Questions
+from callpact.audit.sql_sums import Noted
 from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
 
 

@@ -90,6 +90,11 @@ class Where(Struct, frozen=True):
         sql = f"calls NOT INDEXED WHERE number > ? AND {self._terms(BY_CELL)} AND ({within})"
         return Source(sql, (rolled_up, *self._parameters, *bounds))
 
+    def late(self, rolled_up: int, window: tuple[int, int]) -> Source:
+        """Those of one window, found by their time: for when only the newest are wanted."""
+        source = self.by_time(window)
+        return Source(f"{source.sql} AND number > ?", (*source.parameters, rolled_up))
+
     def ends(self, piece: Piece, rolled_up: int) -> Source:
         """The records of a piece: less than an hour, or less than a day of a caller.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from callpact.audit.sql_keeping import ROLLUPS_KEPT
-from callpact.audit.sql_questions import Noted
 from callpact.audit.sql_store import SqlStore
+from callpact.audit.sql_sums import Noted
 from callpact.audit.sqlite_file import SqliteFile
 
 __all__ = ["ROLLUPS_KEPT", "Noted", "SqliteStore"]

@@ -1,0 +1,68 @@
+"""What is counted of calls, while rows are read and summed up."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from callpact.audit.histogram import FIRST, LAST, quantiles
+from callpact.audit.store import Rate
+
+
+class Noted(Struct, frozen=True):
+    """A rule at a place in a tool's inputs or outputs, and how many calls it was noted of."""
+
+    tool: str
+    version: str | None
+    kind: str
+    """issue, warning or change."""
+    code: str
+    path: str
+    """With `*` for indexes."""
+    calls: int
+    first: int
+    last: int
+
+
+class Sum:
+    """What is counted of a group of calls."""
+
+    __slots__ = ("calls", "failed", "histogram", "rejected", "warned")
+
+    def __init__(self) -> None:
+        self.calls = self.failed = self.rejected = self.warned = self.histogram = 0
+
+    def add(self, other: Sum, times: int = 1) -> None:
+        """Count another group with this one; with `times=-1` take it off."""
+        self.calls += times * other.calls
+        self.failed += times * other.failed
+        self.rejected += times * other.rejected
+        self.warned += times * other.warned
+        self.histogram += times * other.histogram
+
+    def rate_of(self, group: str) -> Rate:
+        """How the calls of this group went."""
+        return Rate(
+            group,
+            calls=self.calls,
+            failed=self.failed,
+            rejected=self.rejected,
+            warned=self.warned,
+            **dict(
+                zip(("p50", "p95", "p99"), quantiles(self.histogram, 0.5, 0.95, 0.99), strict=True)
+            ),
+        )
+
+
+class Times:
+    """How often something was, and when for the first and the last time."""
+
+    __slots__ = ("calls", "first", "last")
+
+    def __init__(self) -> None:
+        self.calls, self.first, self.last = 0, LAST, FIRST
+
+    def add(self, calls: int, first: int, last: int) -> None:
+        """Count more."""
+        self.calls += calls
+        self.first = min(self.first, first)
+        self.last = max(self.last, last)
