@@ -488,8 +488,8 @@ def test_the_trend_of_what_is_gone_is_told_from_its_rollups(store):
 def test_the_window_of_a_caller_over_what_is_gone_is_of_whole_days(store):
     store.add(SAMPLE)
     store.retention(older_than=BEGIN + DAY + HOUR)
-    where = Filter(since=BEGIN + 18 * HOUR + 7, until=BEGIN + 30 * HOUR, caller="*")
-    days = Filter(since=BEGIN, until=BEGIN + 2 * DAY, caller="*")
+    where = Filter(since=BEGIN + 18 * HOUR + 7, until=BEGIN + 30 * HOUR, caller="*-*")
+    days = Filter(since=BEGIN, until=BEGIN + 2 * DAY, caller="*-*")
     counts = {rate.group: rate.calls for rate in store.rates(where, "tool")}
     expected = naive_rates(SAMPLE, days, "tool")
     assert counts == {group: counts[0] for group, counts in expected.items()}

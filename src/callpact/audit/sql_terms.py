@@ -141,12 +141,11 @@ def terms(
     """
     cells, of_cells = cell_terms(engine, where)
     callers, of_callers = caller_terms(engine, where, are_others=by_others)
-    asked = {name for name in _PARTS if getattr(where, name) is not None}
+    asked = {name for name in _PARTS if _asks(where, name)}
     asked |= {name for name in by if name not in {*CALLER_COLUMNS, "hour"}}
     if where.outcome is not None:
         asked.add("gate")
-    is_some = where.caller is not None or where.client is not None
-    unit = BY_CALLER if is_some or not CALLER_COLUMNS.keys().isdisjoint(by) else 0
+    unit = BY_CALLER if of_callers or not CALLER_COLUMNS.keys().isdisjoint(by) else 0
     if asked:
         fitting = (facet for facet, parts in FACETS.items() if asked <= {*parts})
         unit |= next((one for one in fitting if one | unit in _KEPT), BY_CELL)
@@ -158,8 +157,8 @@ def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
     found: list[str] = []
     parameters: list[str] = []
     for name in _PARTS:
-        wanted = getattr(where, name)
-        if wanted is not None:
+        if _asks(where, name):
+            wanted = getattr(where, name)
             column = f"coalesce({name}, '')" if name in _OPTIONAL else name
             sign, parameter = engine.pattern(wanted)
             found.append(f"{column} {sign} ?")
@@ -167,6 +166,11 @@ def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
     if where.outcome is not None:
         found.append("gate IS NULL" if where.outcome == "ok" else "gate IS NOT NULL")
     return " AND ".join(found), parameters
+
+
+def _asks(where: Filter, name: str) -> bool:
+    """True if a part of a filter leaves something out: `*` is any text, also none."""
+    return getattr(where, name) not in {None, "*"}
 
 
 def caller_terms(
@@ -185,9 +189,8 @@ def fitting_callers(engine: Engine, where: Filter) -> tuple[str, list[str]]:
     found: list[str] = []
     parameters: list[str] = []
     for name, column in CALLER_COLUMNS.items():
-        wanted = getattr(where, name)
-        if wanted is not None:
-            sign, parameter = engine.pattern(wanted)
+        if _asks(where, name):
+            sign, parameter = engine.pattern(getattr(where, name))
             found.append(f"coalesce({column}, '') {sign} ?")
             parameters.append(parameter)
     return " AND ".join(found), parameters
