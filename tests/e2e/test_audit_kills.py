@@ -16,8 +16,8 @@ from callpact.audit.auditing import open_store
 from callpact.audit.health import health
 from callpact.audit.store import Filter
 
-KILLS = int(os.environ.get("CALLPACT_KILLS", "20"))
-"""Hundreds where somebody has the time: `CALLPACT_KILLS=300`."""
+KILLS = int(os.environ.get("CALLPACT_KILLS", "100"))
+"""More where somebody has the time: `CALLPACT_KILLS=300`."""
 CLIENTS = 3
 MAX_ANSWERS = 150
 TOOLS = """
