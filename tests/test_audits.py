@@ -42,9 +42,10 @@ def test_five_per_cent_of_the_calls_of_a_tool_fail_with_one_cause(ask, tmp_path)
     assert row[1:6] == ["100", "5", "5.0", "%", "5"]
 
 
-def test_drift_names_both_paths_their_share_and_a_patch_that_holds(ask, tmp_path):
+@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+def test_drift_names_both_paths_their_share_and_a_patch_that_holds(ask, tmp_path, policy):
     source = tmp_path / "market.py"
-    source.write_text(MARKET, "utf-8")
+    source.write_text(MARKET.replace('policy="warn"', f'policy="{policy}"'), "utf-8")
     there = record_calls(
         tmp_path / "log", source, [("market.ticker", {"number": n}) for n in range(100)]
     )

@@ -21,7 +21,8 @@ _ACCESS = ("access_denied", "not_confirmed")
 class CallFinished(Struct, frozen=True, gc=False):
     """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds.
 
-    A subscription has no envelope of its own; `count` says how many it delivered.
+    An answer that the contract refused stands in `envelope`, beside the error. A subscription has
+    no envelope of its own; `count` says how many it delivered.
     """
 
     call_id: str

@@ -27,6 +27,7 @@ from callpact.errors import (
     AccessDenied,
     CallError,
     Failed,
+    OutputRejected,
     UsageError,
 )
 from callpact.events import new_id
@@ -125,6 +126,7 @@ class Runtime:
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
+        answer: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
         try:
             tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
@@ -150,6 +152,8 @@ class Runtime:
                 log_warnings(envelope, context)
         except BaseException as error:
             failure = failure_of(error, context)
+            if type(failure) is OutputRejected:
+                envelope = answer  # For observers alone: an answer that was refused is on record.
             if failure is error or not is_ours(error):
                 raise
             raise failure from None

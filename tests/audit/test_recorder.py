@@ -92,6 +92,18 @@ def test_a_refusal_is_on_record_with_its_input_its_issues_and_its_key(tmp_path):
     assert record.output is None
 
 
+def test_an_answer_that_the_contract_refused_is_on_record_without_secrets(tmp_path):
+    async def answer(_arguments, _context):
+        return {"price": "free", "note": f"by {KEY}"}
+
+    contract = Contract(output={"properties": {"price": {"type": "number"}}}, policy="reject")
+    kept = tool(answer, contract=contract)
+    (record,) = call(tmp_path, [kept], [Call("shop.search", {})], secrets=Secrets({"KEY": KEY}))
+    assert (record.gate, record.code) == ("output", "output_validation_failed")
+    assert json.loads(record.output.json) == {"price": "free", "note": "by ***"}
+    assert [(note.code, note.path) for note in record.issues] == [("type", "/price")]
+
+
 def test_the_policy_on_record_is_the_one_that_was_in_force(tmp_path):
     kept = tool(contract=Contract(output={"type": "object"}, policy="warn"))
     calls = [Call("shop.search", {}), Call("shop.search", {}, policy="reject")]

@@ -72,6 +72,7 @@ def answered(number, contract, data, **more):
             code=error.code,
             key=f"{error.code}:{best.path}:{best.code}",
             issues=tuple(map(note_of, error.issues)),
+            output=payload_of(json.dumps(data).encode()),
         )
     changes = (
         Note(c.action, c.path, before=None if c.action == "filled" else json.dumps(c.before))
@@ -331,11 +332,14 @@ def refused_input(number, *notes):
 def test_refused_answers_are_counted_by_all_their_issues(kept, count):
     contract = Contract(output=PAIR, policy="reject")
     records = [answered(n, contract, pair(n)) for n in range(count)]
-    found = {f.path: f for f in drift_of(kept(records), tool_of(contract)).findings}
+    report = drift_of(kept(records), tool_of(contract))
+    found = {f.path: f for f in report.findings}
     assert {path: (f.answers, f.of) for path, f in found.items()} == {
         "/a": (count // 2, count),
         "/b": (count, count),
     }
+    assert report.proof.passed_before == 0
+    assert report.proof.passed_after == report.proof.checked >= 900
     assert all(sum(each.trend) == each.answers for each in found.values())
 
 

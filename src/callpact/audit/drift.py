@@ -191,8 +191,6 @@ class Survey:
 
     def _learn(self, record: Record) -> tuple[str, Loss | None]:
         """Judge what came, once for all answers that are the same."""
-        if record.gate == "output" and record.output is None:
-            return "", "refused"
         if record.output is None or record.output.json is None or is_unstructured(record):
             return "", load(record.output)[1] or "absent"
         name = record.output.json  # Its hash is not there before it is indexed.

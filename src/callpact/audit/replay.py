@@ -27,7 +27,7 @@ _MAX_NOTES = 5
 _NOT_JUDGED = ("find", "access")
 _NOT_FOUND = error_key("tool_not_found", None, None)
 
-Loss = Literal["cut", "hashed", "refused", "absent", "unreadable", "masked", "beyond"]
+Loss = Literal["cut", "hashed", "absent", "unreadable", "masked", "beyond"]
 """Why a value cannot be judged again."""
 
 
@@ -36,8 +36,6 @@ class Lost(Struct, frozen=True, omit_defaults=True):
 
     cut: int = 0
     hashed: int = 0
-    refused: int = 0
-    """Answers under the policy `reject`: what is refused is not kept."""
     absent: int = 0
     unreadable: int = 0
     masked: int = 0

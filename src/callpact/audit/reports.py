@@ -19,7 +19,6 @@ RELAXATION_HEADERS = ("ARGUMENT", "RULE", "REFUSED", "SHARE", "SAVED", "SENT")
 _WHY = {
     "cut": "cut",
     "hashed": "kept as hashes",
-    "refused": "refused, and so not kept",
     "absent": "not kept",
     "unreadable": "not readable",
     "masked": "with secrets hidden",
@@ -68,11 +67,6 @@ def drift_tail(drift: Drift) -> Iterator[str]:
         )
         yield f"proved on {proof.checked:,} of {_many(proof.of, 'answer')}{_chosen(proof)}"
     yield from _lost(proof.lost, "answer")
-    if proof.lost.refused:
-        yield (
-            "no change of the schema can be told for refused answers: under the policy warn or "
-            "cast, instead of reject, answers are kept, and drift tells the change"
-        )
 
 
 def _chosen(proof: Proof) -> str:

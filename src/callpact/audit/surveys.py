@@ -109,7 +109,10 @@ class _Wide:
         self._answers = counts.get("", 0) + counts.get("output", 0)
         inputs = counts.get("input", 0) if self._has_refused else 0
         self._refusals = _Refusals(store, self._where, inputs)
-        self._stretches = [stretches(store.store, each) for each in store.each(self._ok)]
+        answers = (self._ok, self._refused) if self._has_refused else (self._ok,)
+        self._stretches = [
+            (each, stretches(store.store, each)) for one in answers for each in store.each(one)
+        ]
         self._by_part: dict[Filter, list[dict[Key, _Times]]] = {}
 
     def report(self) -> Drift:
@@ -177,7 +180,7 @@ class _Wide:
     def _parts(self) -> list[tuple[int, int]]:
         """The window in equal parts; of days where it is long, as there are rollups of them."""
         times = self._notes(self._where).values()
-        read = [one for each in self._stretches for one in each]
+        read = [one for _, each in self._stretches for one in each]
         begin = min((*(one.first for one in times), *(one.begin for one in read)))
         begin = begin // HOUR * HOUR if self._where.since is None else self._where.since
         end = max((*(one.last for one in times), *(one.end - 1 for one in read)))
@@ -202,11 +205,9 @@ class _Wide:
             for moment in (each.first, each.last)
         )
         sample.take_at(self._where, list(ends))
-        if self._has_refused:
-            sample.take(self._refused, sample.at_once)  # They are told by their records alone.
-        calls = [sum(one.calls for one in found) for found in self._stretches]
-        for name, found, count in zip(self._store.names, self._stretches, calls, strict=True):
-            sample.take_spread(replace(self._ok, tool=name), found, count / max(1, sum(calls)))
+        calls = [sum(one.calls for one in found) for _, found in self._stretches]
+        for (where, found), count in zip(self._stretches, calls, strict=True):
+            sample.take_spread(where, found, count / max(1, sum(calls)))
         carriers = Counter(key for record in sample.records for key, _ in noted(record))
         every = noted_of[0]
         rare = {key for key in every if carriers[key] < min(MIN_CARRIERS, every[key].answers)}
@@ -268,7 +269,7 @@ class _Wide:
     def _dated(self, survey: Survey, found: Finding) -> Finding:
         """What no rollup tells: when it came first is looked for before the first that was read."""
         key = (found.path, found.rule)
-        begin = min((one.begin for each in self._stretches for one in each), default=found.first)
+        begin = min((one.begin for _, each in self._stretches for one in each), default=found.first)
         last = max((r.at for r in survey.answers if r.at < found.first), default=begin - 1)
         while found.first - last > 1:
             until = found.first
