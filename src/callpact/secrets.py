@@ -25,6 +25,7 @@ MAX_MASKED_DEPTH = 128
 MIN_MASKED = 8
 """Characters from which on a value is masked: shorter ones stand in too many other words."""
 MASK = "***"
+_MAX_ENCODED = 10_000
 
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.]*)[ \t]*=[ \t]*(.*)")
 _QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:#.*)?""")
@@ -139,7 +140,8 @@ def _forms(value: str) -> Iterator[str]:
     yield repr(value)[1:-1]
     yield repr(data)[2:-1]
     yield value.replace("~", "~0").replace("/", "~1")
-    if len(value) < MIN_MASKED:  # In base64 so few characters stand in other words.
+    # In base64 so few characters stand in other words, and so many would take long to write.
+    if not MIN_MASKED <= len(value) <= _MAX_ENCODED:
         return
     for safe in ("", "/", "!*'()", ":/?#[]@!$&'()*+,;="):
         for written in (quote(data, safe), quote_plus(data, safe)):

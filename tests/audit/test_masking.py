@@ -3,6 +3,8 @@
 import base64
 import dataclasses
 import json
+import random
+import time
 from urllib.parse import quote
 
 import msgspec
@@ -225,6 +227,32 @@ def test_what_the_schema_marks_shows_nowhere_nor_does_its_echo(tmp_path, argumen
     assert_hidden(tmp_path, PASSWORD)
 
 
+@pytest.mark.parametrize("value", [{"hunter2": 1}, 4815000.0])
+def test_keys_and_whole_numbers_that_the_schema_marks_are_not_echoed(tmp_path, value):
+    kept = tool(contract=Contract(input=SECRET_INPUT))
+    recorded(tmp_path, finished({"token": value}, "hunter2 and 4815000", tool=kept))
+    shown = b"4815000" if isinstance(value, float) else b"hunter2"
+    assert shown not in raw(tmp_path)
+
+
+def test_what_is_sent_where_an_object_is_due_is_hidden(tmp_path):
+    kept = tool(contract=Contract(input=SECRET_INPUT))
+    error = InvalidInput(lambda: [Issue("type", "Input must be an object")])
+    recorded(tmp_path, finished([{"token": PASSWORD}], envelope=None, error=error, tool=kept))
+    assert_hidden(tmp_path, PASSWORD)
+
+
+def test_very_many_odd_secrets_of_one_call_are_hidden_in_time(tmp_path):
+    chance = random.Random(3)
+    odd = ["".join(chance.choices('abcdefghij"\\/~%+= é', k=600)) for _ in range(100)]
+    kept = tool(contract=Contract(input={"properties": {"p": {"items": _SECRET}}}))
+    begun = time.process_time()
+    recorded(tmp_path, finished({"p": odd}, {"echo": odd[7]}, tool=kept))
+    # Seconds each, before; this is no measurement, but a bound for what must not come back.
+    assert time.process_time() - begun < 3
+    assert odd[7][:100].encode() not in raw(tmp_path)
+
+
 @pytest.mark.parametrize("value", ["hunter2", 918273645, 12.75, ["hunter2"], "sk/live~1"])
 def test_a_short_word_or_a_number_that_the_schema_marks_is_not_echoed(tmp_path, value):
     kept = tool(contract=Contract(input=SECRET_INPUT))
@@ -275,8 +303,20 @@ _SECRET = {"type": "string", "writeOnly": True}
         },
         {"properties": {"b": {"contentSchema": {"properties": {"c": _SECRET}}}}},
         {"properties": {"b": {"propertyNames": {"format": "password"}}}},
+        {
+            "properties": {"b": {"propertyNames": {"$ref": "#/$defs/p"}}},
+            "$defs": {"p": {"allOf": [{"format": "password"}]}},
+        },
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "properties": {"b": {}},
+            "dependencies": {"b": {"properties": {"b": _SECRET}}},
+        },
     ],
-    ids=["anchor", "dynamic anchor", "id", "pointer below an id", "content", "names"],
+    ids=[
+        *("anchor", "dynamic anchor", "id", "pointer below an id", "content", "names"),
+        *("names by reference", "dependencies"),
+    ],
 )
 def test_what_a_schema_marks_in_a_roundabout_way_is_hidden(tmp_path, schema):
     kept = tool(contract=Contract(input={"type": "object", **schema}))
@@ -328,8 +368,21 @@ def test_a_tool_that_endless_values_are_sent_to_hides_them_in_time(tmp_path):
         {"headers": ["Accept", "*/*", "Authorization", "Bearer abc.def", "Host", "a.b"]},
         {"set_cookie": "abc.def"},
         {"setCookie": ["abc.def"]},
+        {"text": "Invalid Authorization header: Bearer abc.def"},
+        {"text": "no Authorization: it was Bearer abc.def"},
+        {"text": "environ: {'HTTP_COOKIE': 'sid=abc.def', 'X-Authorization': 'abc.def'}"},
+        {"text": 'it sent {"set-cookie": ["a=1", "sid=abc.def"]}'},
+        {"text": 'it sent {"Authorization": "Digest a=\\"b\\", response=\\"abc.def\\""}'},
+        {"text": "'Authorization' => 'Bearer abc.def'"},
+        {"text": '"Authorization": Bearer abc.def'},
+        {"text": "`Authorization`: `Bearer abc.def`"},
+        {"text": "authorization_header: abc.def"},
+        {"text": "Set-Cookie2: abc.def"},
+        {"text": "cookies={'sid': 'abc.def'}"},
+        {"cookies": {"sid": "abc.def"}},
+        {"headers": [{"Name": "Authorization", "Value": "abc.def"}]},
     ],
-    ids=range(18),
+    ids=range(31),
 )
 def test_headers_that_carry_secrets_are_never_on_record(tmp_path, value):
     envelope = http_envelope(
@@ -348,6 +401,21 @@ def test_headers_that_carry_secrets_are_never_on_record(tmp_path, value):
         finished({}, envelope=None, error=ToolError("wrong", json.dumps(value))),
     )
     assert b"abc.def" not in raw(tmp_path)
+
+
+def test_a_header_whose_name_comes_last_is_not_on_record(tmp_path):
+    value = {"headers": [{"value": "abc.def", "header": "Authorization"}]}
+    recorded(tmp_path, finished(value, json.dumps(value)))
+    assert b"abc.def" not in raw(tmp_path)
+
+
+def test_json_in_a_text_is_json_still(tmp_path):
+    inner = json.dumps({"note": "my cookie: choc", "price": 5})
+    (record,) = recorded(tmp_path, finished({"text": inner}, {}))
+    assert json.loads(json.loads(record.input.json)["text"]) == {
+        "note": "my cookie: ***",
+        "price": 5,
+    }
 
 
 def test_of_a_quoted_header_only_what_is_in_its_quotes_is_hidden(tmp_path):
@@ -391,6 +459,14 @@ def test_hashes_only_keeps_no_word_of_what_was_sent(tmp_path, options, more):
     assert b"Ann" not in raw(tmp_path)
     assert first.input == first.output == payload_of(b'{"name":"Ann Example"}', hashes_only=True)
     assert second.key == "schema_validation_failed:/*:type"
+
+
+def test_hashes_only_holds_for_names_that_no_tool_has(tmp_path):
+    error = UnknownTool("bank.payy")
+    event = CallFinished("1", "bank_payy", {"to": "WOMBAT"}, 1, 0.5, None, error)
+    (record,) = recorded(tmp_path, event, hashes_only=["bank.*"])
+    assert b"WOMBAT" not in raw(tmp_path)
+    assert (record.tool, record.code, record.input.size) == ("bank_payy", "tool_not_found", 15)
 
 
 def test_hashes_only_tells_the_names_of_the_contract_and_no_others(tmp_path):

@@ -1,8 +1,8 @@
 """Headers that carry secrets, `Authorization` and cookies, wherever they stand: in data, in texts.
 
-In data they are known by their name: a key, the item before, `name` beside `value`. In texts also by
-what follows them: of a quoted header the rest of the quotes is hidden, of any other the rest of its
-line. Knows no secret by its value; `masking.py` does.
+In data they are known by their name: a key, the item before, a name beside a value. In texts also by
+what follows them: of a quoted value the rest of its quotes is hidden, of anything else the rest of
+its line. Knows no secret by its value; `masking.py` does.
 """
 
 from __future__ import annotations
@@ -18,21 +18,26 @@ from callpact.secrets import MASK
 _SEPARATORS = re.compile(r"[-_\s]+")
 _CARRIERS = frozenset(
     f"{prefix}{name}"
-    for name in ("authorization", "cookie")
+    for name in ("authorization", "cookie", "cookies", "cookie2")
     for prefix in ("", "proxy", "set", "http", "x")
 )
-_NAME = r"(?:proxy[-_]?)?authorization|(?:set[-_]?)?cookie"
-_QUOTE = r"\\{0,8}[\"']"  # Also as it stands in JSON within JSON.
+_NAMING = frozenset({"name", "key", "header"})
+# Bounded, as any word may come before and after.
+_NAME = r"[\w-]{0,20}?(?:authorization|cookie)[\w-]{0,20}(?:[ \t]header)?"
+_QUOTE = r"\\{0,8}[\"'`]"  # Also as it stands in JSON within JSON.
+_IS = r"\s{0,8}(?:=>|[:=,])\s{0,8}"
 _IN_TEXT = re.compile(
-    # 'Authorization': 'Bearer …', also as a pair, in a list, in bytes, as a name beside its value.
-    rf"(?P<a>(?P<b>{_QUOTE})(?:{_NAME})(?P=b)\s*[:=,]\s*(?:(?P=b)value(?P=b)\s*:\s*)?[\[(]{{0,2}}b?"
-    rf"(?P<c>{_QUOTE}))(?:(?!(?P=c)).)*"
-    # 'Authorization': {…
-    rf"|(?P<d>(?P<e>{_QUOTE})(?:{_NAME})(?P=e)\s*[:=,]\s*)[\[({{].*"
+    # 'Authorization': 'Bearer …', also as a pair, in bytes, as a name beside its value.
+    rf"(?P<a>(?P<b>{_QUOTE}){_NAME}(?P=b){_IS}(?:(?P=b)value(?P=b){_IS})?b?(?P<c>[\"'`]))"
+    r"(?:\\+.|(?!(?P=c)).)*"
+    # The same with quotes within quotes, or without any: {"Authorization": [ …
+    rf"|(?P<d>(?P<e>{_QUOTE}){_NAME}(?P=e){_IS})\S.*"
     # 'Authorization: Bearer …'
-    rf"|(?P<f>(?P<g>{_QUOTE})(?:{_NAME})[ \t]*[:=][ \t]*)(?:(?!(?P=g)).)+"
+    rf"|(?P<f>(?P<g>{_QUOTE}){_NAME}[ \t]*(?:=>|[:=])[ \t]*)(?:(?!(?P=g)).)+"
     # Authorization: Bearer …
-    rf"|(?P<h>(?:{_NAME})[ \t]*[:=][ \t]*)\S.*",
+    rf"|(?P<h>{_NAME}[ \t]*(?:=>|[:=])[ \t]*)\S.*"
+    # What is told of one: Bearer …
+    r"|(?P<i>\b(?:bearer|basic|digest|token)[ \t]+)[\w.~+/=-]{4,}",
     re.IGNORECASE,
 )
 
@@ -40,12 +45,15 @@ _IN_TEXT = re.compile(
 def without_carried(value: Any) -> Any:
     """JSON data without what such headers carry, also in its texts, also in JSON within these."""
     if isinstance(value, str):
-        return _without_carried(within_text(value, without_carried))
+        inner = within_text(value, without_carried)
+        return _without_carried(value) if inner is None else inner
     if isinstance(value, dict):
         held = cast("dict[str, Any]", value)
-        if "value" in held and (_carries(held.get("name")) or _carries(held.get("key"))):
-            held = {**held, "value": MASK}
-        return {k: MASK if _carries(k) else without_carried(v) for k, v in held.items()}
+        is_named = any(_carries(v) for k, v in held.items() if k.lower() in _NAMING)
+        return {
+            k: MASK if _carries(k) or (is_named and k.lower() == "value") else without_carried(v)
+            for k, v in held.items()
+        }
     if isinstance(value, list):
         items = cast("list[Any]", value)
         before = [None, *items]
@@ -57,20 +65,18 @@ def without_carried(value: Any) -> Any:
 
 
 def _without_carried(text: str) -> str:
-    return _IN_TEXT.sub(
-        lambda found: f"{found['a'] or found['d'] or found['f'] or found['h']}{MASK}", text
-    )
+    return _IN_TEXT.sub(lambda found: f"{next(filter(None, found.group(*'adfhi')))}{MASK}", text)
 
 
-def within_text(text: str, change: Callable[[Any], Any]) -> str:
-    """JSON in a text, as some models send objects, changed as if it were none."""
+def within_text(text: str, change: Callable[[Any], Any]) -> str | None:
+    """JSON in a text, as some models send objects, changed as if it were none; None if it is none."""
     if text.lstrip()[:1] not in {"{", "["}:
-        return text
+        return None
     try:
         held = json.loads(text)
         changed = change(held)
     except (ValueError, RecursionError):
-        return text
+        return None
     return text if changed == held else json_text(changed)
 
 

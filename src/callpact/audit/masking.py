@@ -44,6 +44,7 @@ _anything = Decoder(Raw)
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _MAX_ESCAPED = 3
 _FEW_FORMS = 8  # So many are looked for one by one as quickly.
+_MANY_FORMS = 500  # Of more it takes longer to find out which are part of others.
 _INNER, _OUTER = b"x "
 
 
@@ -70,8 +71,8 @@ class Hiding:
             }
             plain = {**held, **named}
         told = hidden(plain, ())
-        # Where an object is due, a text that is none may be the secret itself.
-        return MASK if isinstance(told, str) else told
+        # Where an object is due, anything else may hold the secret at another place.
+        return cast("Any", told) if isinstance(told, dict) else MASK
 
     def given(self, value: Any) -> Any:
         """The answer."""
@@ -99,7 +100,8 @@ class Hiding:
                 items = enumerate(cast("list[Any]", value))
                 return [hidden(item, (*path, index)) for index, item in items]
             if isinstance(value, str):
-                return within_text(value, lambda inner: hidden(inner, path))
+                inner = within_text(value, lambda held: hidden(held, path))
+                return value if inner is None else inner
             return value
 
         return hidden
@@ -111,8 +113,11 @@ class Hiding:
             self.found.append(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             self.found.append(json_text(value))
+            if isinstance(value, float) and value.is_integer():
+                self.found.append(str(int(value)))
         elif isinstance(value, Mapping) and depth:
-            for item in cast("Mapping[Any, Any]", value).values():
+            for key, item in cast("Mapping[Any, Any]", value).items():
+                self._remember(key, 0)
                 self._remember(item, depth - 1)
         elif isinstance(value, list | tuple) and depth:
             for item in cast("list[Any]", value):
@@ -226,10 +231,13 @@ class _Forms:
         self.told = tuple([(each.forms, each.forms()) for each in secrets])
         """What each of them said, and how to ask it: it says another once it knows more."""
         every = {form for _, forms in self.told for form in forms}
-        found: list[str] = []
-        for form in sorted(every.union(*map(_escaped, every)), key=len):
-            if not any(shorter in form for shorter in found):
-                found.append(form)
+        found = sorted(every.union(*map(_escaped, every)), key=len)
+        if len(found) <= _MANY_FORMS:
+            found = [
+                form
+                for number, form in enumerate(found)
+                if not any(shorter in form for shorter in found[:number])
+            ]
         self.fewest = tuple(found)
         plain = [form for form in found if form.isascii()]
         self.run = "" if len(plain) <= _FEW_FORMS else "x" * len(plain[0])

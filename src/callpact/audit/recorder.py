@@ -207,10 +207,14 @@ class Recorder:
 
     def _nobody(self, event: CallFinished) -> _Known:
         """For a name that no tool has: the caller made it up."""
+        # It may stand for one of which only hashes are kept.
+        names = frozenset({""}) if self._patterns else None
         try:
             head = encode_head(Head(event.tool_id))
         except UnicodeEncodeError:
-            return _Known(None, Fragment(b""))
+            return _Known(None, Fragment(b""), names=names)
+        if names is not None:
+            return _Known(None, Fragment(head), names=names)
         is_small = len(head) <= MAX_RECORDED_TEXT
         return _Known(
             None, Fragment(head), is_plain=is_small and not self._mask.finds(head.decode())

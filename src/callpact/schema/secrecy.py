@@ -32,10 +32,14 @@ class Secrets:
         if not self._has_any:
             return False
         return any(
-            _is_marked(node)
+            _is_marked(node) or self._has_secret_names(node)
             for length in range(len(path) + 1)
             for node in self._at(tuple(path[:length]))
         )
+
+    def _has_secret_names(self, schema: dict[str, Any]) -> bool:
+        names = schema.get("propertyNames")
+        return names is not None and any(map(_is_marked, self._spread([names])))
 
     def masked(self, value: Any, mask: str, path: tuple[str | int, ...] = ()) -> Any:
         """A JSON value with a mask wherever a secret stands."""
@@ -74,6 +78,8 @@ class Secrets:
             found[id(schema)] = schema
             stack.extend(in_place(schema))
             stack.append(schema.get("contentSchema"))
+            if isinstance(dependent := schema.get("dependencies"), dict):  # Of draft 7.
+                stack.extend(cast("dict[str, Any]", dependent).values())
             for keyword in _REFERENCES:
                 if isinstance(schema.get(keyword), str):
                     stack.extend(self._meant(schema[keyword]))
@@ -109,10 +115,5 @@ def _anchored(document: Document) -> dict[str, list[Any]]:
     return found
 
 
-def _is_marked(schema: Any) -> bool:
-    return isinstance(schema, dict) and (
-        cast("dict[str, Any]", schema).get("writeOnly") is True
-        or cast("dict[str, Any]", schema).get("format") == "password"
-        # Then its keys are secrets.
-        or _is_marked(cast("dict[str, Any]", schema).get("propertyNames"))
-    )
+def _is_marked(schema: dict[str, Any]) -> bool:
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
