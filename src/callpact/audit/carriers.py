@@ -23,7 +23,8 @@ _CARRIERS = frozenset(
 )
 _NAMING = frozenset({"name", "key", "header"})
 # Bounded, as any word may come before and after.
-_NAME = r"[\w-]{0,20}?(?:authorization|cookie)[\w-]{0,20}(?:[ \t]header)?"
+_END = r"(?:authorization|cookie)[\w-]{0,20}(?:[ \t]header)?"
+_NAME = rf"[\w-]{{0,20}}?{_END}"
 _QUOTE = r"\\{0,8}[\"'`]"  # Also as it stands in JSON within JSON.
 _IS = r"\s{0,8}(?:=>|[:=,])\s{0,8}"
 _IN_TEXT = re.compile(
@@ -35,7 +36,7 @@ _IN_TEXT = re.compile(
     # 'Authorization: Bearer …'
     rf"|(?P<f>(?P<g>{_QUOTE}){_NAME}[ \t]*(?:=>|[:=])[ \t]*)(?:(?!(?P=g)).)+"
     # Authorization: Bearer …
-    rf"|(?P<h>{_NAME}[ \t]*(?:=>|[:=])[ \t]*)\S.*"
+    rf"|(?P<h>{_END}[ \t]*(?:=>|[:=])[ \t]*)\S.*"
     # What is told of one: Bearer …
     r"|(?P<i>\b(?:bearer|basic|digest|token)[ \t]+)[\w.~+/=-]{4,}",
     re.IGNORECASE,
