@@ -107,6 +107,16 @@ def test_whether_callers_repair_what_is_refused_is_told(ask, log):
     assert "refused inputs" not in ask("audit", "stats", "--tool", "mail.send", *nobody).err
 
 
+def test_a_repair_is_seen_though_very_many_calls_follow(ask, log):
+    there = log(
+        refused(0), called(1), *(called(n, at=NOON + 1_000 + n // 3) for n in range(2, 1_500))
+    )
+    told = json.loads(ask("audit", "stats", "--json", *there).out)["repairs"]
+    assert (told["chains"], told["repaired"], told["tries"]) == (1, 1, 1)
+    chain = json.loads(ask("audit", "show", refused(0).id, "--json", *there).out)["chain"]
+    assert len(chain) == 2
+
+
 def test_groups_that_are_left_out_are_told(ask, log):
     there = log(*(called(n, tool=f"shop.t{n}") for n in range(5)))
     assert "the largest 2 of 5 groups" in ask("audit", "stats", "-n", "2", *there).err
@@ -139,6 +149,14 @@ def test_what_was_before_and_after_a_version_stands_side_by_side(ask, log):
     written = ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", "--csv", *there)
     rows = csv.DictReader(io.StringIO(written.out))
     assert [(row["when"], row["rate"]) for row in rows] == [("before", "0.1"), ("after", "0.5")]
+    by_key = ("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", "--by", "key")
+    rows = list(csv.DictReader(io.StringIO(ask(*by_key, "--csv", *there).out)))
+    shares = [(row["when"], row["share"]) for row in rows if row["group"]]
+    assert shares == [("before", "0.1"), ("after", "0.5")]
+    assert None not in rows[0]
+    [cause] = [x for x in ask(*by_key, *there).out.splitlines() if x.startswith("schema_v")]
+    assert "10.0 % → 50.0 %" in cause
+    assert "+40.0" in cause
     lonely = ask("audit", "stats", "--compare", "1.0.0", *there)
     assert lonely.code == 2
     assert "give --version or --contract" in lonely.err

@@ -230,6 +230,13 @@ def test_csv_says_how_large_a_value_was_and_that_it_is_cut(ask, log):
     assert {row["input_bytes"] for row in rows} == {"12"}
 
 
+def test_csv_has_what_a_tool_logged_and_that_it_said_it_failed(ask, log):
+    there = log(called(1, logs=(LogLine("info", "one, two"),), tool_error=True), called(2))
+    second, first = csv.DictReader(io.StringIO(ask("audit", "export", "--csv", *there).out))
+    assert json.loads(first["logs"]) == [{"level": "info", "message": "one, two"}]
+    assert (first["tool_error"], second["tool_error"], second["logs"]) == ("true", "", "")
+
+
 def test_a_closed_pipe_ends_an_export_quietly(log):
     there = log(*(called(n) for n in range(3_000)))
     with subprocess.Popen(

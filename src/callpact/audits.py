@@ -235,8 +235,9 @@ def count_calls(
         repairs = repairs_of(store, where)
         causes_before = [] if former is None else store.causes(former, limit=limit)
         of = _all_calls(store, where) if by.value in _OF_RESULTS else None
+        of_before = None if former is None or of is None else _all_calls(store, former)
         told = [text.encode_rate(rate, by.value, of) for rate in rates]
-        told_before = [text.encode_rate(rate, by.value) for rate in before]
+        told_before = [text.encode_rate(rate, by.value, of_before) for rate in before]
         if as_csv:
             _print_rates_csv(told, None if former is None else told_before)
         elif as_json:
@@ -258,7 +259,7 @@ def count_calls(
                 _print_rates(store, where, by, rates, of)
                 _print_causes(causes)
             else:
-                _print_compared(before, rates, by)
+                _print_compared(before, rates, by, (of_before, of))
                 _print_compared_causes(causes_before, causes)
             _tell_repairs(repairs)
             if len(rates) < len(every):
@@ -345,12 +346,17 @@ def _print_causes(causes: list[Cause]) -> None:
         print_plain(flat(text.cause_line(cause)) for cause in causes)
 
 
-def _print_compared(before: list[Rate], after: list[Rate], by: By) -> None:
+def _print_compared(
+    before: list[Rate], after: list[Rate], by: By, of: tuple[int | None, int | None]
+) -> None:
     rows = [
         Row((_group(group, by), *cells), first="bold")
-        for group, *cells in text.compared_rates(before, after)
+        for group, *cells in text.compared_rates(before, after, of)
     ]
-    headers = (by.value.upper(), *text.COMPARED_HEADERS)
+    named = text.COMPARED_HEADERS
+    if of[1] is not None:
+        named = tuple(name.replace("RATE", "SHARE") for name in named)
+    headers = (by.value.upper(), *named)
     print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
 
 

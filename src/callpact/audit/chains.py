@@ -54,15 +54,14 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     The earliest first, the call itself among them; it alone if nothing was refused before it and,
     if it was refused, nothing came after it. Of callers without a name the client tells them apart.
     """
-    around = Filter(
-        since=record.at - WITHIN_MS,
-        until=record.at + WITHIN_MS,
-        tool=record.tool,
-        caller=record.caller or "",
+    whose = Filter(tool=record.tool, caller=record.caller or "")
+    until = record.at + 1
+    before = store.log(
+        replace(whose, since=record.at - WITHIN_MS, until=until), limit=MAX_CHAIN // 2
     )
-    near = store.log(around, limit=MAX_CHAIN)
+    near = [*reversed(before), *_next(store, replace(whose, since=until))]
     # Patterns and the empty text match more than what is meant.
-    calls = [r for r in reversed(near) if _who(r) == _who(record)]
+    calls = [r for r in near if _who(r) == _who(record)]
     here = next((number for number, r in enumerate(calls) if r.id == record.id), None)
     if here is None:
         return (record,)
@@ -72,6 +71,20 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     while last + 1 < len(calls) and calls[last].is_rejected:
         last += 1
     return tuple(calls[first : last + 1])
+
+
+def _next(store: Store, where: Filter) -> list[Record]:
+    """The first calls after a time, the earliest first: a log begins with the last."""
+    most, begin = MAX_CHAIN // 2, where.since or 0
+    until = end = begin + WITHIN_MS
+    while True:
+        found = store.log(replace(where, until=until), limit=most)
+        is_whole = len(found) < most
+        if (is_whole and (found or until == end)) or end - begin <= 1:
+            return found[::-1]
+        # Too many, or too early for any.
+        begin, end = (until, end) if is_whole else (begin, until)
+        until = (begin + end + 1) // 2
 
 
 def _who(record: Record) -> tuple[str | None, ...]:

@@ -18,6 +18,7 @@ import msgspec
 
 from callpact.audit.record import Note, Payload, Record
 from callpact.audit.store import Cause, Rate
+from callpact.call_log import LogLine
 from callpact.errors import UsageError
 from callpact.json_text import json_text
 
@@ -35,7 +36,7 @@ CSV_HEADERS = (
     *("id", "at", "ms", "tool", "kind", "version", "contract", "policy", "outcome", "gate", "code"),
     *("path", "message", "key", "issues", "warnings", "changes", "source", "status", "server"),
     *("caller", "client", "via", "parent", "count", "input_bytes", "input"),
-    *("output_bytes", "output"),
+    *("output_bytes", "output", "tool_error", "logs"),
 )
 RATE_FIELDS = (*("group", "calls", "failed", "rate", "rejected", "warned", "p50", "p95", "p99"),)
 _AGO = re.compile(r"(\d{1,9})([smhdw])(?: ago)?", re.ASCII)
@@ -197,10 +198,11 @@ def record_row(record: Record) -> list[str]:
         "at": utc(record.at),
         "ms": round(record.ms, 3),
         "outcome": "failed" if record.is_error else "ok",
+        "tool_error": "true" if record.tool_error else "",
     }
-    for name in ("issues", "warnings", "changes"):
-        notes = cast("tuple[Note, ...]", getattr(record, name))
-        cells[name] = json_text(msgspec.to_builtins(notes)) if notes else ""
+    for name in ("issues", "warnings", "changes", "logs"):
+        told = cast("tuple[Note | LogLine, ...]", getattr(record, name))
+        cells[name] = json_text(msgspec.to_builtins(told)) if told else ""
     for name in ("input", "output"):
         payload = cast("Payload | None", getattr(record, name))
         if payload is not None:
@@ -271,7 +273,7 @@ def rate_cells(rate: Rate, of: int | None = None) -> tuple[str, ...]:
     return (
         f"{rate.calls:,}",
         f"{rate.failed:,}",
-        percent(rate.rate if of is None else _share(rate, of)),
+        percent(_told_rate(rate, of)),
         f"{rate.rejected:,}",
         *map(duration, (rate.p50, rate.p95, rate.p99)),
     )
@@ -331,23 +333,35 @@ def compared(before: Iterable[Cause], after: Iterable[Cause]) -> list[tuple[str,
     ]
 
 
-def compared_rates(before: Iterable[Rate], after: Iterable[Rate]) -> list[tuple[str, ...]]:
-    """Groups before and after something, as rows under a name and `COMPARED_HEADERS`."""
+def compared_rates(
+    before: Iterable[Rate],
+    after: Iterable[Rate],
+    of: tuple[int | None, int | None] = (None, None),
+) -> list[tuple[str, ...]]:
+    """Groups before and after something, as rows under a name and `COMPARED_HEADERS`.
+
+    `of` are all calls before and after, where shares of them are told.
+    """
     old, new = ({rate.group: rate for rate in rates} for rates in (before, after))
     rows: list[tuple[str, ...]] = []
     for group in dict.fromkeys((*new, *old)):
         a, b = (rates.get(group, Rate(group, 0, 0, 0, 0)) for rates in (old, new))
         calls, failed, rate, _, *times = (
             f"{one} → {other}" if one != other else one
-            for one, other in zip(_compared_cells(a), _compared_cells(b), strict=True)
+            for one, other in zip(_compared_cells(a, of[0]), _compared_cells(b, of[1]), strict=True)
         )
-        change = points(b.rate - a.rate) if a.calls and b.calls else "-"
+        change = points(_told_rate(b, of[1]) - _told_rate(a, of[0]))
+        change = change if (a.calls and b.calls) or of[0] is not None else "-"
         rows.append((group, calls, failed, rate, change, *times))
     return rows
 
 
-def _compared_cells(rate: Rate) -> tuple[str, ...]:
-    cells = rate_cells(rate)
+def _told_rate(rate: Rate, of: int | None) -> float:
+    return rate.rate if of is None else _share(rate, of)
+
+
+def _compared_cells(rate: Rate, of: int | None) -> tuple[str, ...]:
+    cells = rate_cells(rate, of)
     return cells if rate.calls else ("0", *("-" for _ in cells[1:]))
 
 
