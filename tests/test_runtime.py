@@ -78,7 +78,7 @@ class _Story:
         assert type(caught.value) is kind
         (event,) = self.events
         assert event.error is caught.value
-        assert event.envelope is None or kind is OutputRejected
+        assert event.envelope is None
         return caught.value
 
 
@@ -363,7 +363,7 @@ def test_an_answer_that_breaks_a_strict_contract_is_not_delivered():
     error = story.failure(OutputRejected)
     assert (error.code, error.path) == ("output_validation_failed", "/n")
     assert story.events[0].gate == "output"
-    assert story.events[0].envelope.data == {"n": "five"}  # Observers alone are told.
+    assert story.events[0].refused.data == {"n": "five"}
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ _ACCESS = ("access_denied", "not_confirmed")
 class CallFinished(Struct, frozen=True, gc=False):
     """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds.
 
-    An answer that the contract refused stands in `envelope`, beside the error. A subscription has
-    no envelope of its own; `count` says how many it delivered.
+    A subscription has no envelope of its own; `count` says how many it delivered.
     """
 
     call_id: str
@@ -45,6 +44,13 @@ class CallFinished(Struct, frozen=True, gc=False):
     """The program at the other end, as it names itself."""
     logs: Sequence[LogLine] = ()
     """What the tool logged, the first lines."""
+    refused: ResponseEnvelope[Any] | None = None
+    """The answer that the contract refused; nobody else is told."""
+
+    @property
+    def answer(self) -> ResponseEnvelope[Any] | None:
+        """What the tool gave, whether or not it was delivered."""
+        return self.envelope if self.refused is None else self.refused
 
     @property
     def is_error(self) -> bool:

@@ -127,6 +127,7 @@ class Runtime:
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
         answer: ResponseEnvelope[Any] | None = None
+        refused: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
         try:
             tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
@@ -153,7 +154,7 @@ class Runtime:
         except BaseException as error:
             failure = failure_of(error, context)
             if type(failure) is OutputRejected:
-                envelope = answer  # For observers alone: an answer that was refused is on record.
+                refused = answer
             if failure is error or not is_ours(error):
                 raise
             raise failure from None
@@ -161,7 +162,17 @@ class Runtime:
             return envelope
         finally:
             if self._observers:
-                self._publish(call, found, context, arguments, started, begun, envelope, failure)
+                self._publish(
+                    call,
+                    found,
+                    context,
+                    arguments,
+                    started,
+                    begun,
+                    envelope,
+                    failure,
+                    refused=refused,
+                )
             # The error holds this frame; holding it in turn would make every failure garbage.
             del failure
 
@@ -339,6 +350,7 @@ class Runtime:
         envelope: ResponseEnvelope[Any] | None,
         failure: CallError | None,
         count: int | None = None,
+        refused: ResponseEnvelope[Any] | None = None,
     ) -> None:
         event = CallFinished(
             context.call_id,
@@ -356,6 +368,7 @@ class Runtime:
             call.policy,
             call.client_name,
             context.logged,
+            refused,
         )
         self.tell(event)
 

@@ -140,7 +140,7 @@ class Recorder:
         return line if is_small and not self._mask.finds(line.decode()) else None
 
     def _careful_line(self, event: CallFinished, known: _Known) -> bytes:
-        arguments, envelope, error = event.arguments, event.envelope, event.error
+        arguments, envelope, error = event.arguments, event.answer, event.error
         data = None if envelope is None else envelope.data
         mask = self._mask
         if known.hides_input or known.hides_output:
@@ -331,7 +331,7 @@ def _outcome(event: CallFinished) -> tuple[Any, ...]:
     Raises:
         TypeError: JSON cannot say it.
     """
-    envelope, error, arguments = event.envelope, event.error, event.arguments
+    envelope, error, arguments = event.answer, event.error, event.arguments
     if error is None:
         gate = code = message = path = None
         issues = ()
