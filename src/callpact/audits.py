@@ -309,8 +309,7 @@ def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int
     is_one = by is By.version and where.tool is not None and "*" not in where.tool
     changes = text.changes_of(rates) if is_one else []
     extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
-    named = text.RATE_HEADERS if of is None else text.SHARE_HEADERS
-    headers = (by.value.upper(), *named, *chain(*extra))
+    headers = (by.value.upper(), *text.as_shares(text.RATE_HEADERS, of), *chain(*extra))
     rows: list[Row] = []
     for number, rate in enumerate(rates):
         more = (*changes[number : number + 1], *trends[number : number + 1])
@@ -353,10 +352,7 @@ def _print_compared(
         Row((_group(group, by), *cells), first="bold")
         for group, *cells in text.compared_rates(before, after, of)
     ]
-    named = text.COMPARED_HEADERS
-    if of[1] is not None:
-        named = tuple(name.replace("RATE", "SHARE") for name in named)
-    headers = (by.value.upper(), *named)
+    headers = (by.value.upper(), *text.as_shares(text.COMPARED_HEADERS, of[1]))
     print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
 
 

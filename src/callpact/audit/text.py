@@ -26,7 +26,6 @@ BARS = 24
 """Columns that a sparkline has at most."""
 RECORD_HEADERS = ("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "VIA", "ID")
 RATE_HEADERS = ("CALLS", "FAILED", "RATE", "REJECTED", "P50", "P95", "P99")
-SHARE_HEADERS = tuple(name.replace("RATE", "SHARE") for name in RATE_HEADERS)
 CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE")
 SPARE_RECORD_HEADERS = ("VIA", "CALLER", "MS")
 """What a narrow terminal does without, in this order; so below."""
@@ -268,8 +267,13 @@ def payload_lines(name: str, payload: Payload | None) -> list[str]:
 # --- rates and causes -----------------------------------------------------------------------
 
 
+def as_shares(headers: Sequence[str], of: int | None) -> tuple[str, ...]:
+    """Headers of rates; of shares, where these are told of so many calls."""
+    return tuple(headers if of is None else (n.replace("RATE", "SHARE") for n in headers))
+
+
 def rate_cells(rate: Rate, of: int | None = None) -> tuple[str, ...]:
-    """How a group of calls went, as a row under `RATE_HEADERS`, or `SHARE_HEADERS` of so many."""
+    """How a group of calls went, as a row under `RATE_HEADERS`, with its share of so many."""
     return (
         f"{rate.calls:,}",
         f"{rate.failed:,}",
