@@ -133,7 +133,7 @@ def assert_answers(store, kept, *, left=None):
 def test_a_file_of_version_1_answers_as_before(tmp_path, caplog):
     write_version_1(tmp_path / "audit.db", SAMPLE)
     store = SqliteStore(tmp_path / "audit.db")
-    assert "audit.db' is brought from version 1 to 4" in caplog.text
+    assert "audit.db' is brought from version 1 to 5" in caplog.text
     caplog.clear()
     SqliteStore(tmp_path / "audit.db").close()
     SqliteStore(tmp_path / "another.db").close()

@@ -66,6 +66,10 @@ class Engine(Protocol):
         """An aggregate: the numbers of a group with commas between them."""
         ...
 
+    def strung(self, column: str) -> str:
+        """An aggregate: the bytes of a group one after the other."""
+        ...
+
     def summed(self, column: str) -> str:
         """An aggregate: the histograms of a group, as `sum_in` takes them."""
         ...

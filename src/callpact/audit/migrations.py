@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from sqlite3 import Connection
 from typing import Any
@@ -207,7 +208,39 @@ def _step_4(connection: Connection) -> None:
         connection.execute(statement)
 
 
-STEPS: tuple[Step, ...] = (_step_1, _step_2, _step_3, _step_4)
+def _step_5(connection: Connection) -> None:
+    """Rollups of days by cell know the hours of their calls, two bytes for each.
+
+    What is gone is told by the day, as it was: `hours_from` is the first day that is all known.
+    """
+    day = "((at - ((at % 86400000) + 86400000) % 86400000) / 86400000)"
+    code = f"""(at - {day} * 86400000) / 3600000 * 2048 + (mark >> 6) + (CASE
+        WHEN mark & 32 THEN 1536 WHEN mark & 16 THEN 1024 WHEN mark & 4 THEN 512 ELSE 0 END)"""
+    connection.execute("ALTER TABLE rollups ADD COLUMN hours BLOB")
+    connection.execute(
+        """INSERT INTO meta SELECT 'hours_from', (value + 86399999) / 86400000 * 86400000 FROM meta
+        WHERE name = 'gone_before'"""
+    )
+    for unit, caller, groups in ((5, "0", "cell"), (7, "caller", "cell, caller")):
+        found = connection.execute(
+            f"""SELECT group_concat({code}), {caller}, {day} * 86400000, cell
+            FROM calls INDEXED BY calls_what
+            WHERE number <= (SELECT value FROM meta WHERE name = 'rolled_up_days')
+            GROUP BY {day}, {groups}"""  # noqa: S608 - constants
+        )
+        connection.executemany(
+            f"UPDATE rollups SET hours = ? WHERE unit = {unit} AND caller = ? AND start = ? "  # noqa: S608 - constants
+            "AND cell = ?",
+            ((_hours(codes), *key) for codes, *key in found),
+        )
+
+
+def _hours(codes: str) -> bytes:
+    numbers = list(map(int, codes.split(",")))
+    return struct.pack(f"<{len(numbers)}H", *numbers)
+
+
+STEPS: tuple[Step, ...] = (_step_1, _step_2, _step_3, _step_4, _step_5)
 
 
 def version_of(connection: Connection) -> int:

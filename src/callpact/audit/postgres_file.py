@@ -59,11 +59,12 @@ SELECT unit, caller, start, cell, histogram FROM rollups
 JOIN {_KEYS}) AS key (unit, caller, start, cell) USING (unit, caller, start, cell)"""  # noqa: S608 - constants
 _UPSERT = f"""
 INSERT INTO rollups ({ROLLUP}) SELECT * FROM {_KEYS}, $5::integer[], $6::integer[], $7::integer[],
-$8::integer[], $9::bytea[], $10::bigint[], $11::bigint[])
+$8::integer[], $9::bytea[], $10::bigint[], $11::bigint[], $12::bytea[])
 ON CONFLICT (unit, caller, start, cell) DO UPDATE SET calls = rollups.calls + excluded.calls,
 failed = rollups.failed + excluded.failed, rejected = rollups.rejected + excluded.rejected,
 warned = rollups.warned + excluded.warned, first = least(rollups.first, excluded.first),
-last = greatest(rollups.last, excluded.last), histogram = excluded.histogram"""  # noqa: S608 - constants
+last = greatest(rollups.last, excluded.last), histogram = excluded.histogram,
+hours = coalesce(rollups.hours, ''::bytea) || excluded.hours"""  # noqa: S608 - constants
 
 
 class PostgresFile(Numbers):
@@ -236,7 +237,11 @@ class PostgresFile(Numbers):
 
     def joined(self, column: str) -> str:
         """An aggregate: the numbers of a group with commas between them."""
-        return f"string_agg({column}::text, ',')"
+        return f"string_agg(({column})::text, ',')"
+
+    def strung(self, column: str) -> str:
+        """An aggregate: the bytes of a group one after the other."""
+        return f"string_agg({column}, ''::bytea)"
 
     def summed(self, column: str) -> str:
         """An aggregate: the histograms of a group, as `sum_in` takes them."""

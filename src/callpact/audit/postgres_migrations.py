@@ -154,12 +154,32 @@ _STEP_3: Step = (
         WHERE number > coalesce((SELECT value FROM meta WHERE name = 'rolled_up_days'), 0)""",
 )
 
+# The same as with SQLite: rollups of days by cell know the hours of their calls, two bytes for each.
+_DAY = "((at - ((at % 86400000) + 86400000) % 86400000) / 86400000)"
+_CODE = f"""((at - {_DAY} * 86400000) / 3600000 * 2048 + (mark >> 6) + CASE WHEN mark & 32 > 0 THEN 1536
+    WHEN mark & 16 > 0 THEN 1024 WHEN mark & 4 > 0 THEN 512 ELSE 0 END)::integer"""
+_STEP_4: Step = (
+    "ALTER TABLE rollups ADD COLUMN hours bytea",
+    """INSERT INTO meta SELECT 'hours_from', (value + 86399999) / 86400000 * 86400000 FROM meta
+        WHERE name = 'gone_before'""",
+    *(
+        f"""UPDATE rollups SET hours = told.hours FROM (
+            SELECT {_DAY} * 86400000 AS day, cell, {caller} AS caller,
+            string_agg(set_byte(set_byte('\\x0000', 0, {_CODE} & 255), 1, {_CODE} >> 8), '') AS hours
+            FROM calls WHERE number <= (SELECT value FROM meta WHERE name = 'rolled_up_days')
+            GROUP BY 1, 2, 3) AS told
+            WHERE unit = {unit} AND rollups.caller = told.caller AND start = day
+            AND rollups.cell = told.cell"""  # noqa: S608 - constants
+        for unit, caller in ((5, "0"), (7, "caller"))
+    ),
+)
+
 # Not `to_regclass`: that would say what was so before another process committed.
 _TABLES = (
     "SELECT relname FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = $1"
 )
 
-STEPS: tuple[Step, ...] = (_STEP_1, _STEP_2, _STEP_3)
+STEPS: tuple[Step, ...] = (_STEP_1, _STEP_2, _STEP_3, _STEP_4)
 
 
 async def version_of(connection: Any) -> int | None:

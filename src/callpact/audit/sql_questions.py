@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from operator import sub
-from typing import Any
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit import sql_rows as rows
@@ -22,17 +23,18 @@ from callpact.audit.histogram import (
     HOUR,
     LAST,
     Piece,
-    one_in,
     pieces,
     spans,
     whole_hours,
 )
+from callpact.audit.hours import calls_in
 from callpact.audit.record import Record
 from callpact.audit.sql_rollups import WAITING_FROM
-from callpact.audit.sql_rows import DAILY
-from callpact.audit.sql_sums import Noted, Sum, Times
+from callpact.audit.sql_rows import BY_CELL, BY_TOOL, DAILY
+from callpact.audit.sql_sums import Noted, Sum, Tally, Times
 from callpact.audit.sql_terms import (
     CALLER_COLUMNS,
+    Others,
     Source,
     Where,
     caller_terms,
@@ -164,39 +166,86 @@ class Questions:
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first."""
         with self._engine.reading():
-            if by not in CALLER_COLUMNS and self._are_most(where, finest=by == "hour"):
-                # All without the others: those are fewer.
-                groups = self._sums(replace(where, caller=None, client=None), by)
-                for group, others in self._sums(where, by, by_others=True).items():
-                    groups[group].add(others, -1)
-            else:
+            others = self._fewer(where, by)
+            if others is None:
                 groups = self._sums(where, by)
+            else:
+                groups = self._sums(_without(where, others), by)
+                for group, part in self._sums(where, by, others=others).items():
+                    groups[group].add(part, -1)
         rates = [part.rate_of(group) for group, part in groups.items() if part.calls]
         return sorted(rates, key=lambda rate: (-rate.calls, rate.group))[:MAX_ROWS]
 
-    def _are_most(self, where: Filter, *, finest: bool) -> bool:
+    def _fewer(self, where: Filter, by: GroupBy) -> Others | None:
+        """What a filter leaves out, if that is less: then all are counted without the others."""
+        fitting = self._terms(where, by)
+        if by == "hour" and fitting.cells:
+            return "cells" if self._are_most_cells(where, fitting) else None
+        if by not in CALLER_COLUMNS and self._are_most_callers(where):
+            return "callers"
+        return None
+
+    def _are_most_cells(self, where: Filter, fitting: Where) -> bool:
+        """True if most calls are what a filter asks for, and there are very many rows of those."""
+        if not fitting.is_daily or not self._knows_hours(where):
+            return False
+        first = FIRST if where.since is None else _floor(where.since, DAY)
+        window = first, LAST if where.until is None else where.until
+        everyone = terms(self._engine, _without(where, "callers"))
+        most = self._calls(everyone.rollups(window, daily=True, unit=BY_CELL))
+        return 2 * most > self._calls(terms(self._engine, Filter()).rollups(window, daily=True))
+
+    def _calls(self, source: Source) -> int:
+        row = self._engine.row(
+            f"SELECT CAST(coalesce(sum(calls), 0) AS bigint) FROM {source.sql}",  # noqa: S608 - our own terms
+            source.parameters,
+        )
+        return 0 if row is None else row[0]
+
+    def _are_most_callers(self, where: Filter) -> bool:
         """True if a filter asks for most callers, in a window whose records are all there."""
         fits, parameters = fitting_callers(self._engine, where)
         if not parameters:
             return False
         # Where they are gone, callers are told by the day at best, and all calls by the hour.
         gone = self._engine.kept_number("gone_before", FIRST)
-        ends = (where.since, where.until, FIRST if finest and where.since is None else None)
-        if any(end is not None and end < gone for end in ends):
+        if any(end is not None and end < gone for end in (where.since, where.until)):
             return False
         sql = f"SELECT count(*), count(CASE WHEN {fits} THEN 1 END) FROM callers"  # noqa: S608 - our own terms
         row = self._engine.row(sql, parameters)
         return row is not None and 2 * row[1] > row[0]
 
-    def _sums(self, where: Filter, by: GroupBy, *, by_others: bool = False) -> dict[str, Sum]:
-        """How calls went, by group; of all callers but those of the filter, if that is asked for."""
-        fitting = terms(self._engine, where, (by,), by_others=by_others)
-        sums: defaultdict[int, Sum] = defaultdict(Sum)
-        for source, are_records in self._sources(where, fitting, finest=by == "hour"):
-            (self._count_records if are_records else self._count)(source, by, sums)
+    def _terms(self, where: Filter, by: GroupBy, *, others: Others | None = None) -> Where:
+        """Which rollups have what is asked for."""
+        found = terms(self._engine, where, (by,), others=others)
+        # By the hour there are many of tools: days that know their hours are read more quickly.
+        if by == "hour" and found.unit == BY_TOOL and self._knows_hours(where):
+            return replace(found, unit=BY_CELL)
+        return found
+
+    def _knows_hours(self, where: Filter) -> bool:
+        """True if the rollups by cell of all days of a window know the hours of their calls."""
+        first = FIRST if where.since is None else where.since
+        return first >= self._engine.kept_number("hours_from", FIRST)
+
+    def _sums(self, where: Filter, by: GroupBy, *, others: Others | None = None) -> dict[str, Sum]:
+        """How calls went, by group; or those of `others` than the filter asks for."""
+        fitting = self._terms(where, by, others=others)
+        sums, tally = defaultdict[int, Sum](Sum), Tally()
+        for part in self._parts(where, fitting, finest=by == "hour"):
+            match part.of:
+                case "rollups":
+                    self._count(part.source, by, sums)
+                case "hours":
+                    for id_, hour, mark, calls in self._by_hour(part, by):
+                        tally[hour if by == "hour" else id_][mark] += calls
+                case "records":
+                    self._count_records(part.source, by, tally)
+        for id_, counted in tally.sums():
+            sums[id_].add(counted)
         names, groups = self._names(sums, by), defaultdict[str, Sum](Sum)
-        for id_, part in sums.items():
-            groups[names[id_]].add(part)
+        for id_, summed in sums.items():
+            groups[names[id_]].add(summed)
         return groups
 
     def _names(self, ids: Iterable[int], by: GroupBy) -> dict[int, str]:
@@ -227,14 +276,14 @@ class Questions:
                 until=parts.stop if where.until is None else min(parts.stop, where.until),
             )
             finest = unit == HOUR or by == "hour"
-            if by not in CALLER_COLUMNS and self._are_most(window, finest=finest):
-                everyone = replace(window, caller=None, client=None)
-                counts = self._spread(everyone, by, parts, finest=finest)
-                others = self._spread(window, by, parts, finest=finest, by_others=True)
-                for group, those in others.items():
-                    counts[group] = list(map(sub, counts[group], those))
-            else:
+            others = self._fewer(window, by)
+            if others is None:
                 counts = self._spread(window, by, parts, finest=finest)
+            else:
+                counts = self._spread(_without(window, others), by, parts, finest=finest)
+                fewer = self._spread(window, by, parts, finest=finest, others=others)
+                for group, those in fewer.items():
+                    counts[group] = list(map(sub, counts[group], those))
         return Trend(parts.start, parts.step, {g: each for g, each in counts.items() if any(each)})
 
     def _last_call(self, where: Filter) -> int | None:
@@ -248,17 +297,27 @@ class Questions:
         return begun if calls else None
 
     def _spread(
-        self, where: Filter, by: GroupBy, parts: range, *, finest: bool, by_others: bool = False
+        self,
+        where: Filter,
+        by: GroupBy,
+        parts: range,
+        *,
+        finest: bool,
+        others: Others | None = None,
     ) -> dict[str, list[int]]:
         """How many calls there were, by group and span."""
-        fitting = terms(self._engine, where, (by,), by_others=by_others)
+        fitting = self._terms(where, by, others=others)
         found: list[Row] = []
-        for source, are_records in self._sources(where, fitting, finest=finest):
+        for part in self._parts(where, fitting, finest=finest):
+            if part.of == "hours":
+                for id_, hour, _, calls in self._by_hour(part, by):
+                    found.append((hour if by == "hour" else id_, hour, calls))
+                continue
             column, start, calls = _group(by), "start", "CAST(sum(calls) AS bigint)"
-            if are_records:
+            if part.of == "records":
                 column, start, calls = _group_of_records(by), rows.HOUR_OF, "count(*)"
-            sql = f"SELECT {column}, {start}, {calls} FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
-            found += self._engine.rows(sql, source.parameters)
+            sql = f"SELECT {column}, {start}, {calls} FROM {part.source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
+            found += self._engine.rows(sql, part.source.parameters)
         names = self._names((id_ for id_, _, _ in found), by)
         counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(parts))
         for id_, start, calls in found:
@@ -266,34 +325,36 @@ class Questions:
             counts[names[id_]][max(0, (start - parts.start) // parts.step)] += calls
         return counts
 
-    def _sources(
-        self, where: Filter, terms: Where, *, finest: bool = False
-    ) -> Iterator[tuple[Source, bool]]:
-        """All that is to be counted of a window: rollups, and records (True) where there are none."""
+    def _parts(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[_Part]:
+        """All that is to be counted of a window."""
         rolled: list[tuple[int, int]] = []
         rolled_up = self._engine.kept_number(terms.rolled_up)
         for piece in self._pieces(where, terms, finest=finest):
             window = piece.begin, piece.end
             if piece.unit == "record":
-                yield terms.ends(piece, rolled_up), True
+                yield _Part("records", terms.ends(piece, rolled_up), window)
+            elif piece.unit == "hour" and terms.is_daily:
+                yield _Part("hours", terms.hours(window), window)
             else:
-                yield terms.rollups(window, daily=piece.unit == "day"), False
+                yield _Part("rollups", terms.rollups(window, daily=piece.unit == "day"), window)
             if piece.unit != "record" or terms.is_daily:
                 rolled.append(window)
         since = self._waiting_from()
         waiting = [(max(begin, since), end) for begin, end in rolled if end > since]
         if waiting:
-            yield terms.pending(rolled_up, waiting), True
+            whole = waiting[0][0], waiting[-1][1]
+            yield _Part("records", terms.pending(rolled_up, waiting), whole)
 
     def _pieces(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[Piece]:
         """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
         gone = self._engine.kept_number("gone_before", FIRST)
-        span, unit = (DAY, "day") if terms.is_daily else (HOUR, "hour")
+        has_hours = finest or not terms.is_daily
+        span, unit = (HOUR, "hour") if has_hours else (DAY, "day")
         taken: set[int] = set()
         for piece in pieces(where.since, where.until, finest=finest):
-            if piece.unit == "day" or (piece.unit == "hour" and not terms.is_daily):
+            if piece.unit == "day" or (piece.unit == "hour" and has_hours):
                 yield piece
-            elif (finest and terms.is_daily) or _floor(piece.begin, span) >= gone:
+            elif _floor(piece.begin, span) >= gone:
                 yield Piece("record", piece.begin, piece.end)
             else:
                 for start in range(_floor(piece.begin, span), piece.end, span):
@@ -322,18 +383,27 @@ class Questions:
             part.warned += warned
             part.histogram += self._engine.sum_in(histogram)
 
-    def _count_records(self, source: Source, by: GroupBy, sums: defaultdict[int, Sum]) -> None:
+    def _count_records(self, source: Source, by: GroupBy, tally: Tally) -> None:
         """Count records by cell, caller or hour."""
         sql = f"SELECT {_group_of_records(by)}, mark, count(*) FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
         for id_, mark, calls in self._engine.rows(sql, source.parameters):
-            part = sums[id_]
-            part.calls += calls
-            if mark & rows.IS_FAILED:
-                part.failed += calls
-                part.rejected += calls if mark & rows.IS_REJECTED else 0
-            elif mark & rows.IS_WARNED:
-                part.warned += calls
-            part.histogram += one_in(rows.bucket_in(mark), calls)
+            tally[id_][mark] += calls
+
+    def _by_hour(self, part: _Part, by: GroupBy) -> Iterator[tuple[int, int, int, int]]:
+        """The calls that rollups of days know the hours of: their group, hour, mark, and how many."""
+        begin, end = part.window
+        # Rows come by caller and day, so that these are put together at once.
+        group = "caller" if by == "hour" else _group(by)
+        strung = self._engine.strung("hours")
+        sql = f"SELECT {group}, start, {strung} FROM {part.source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
+        days: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
+        for id_, day, kept in self._engine.rows(sql, part.source.parameters):
+            days[0 if by == "hour" else id_, day].append(kept or b"")
+        for (id_, day), kept in days.items():
+            for number, mark, calls in calls_in(kept):
+                hour = day + number * HOUR
+                if begin <= hour < end:
+                    yield id_, hour, mark, calls
 
     def causes(self, where: Filter, limit: int) -> list[Cause]:
         """The commonest error keys, of all calls of their tools in the window."""
@@ -379,12 +449,12 @@ class Questions:
         )
         fitting = terms(self._engine, everything, ("tool", "key"))
         found: defaultdict[int, Times] = defaultdict(Times)
-        for source, are_records in self._sources(where, fitting):
+        for part in self._parts(where, fitting):
             counts = "cell, CAST(sum(calls) AS bigint), min(first), max(last)"
-            if are_records:
+            if part.of == "records":
                 counts = "calls.cell, count(*), min(at), max(at)"
-            sql = f"SELECT {counts} FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
-            for cell, calls, first, last in self._engine.rows(sql, source.parameters):
+            sql = f"SELECT {counts} FROM {part.source.sql} GROUP BY 1"  # noqa: S608 - our own terms
+            for cell, calls, first, last in self._engine.rows(sql, part.source.parameters):
                 found[cell].add(calls, first, last)
         return found
 
@@ -435,6 +505,21 @@ class Questions:
                 Noted(tool, version, kind, code, path, times.calls, times.first, times.last)
             )
         return told
+
+
+class _Part(Struct, frozen=True):
+    """What is to be counted of a window: rollups, those that know hours, or records."""
+
+    of: Literal["rollups", "hours", "records"]
+    source: Source
+    window: tuple[int, int]
+
+
+def _without(where: Filter, others: Others) -> Filter:
+    """A filter that asks for all callers, or for all cells."""
+    if others == "callers":
+        return replace(where, caller=None, client=None)
+    return Filter(where.since, where.until, caller=where.caller, client=where.client)
 
 
 def _group(by: GroupBy) -> str:

@@ -2,7 +2,8 @@
 
 There are rollups in all, by caller, and by each facet of cells (what calls have in common), for
 hours and days; by cell, and by caller together with anything else, for days alone, as there are
-nearly as many of these in an hour as there are records. Records are rolled up when many of them have
+nearly as many of these in an hour as there are records: the rollups of cells know the hours of their
+calls instead (`hours.py`). Records are rolled up when many of them have
 come: then far fewer rows are written than for each batch. Till then questions count those records
 themselves; `rolled_up` and `rolled_up_days` tell which, and `WAITING_FROM` where they begin.
 """
@@ -16,6 +17,7 @@ from typing import Any
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine, Row
 from callpact.audit.histogram import DAY, HOUR, LAST, one_in, packed
+from callpact.audit.hours import packed_call
 from callpact.audit.record import Record
 from callpact.audit.sql_names import Naming
 from callpact.audit.sql_rows import BY_CALLER, BY_CELL, DAILY, DAILY_UNITS
@@ -38,6 +40,7 @@ ELSE place_rollups.last END"""
 
 _Key = tuple[int, int, int, int]
 """Unit, caller, start, cell."""
+_HOURS = 24
 _LANE, _MASK = 32, (1 << 32) - 1
 _HISTOGRAM = 4 * _LANE
 
@@ -89,33 +92,43 @@ class Rollups:
         sums = hours | days
         # When the first and the last call was is asked of cells alone.
         self._engine.add_rollups(
-            [(*key, *counts.columns(sums[key]), key[2], key[2]) for key in sorted(sums)]
+            [(*key, *counts.columns(sums[key]), key[2], key[2], None) for key in sorted(sums)]
         )
 
     def _add_days(self) -> None:
-        counts = self._counts("rolled_up_days")
-        found = self._waiting("rolled_up_days", f"caller, {rows.DAY_OF}, cell", "min(at), max(at)")
+        counts, hours = self._counts("rolled_up_days", _HOURS), _Hours()
+        found = self._waiting(
+            "rolled_up_days",
+            f"caller, {rows.DAY_OF}, cell",
+            "min(at), max(at)",
+            marks=f"mark * {_HOURS} + {rows.HOUR_IN_DAY}",
+        )
         facets = self._naming.facets(list({cell for _, _, cell, *_ in found}))
         days: dict[_Key, _Sum] = {}
         for caller, day, cell, first, last, marks in found:
-            part, start = (first, last, counts[marks]), day * DAY
+            start, summed = day * DAY, counts[marks]
+            part = first, last, summed, hours[marks]
             days[DAILY | BY_CELL | BY_CALLER, caller, start, cell] = part
             _merge(days, (DAILY | BY_CELL, 0, start, cell), part)
+            part = first, last, summed, None
             for unit, group in facets[cell]:
                 if unit | BY_CALLER in DAILY_UNITS:
                     _merge(days, (DAILY | unit | BY_CALLER, caller, start, group), part)
         self._engine.add_rollups(
-            [(*key, *counts.columns(days[key][2]), *days[key][:2]) for key in sorted(days)]
+            [
+                (*key, *counts.columns(summed), first, last, told)
+                for key, (first, last, summed, told) in sorted(days.items())
+            ]
         )
 
-    def _counts(self, name: str) -> _Counts:
+    def _counts(self, name: str, hours: int = 1) -> _Counts:
         sql = "SELECT min(mark) FROM calls WHERE number > ?"
         row = self._engine.row(sql, (self._engine.kept_number(name),))
-        return _Counts((row[0] if row else None) or 0)
+        return _Counts((row[0] if row else None) or 0, hours)
 
-    def _waiting(self, name: str, groups: str, *more: str) -> Sequence[Row]:
+    def _waiting(self, name: str, groups: str, *more: str, marks: str = "mark") -> Sequence[Row]:
         """The records that are not rolled up by groups, each with the marks of its records."""
-        columns = ", ".join((groups, *more, self._engine.joined("mark")))
+        columns = ", ".join((groups, *more, self._engine.joined(marks)))
         numbers = ", ".join(str(n) for n in range(1, groups.count(",") + 2))
         sql = f"SELECT {columns} FROM calls WHERE number > ? GROUP BY {numbers}"  # noqa: S608 - our own terms
         return self._engine.rows(sql, (self._engine.kept_number(name),))
@@ -146,15 +159,17 @@ class _Counts(dict[str, int]):
 
     Each has 32 bits of one integer, as the buckets of a histogram, so that all are added at once.
     `least` is the least mark of all: what is below would be carried along through every addition.
+    Marks of a day stand together with one of so many `hours`.
     """
 
-    def __init__(self, least: int) -> None:
+    def __init__(self, least: int, hours: int) -> None:
         self._base = rows.bucket_in(least)
+        self._hours = hours
 
     def __missing__(self, marks: str) -> int:
         if "," in marks:
             return sum(map(self.__getitem__, marks.split(",")))
-        mark = int(marks)
+        mark = int(marks) // self._hours
         counts = 1 | one_in(rows.bucket_in(mark) - self._base) << _HISTOGRAM
         for lane, flag in enumerate((rows.IS_FAILED, rows.IS_REJECTED, rows.IS_WARNED), 1):
             counts |= (mark & flag > 0) << lane * _LANE
@@ -169,13 +184,25 @@ class _Counts(dict[str, int]):
         return calls, failed, rejected, warned, packed(counts >> _HISTOGRAM, self._base)
 
 
-_Sum = tuple[int, int, int]
-"""When the first and the last was, and counts."""
+class _Hours(dict[str, bytes]):
+    """Marks of a day as its rollups keep them."""
+
+    def __missing__(self, marks: str) -> bytes:
+        if "," in marks:
+            return b"".join(map(self.__getitem__, marks.split(",")))
+        mark, hour = divmod(int(marks), _HOURS)
+        self[marks] = kept = packed_call(hour, mark)
+        return kept
+
+
+_Sum = tuple[int, int, int, bytes | None]
+"""When the first and the last was, counts, and the hours, if they are told."""
 
 
 def _merge(sums: dict[_Key, _Sum], key: _Key, part: _Sum) -> None:
     held = sums.get(key)
     if held is not None:
-        first, last, counts = part
-        part = min(held[0], first), max(held[1], last), held[2] + counts
+        first, last, counts, hours = part
+        hours = None if hours is None or held[3] is None else held[3] + hours
+        part = min(held[0], first), max(held[1], last), held[2] + counts, hours
     sums[key] = part

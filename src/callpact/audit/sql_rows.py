@@ -46,12 +46,14 @@ CALLER = "name, client"
 CELL = "tool, kind, version, contract, policy, source, via, gate, code, key"
 PLACE = "identity, namespace, tool, version, contract, kind, code, path"
 PAYLOAD = "id, prefix, sha256, size, uses, form, json"
-ROLLUP = "unit, caller, start, cell, calls, failed, rejected, warned, histogram, first, last"
+ROLLUP = "unit, caller, start, cell, calls, failed, rejected, warned, histogram, first, last, hours"
 CALL = "number, id, at, ms, mark, cell, caller, status, more, input, output"
 
 HOUR_OF = f"(at - ((at % {HOUR}) + {HOUR}) % {HOUR})"
 DAY_OF = f"((at - ((at % {DAY}) + {DAY}) % {DAY}) / {DAY})"
 """The first millisecond of a record's hour, and the number of its day; an index has the latter."""
+HOUR_IN_DAY = f"(((at % {DAY}) + {DAY}) % {DAY} / {HOUR})"
+"""From 0 to 23."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _MIN_PACKED = 1_024
@@ -121,7 +123,7 @@ def facet_of(facet: int, names: Mapping[str, str | None]) -> tuple[str | None, .
 
 def mark_of(record: Record) -> int:
     """The bucket of its duration, and what is told by single bits."""
-    mark = bucket_of(record.ms) << _FLAGS
+    mark = mark_with(bucket_of(record.ms), 0)
     sent, given = record.input, record.output
     if sent is not None and sent.json is None:
         mark |= INPUT_IS_HASH
@@ -134,6 +136,11 @@ def mark_of(record: Record) -> int:
     if record.tool_error:
         mark |= IS_TOOL_ERROR
     return mark
+
+
+def mark_with(bucket: int, flags: int) -> int:
+    """The mark of a bucket and these bits."""
+    return bucket << _FLAGS | flags
 
 
 def bucket_in(mark: int) -> int:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
 from msgspec import Struct
 
-from callpact.audit.histogram import FIRST, LAST, quantiles
+from callpact.audit import sql_rows as rows
+from callpact.audit.histogram import FIRST, LAST, histogram_of, quantiles
 from callpact.audit.store import Rate
 
 
@@ -51,6 +55,28 @@ class Sum:
                 zip(("p50", "p95", "p99"), quantiles(self.histogram, 0.5, 0.95, 0.99), strict=True)
             ),
         )
+
+
+class Tally(defaultdict[int, Counter[int]]):
+    """Calls that are counted one by one: by group and by mark."""
+
+    def __init__(self) -> None:
+        super().__init__(Counter)
+
+    def sums(self) -> Iterator[tuple[int, Sum]]:
+        """What is counted of each group."""
+        for group, marks in self.items():
+            part, buckets = Sum(), Counter[int]()
+            for mark, calls in marks.items():
+                part.calls += calls
+                if mark & rows.IS_FAILED:
+                    part.failed += calls
+                    part.rejected += calls if mark & rows.IS_REJECTED else 0
+                elif mark & rows.IS_WARNED:
+                    part.warned += calls
+                buckets[rows.bucket_in(mark)] += calls
+            part.histogram = histogram_of(buckets)
+            yield group, part
 
 
 class Times:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -38,6 +38,8 @@ class Where(Struct, frozen=True):
     callers: str
     of_cells: tuple[str, ...]
     of_callers: tuple[str, ...]
+    are_cells_others: bool = False
+    """True if the terms are those of the cells that are not meant."""
 
     @property
     def is_daily(self) -> bool:
@@ -49,20 +51,20 @@ class Where(Struct, frozen=True):
         """The name of the number of the last record that its rollups count."""
         return "rolled_up_days" if self.is_daily else "rolled_up"
 
-    def rollups(self, window: tuple[int, int], *, daily: bool, cells: bool = False) -> Source:
-        """The rollups of a window, of a day or an hour each.
-
-        `cells` asks for those of cells, and of callers if only some are meant.
-        """
-        unit = self.unit
-        if cells:
-            unit = BY_CELL | BY_CALLER if self.of_callers else BY_CELL
+    def rollups(self, window: tuple[int, int], *, daily: bool, unit: int | None = None) -> Source:
+        """The rollups of a window, of a day or an hour each; of another unit, if that is given."""
+        unit = self.unit if unit is None else unit
         everyone = "" if unit & BY_CALLER else "caller = 0 AND "
         sql = (
             f"unit = ? AND {everyone}{self._terms(unit & ~BY_CALLER)} AND start >= ? AND start < ?"
         )
         parameters = (unit | (DAILY if daily else 0), *self._parameters, *window)
         return Source(f"rollups WHERE {sql}", parameters)
+
+    def hours(self, window: tuple[int, int]) -> Source:
+        """The rollups of days that know the hours of their calls: of all days that a window touches."""
+        days = _floor(window[0], DAY), window[1]
+        return self.rollups(days, daily=True, unit=BY_CELL | (self.unit & BY_CALLER))
 
     def by_time(self, window: tuple[int, int]) -> Source:
         """The records of a window one after the other, those that fit."""
@@ -72,7 +74,8 @@ class Where(Struct, frozen=True):
     def by_what_they_are(self, window: tuple[int, int]) -> Source:
         """The records of a window by the cells, and callers, that rollups have for its days."""
         days = _floor(window[0], DAY), window[1]
-        groups = self.rollups(days, daily=True, cells=True)
+        unit = BY_CELL | BY_CALLER if self.of_callers else BY_CELL
+        groups = self.rollups(days, daily=True, unit=unit)
         caller = " AND calls.caller = g.caller" if self.of_callers else ""
         sql = (
             f"(SELECT start / {DAY} AS day, start, caller, cell FROM {groups.sql}) AS g "  # noqa: S608 - our own terms
@@ -118,7 +121,7 @@ class Where(Struct, frozen=True):
         if not self.cells:
             return self.callers
         chosen = f"SELECT id FROM cells WHERE facet = {facet} AND {self.cells}"  # noqa: S608 - our own terms
-        return f"{self.callers} AND cell IN ({chosen})"
+        return f"{self.callers} AND cell {'NOT ' * self.are_cells_others}IN ({chosen})"
 
     @property
     def _parameters(self) -> tuple[str, ...]:
@@ -132,15 +135,19 @@ class Source(Struct, frozen=True):
     parameters: tuple[Any, ...]
 
 
+Others = Literal["callers", "cells"]
+"""Whose calls are meant instead of those of a filter, where those are most."""
+
+
 def terms(
-    engine: Engine, where: Filter, by: Sequence[str] = (), *, by_others: bool = False
+    engine: Engine, where: Filter, by: Sequence[str] = (), *, others: Others | None = None
 ) -> Where:
     """Which rollups have what a filter and groups ask for.
 
-    `by_others` asks for the calls of all callers but those of the filter.
+    `others` asks for the calls of all callers, or of all cells, but those of the filter.
     """
     cells, of_cells = cell_terms(engine, where)
-    callers, of_callers = caller_terms(engine, where, are_others=by_others)
+    callers, of_callers = caller_terms(engine, where, are_others=others == "callers")
     asked = {name for name in _PARTS if _asks(where, name)}
     asked |= {name for name in by if name not in {*CALLER_COLUMNS, "hour"}}
     if where.outcome is not None:
@@ -149,7 +156,8 @@ def terms(
     if asked:
         fitting = (facet for facet, parts in FACETS.items() if asked <= {*parts})
         unit |= next((one for one in fitting if one | unit in _KEPT), BY_CELL)
-    return Where(unit, cells, callers, tuple(of_cells), tuple(of_callers))
+    others_cells = others == "cells"
+    return Where(unit, cells, callers, tuple(of_cells), tuple(of_callers), others_cells)
 
 
 def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:

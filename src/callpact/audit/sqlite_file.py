@@ -25,11 +25,12 @@ _AT_ONCE = 500
 _PARAMETERS = 900  # Older versions of SQLite take 999 at most.
 _INCREMENTAL = 2
 _UPSERT = f"""
-INSERT INTO rollups ({ROLLUP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO rollups ({ROLLUP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (unit, caller, start, cell) DO UPDATE SET calls = calls + excluded.calls,
 failed = failed + excluded.failed, rejected = rejected + excluded.rejected,
 warned = warned + excluded.warned, first = min(first, excluded.first),
-last = max(last, excluded.last), histogram = merged(histogram, excluded.histogram)"""  # noqa: S608 - constants
+last = max(last, excluded.last), histogram = merged(histogram, excluded.histogram),
+hours = CAST(coalesce(hours, x'') || excluded.hours AS BLOB)"""  # noqa: S608 - constants
 
 
 class SqliteFile(Numbers):
@@ -140,6 +141,10 @@ class SqliteFile(Numbers):
     def joined(self, column: str) -> str:
         """An aggregate: the numbers of a group with commas between them."""
         return f"group_concat({column})"
+
+    def strung(self, column: str) -> str:
+        """An aggregate: the bytes of a group one after the other."""
+        return f"CAST(group_concat({column}, '') AS BLOB)"
 
     def summed(self, column: str) -> str:
         """An aggregate: the histograms of a group, as `sum_in` takes them."""
