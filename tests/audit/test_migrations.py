@@ -204,6 +204,43 @@ def test_records_of_a_file_of_version_3_that_wait_to_be_rolled_up_are_counted(tm
     store.close()
 
 
+def test_hours_of_calls_of_a_file_of_version_4_are_known_when_their_records_are_gone(tmp_path):
+    write_version_1(tmp_path / "audit.db", SAMPLE)
+    file = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
+    migrations.migrate(file, "audit.db", migrations.STEPS[:4])
+    file.close()
+    store = SqliteStore(tmp_path / "audit.db")
+    store.retention(older_than=BEGIN + 9 * DAY)
+    assert store.log(Filter()) == []
+    assert_hours(store, SAMPLE)
+    store.close()
+
+
+def test_hours_that_were_gone_before_version_5_are_left_out(tmp_path):
+    end = BEGIN + DAY + 9 * HOUR
+    write_version_1(tmp_path / "audit.db", SAMPLE, gone_before=end)
+    store = SqliteStore(tmp_path / "audit.db")
+    assert_hours(store, [record for record in SAMPLE if record.at >= end])
+    store.close()
+
+
+def assert_hours(store, kept):
+    for where in (
+        Filter(tool="shop.*", caller="agent-1"),
+        Filter(tool="*.*", caller="*-*"),
+        Filter(outcome="ok", caller="agent-*"),
+        Filter(tool="*e*", via="http"),
+    ):
+        expected = naive_rates(kept, where, "hour")
+        rates = store.rates(where, "hour")
+        assert {r.group: (r.calls, r.failed, r.rejected, r.warned) for r in rates} == {
+            group: counts[:4] for group, counts in expected.items()
+        }, where
+        for rate in rates:
+            times = pytest.approx(expected[rate.group][4:], rel=0.035)
+            assert (rate.p50, rate.p95, rate.p99) == times
+
+
 def test_records_are_added_to_a_file_of_version_1(tmp_path):
     write_version_1(tmp_path / "audit.db", SAMPLE[:250])
     store = SqliteStore(tmp_path / "audit.db")

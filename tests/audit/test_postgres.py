@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 import pytest
-from generated import DAY, counted, naive, records
+from generated import BEGIN, DAY, counted, naive, naive_rates, records
 
 from callpact.audit.record import Note, Record
 from callpact.audit.store import Filter, Store
@@ -165,6 +165,31 @@ def test_all_that_a_database_of_version_1_says_of_calls_is_still_told(
     ):
         (rate,) = store.rates(where, by)
         assert (rate.calls, rate.failed, rate.p50) == (3, 3, pytest.approx(0.00178, rel=0.01))
+    store.close()
+
+
+def test_hours_of_calls_of_version_3_are_known_when_their_records_are_gone(
+    server, postgres_store, url
+):
+    store = postgres_store(url)
+    store.add(SAMPLE)
+    store.retention()
+    store.close()
+    server.run(
+        f"SET search_path = {SCHEMA}; ALTER TABLE rollups DROP COLUMN hours; "
+        "UPDATE meta SET value = 3 WHERE name = 'version'",
+        url,
+    )
+    store = postgres_store(url)
+    store.retention(older_than=BEGIN + 9 * DAY)
+    assert store.log(Filter()) == []
+    for where in (Filter(tool="shop.*", caller="agent-*"), Filter(outcome="ok", caller="*-*")):
+        told = {
+            rate.group: (rate.calls, rate.failed, rate.rejected, rate.warned)
+            for rate in store.rates(where, "hour")
+        }
+        expected = naive_rates(SAMPLE, where, "hour")
+        assert told == {group: counts[:4] for group, counts in expected.items()}
     store.close()
 
 

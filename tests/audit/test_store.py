@@ -101,6 +101,8 @@ def test_rates_of_everything_are_what_counting_gives(filled, by):
 
 
 @given(where=FILTERS, by=st.sampled_from(GROUPS))
+@example(where=Filter(tool="*.*", caller="*-*"), by="hour")
+@example(where=Filter(since=BEGIN + 7, until=BEGIN + 2 * DAY + 9, outcome="ok"), by="hour")
 def test_rates_by_any_filter_are_what_counting_gives(filled, where, by):
     assert_rates(filled, SAMPLE, where, by)
 
@@ -408,8 +410,30 @@ def test_rates_of_most_callers_outlive_their_records(new_store):
     # As those of one caller, they are told by whole days.
     within = msgspec.structs.replace(most, since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR)
     assert_rates_equal(store.rates(within, "tool"), store.rates(day, "tool"))
-    # Their hours are known to the rollups of days.
-    assert_rates(store, SAMPLE, msgspec.structs.replace(most, tool="shop.*"), "hour")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        Filter(tool="shop.*", caller="agent-*"),
+        Filter(tool="shop.search", caller="agent-1"),
+        Filter(tool="*.*", caller="*-*"),
+        Filter(outcome="ok", caller="agent-*"),
+        Filter(outcome="failed", client="c*"),
+        Filter(tool="*e*", via="http"),
+        Filter(key="*:/limit:*", tool="*.search*"),
+        Filter(version="1.1.0", caller="*"),
+    ],
+)
+def test_hours_are_told_of_all_that_is_asked_for_when_no_record_is_left(new_store, where):
+    store = new_store()
+    store.add(SAMPLE)
+    store.retention(older_than=BEGIN + 4 * DAY)
+    assert store.log(Filter()) == []
+    assert_rates(store, SAMPLE, where, "hour")
+    window = {"since": BEGIN + 5 * HOUR, "until": BEGIN + DAY + 7 * HOUR}
+    within = msgspec.structs.replace(where, **window)
+    assert_rates(store, SAMPLE, within, "hour")
 
 
 def assert_rates_equal(first, second):

@@ -2,22 +2,25 @@
 
 Rollups by tool and caller would be nearly as many for each hour as there are records. So there are
 rollups of days, which know the hours of their calls: those of a month are counted in less than half
-a second, and some hours of a day are told from its rollup, also when its records are gone.
+a second, and the hours of a day are told from its rollups also when its records are gone.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from callpact.audit.sql_rows import IS_FAILED, IS_REJECTED, IS_WARNED, bucket_in, mark_with
+from callpact.audit.histogram import histogram_of
+from callpact.audit.sql_rows import IS_FAILED, IS_REJECTED, IS_WARNED, bucket_in
+from callpact.audit.sql_sums import Sum
 
 _WENT = (0, IS_WARNED, IS_FAILED, IS_FAILED | IS_REJECTED)
 _TOLD = IS_WARNED | IS_FAILED | IS_REJECTED
-_BUCKET_BITS, _HOUR_AT = 9, 11
-_MARKS = [mark_with(bucket, flags) for flags in _WENT for bucket in range(1 << _BUCKET_BITS)]
-_CODE = struct.Struct("<H")
+_BUCKET_BITS, _WENT_BITS = 9, 2
+_BUCKETS = 1 << _BUCKET_BITS
+_CODES = _BUCKETS << _WENT_BITS  # So many for each hour.
+_HOURS = 24
 
 
 def packed_call(hour: int, mark: int) -> bytes:
@@ -25,14 +28,31 @@ def packed_call(hour: int, mark: int) -> bytes:
     flags = mark & _TOLD
     # What failed has no warnings.
     went = _WENT.index(flags & ~IS_WARNED if flags & IS_FAILED else flags)
-    return _CODE.pack(hour << _HOUR_AT | went << _BUCKET_BITS | bucket_in(mark))
+    return struct.pack("<H", hour * _CODES + went * _BUCKETS + bucket_in(mark))
 
 
-def calls_in(kept: Iterable[bytes]) -> Iterator[tuple[int, int, int]]:
-    """The hours, the marks and how many calls of each there are, of what `packed_call` gave.
+def calls_by_hour(kept: bytes) -> Iterator[tuple[int, int]]:
+    """How many calls there are in the hours of a day, of what `packed_call` gave."""
+    # The second byte tells the hour.
+    for high, calls in Counter(kept[1::2]).items():
+        yield high * 256 // _CODES, calls
 
-    The marks tell what is counted of calls, and no more.
-    """
-    data = b"".join(kept)
-    for code, calls in Counter(struct.unpack(f"<{len(data) // 2}H", data)).items():
-        yield code >> _HOUR_AT, _MARKS[code & (1 << _HOUR_AT) - 1], calls
+
+def sums_by_hour(kept: bytes) -> Iterator[tuple[int, Sum]]:
+    """What is counted of the calls in each hour of a day, of what `packed_call` gave."""
+    counts = [0] * (_HOURS * _CODES)
+    for code, calls in Counter(struct.unpack(f"<{len(kept) // 2}H", kept)).items():
+        counts[code] = calls
+    for hour in range(_HOURS):
+        first = hour * _CODES
+        if any(told := counts[first : first + _CODES]):
+            yield hour, _sum([told[at : at + _BUCKETS] for at in range(0, _CODES, _BUCKETS)])
+
+
+def _sum(lanes: list[list[int]]) -> Sum:
+    ok, warned, failed, rejected = map(sum, lanes)
+    found = Sum()
+    found.calls = ok + warned + failed + rejected
+    found.failed, found.rejected, found.warned = failed + rejected, rejected, warned
+    found.histogram = sum(map(histogram_of, lanes))
+    return found

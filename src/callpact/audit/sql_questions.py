@@ -27,7 +27,7 @@ from callpact.audit.histogram import (
     spans,
     whole_hours,
 )
-from callpact.audit.hours import calls_in
+from callpact.audit.hours import calls_by_hour, sums_by_hour
 from callpact.audit.record import Record
 from callpact.audit.sql_rollups import WAITING_FROM
 from callpact.audit.sql_rows import BY_CELL, BY_TOOL, DAILY
@@ -237,8 +237,10 @@ class Questions:
                 case "rollups":
                     self._count(part.source, by, sums)
                 case "hours":
-                    for id_, hour, mark, calls in self._by_hour(part, by):
-                        tally[hour if by == "hour" else id_][mark] += calls
+                    for _, day, kept in self._days(part, by):
+                        for hour, counted in sums_by_hour(kept):
+                            if part.holds(start := day + hour * HOUR):
+                                sums[start].add(counted)
                 case "records":
                     self._count_records(part.source, by, tally)
         for id_, counted in tally.sums():
@@ -310,8 +312,10 @@ class Questions:
         found: list[Row] = []
         for part in self._parts(where, fitting, finest=finest):
             if part.of == "hours":
-                for id_, hour, _, calls in self._by_hour(part, by):
-                    found.append((hour if by == "hour" else id_, hour, calls))
+                for id_, day, kept in self._days(part, by):
+                    for hour, calls in calls_by_hour(kept):
+                        if part.holds(start := day + hour * HOUR):
+                            found.append((start if by == "hour" else id_, start, calls))
                 continue
             column, start, calls = _group(by), "start", "CAST(sum(calls) AS bigint)"
             if part.of == "records":
@@ -389,9 +393,8 @@ class Questions:
         for id_, mark, calls in self._engine.rows(sql, source.parameters):
             tally[id_][mark] += calls
 
-    def _by_hour(self, part: _Part, by: GroupBy) -> Iterator[tuple[int, int, int, int]]:
-        """The calls that rollups of days know the hours of: their group, hour, mark, and how many."""
-        begin, end = part.window
+    def _days(self, part: _Part, by: GroupBy) -> Iterator[tuple[int, int, bytes]]:
+        """What rollups know of the hours of their days, by group and day; by the hour, all in one."""
         # Rows come by caller and day, so that these are put together at once.
         group = "caller" if by == "hour" else _group(by)
         strung = self._engine.strung("hours")
@@ -399,11 +402,8 @@ class Questions:
         days: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
         for id_, day, kept in self._engine.rows(sql, part.source.parameters):
             days[0 if by == "hour" else id_, day].append(kept or b"")
-        for (id_, day), kept in days.items():
-            for number, mark, calls in calls_in(kept):
-                hour = day + number * HOUR
-                if begin <= hour < end:
-                    yield id_, hour, mark, calls
+        for (id_, day), each in days.items():
+            yield id_, day, b"".join(each)
 
     def causes(self, where: Filter, limit: int) -> list[Cause]:
         """The commonest error keys, of all calls of their tools in the window."""
@@ -513,6 +513,10 @@ class _Part(Struct, frozen=True):
     of: Literal["rollups", "hours", "records"]
     source: Source
     window: tuple[int, int]
+
+    def holds(self, hour: int) -> bool:
+        """True if an hour begins in the window."""
+        return self.window[0] <= hour < self.window[1]
 
 
 def _without(where: Filter, others: Others) -> Filter:

@@ -66,7 +66,7 @@ class Tally(defaultdict[int, Counter[int]]):
     def sums(self) -> Iterator[tuple[int, Sum]]:
         """What is counted of each group."""
         for group, marks in self.items():
-            part, buckets = Sum(), Counter[int]()
+            part, buckets = Sum(), [0] * (1 + rows.bucket_in(max(marks)))
             for mark, calls in marks.items():
                 part.calls += calls
                 if mark & rows.IS_FAILED:
