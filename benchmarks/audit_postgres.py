@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from audit_store import BATCH, beyond_payloads, indexing, questions, stream
+from audit_store import BATCH, beyond_payloads, indexing, pairs, questions, rows_of, stream
 from callpact.audit.postgres import PostgresStore
 from callpact.audit.store import Filter
 from measure import table
@@ -83,8 +83,8 @@ def main(count: int, seconds: float) -> None:
         )
         print(f"{beyond_payloads(store) / added:.0f} bytes each beyond payloads (held to 400)")
         asked = questions(store, end)
-        rows = [(question, seconds, seconds / 0.5, "0.5 s") for question, seconds in asked.items()]
-        table("Questions (time by the clock)", rows)
+        table("Questions (time by the clock)", rows_of(asked))
+        table("Two filters at once", rows_of(pairs(store, end)))
         begun = time.perf_counter()
         gone = store.retention(older_than=BEGIN + DAY + DAY // 2)
         print(f"\nretention of a day and a half: {gone:,} records", end=" ")

@@ -221,6 +221,13 @@ def test_hours_that_were_gone_before_version_5_are_left_out(tmp_path):
     write_version_1(tmp_path / "audit.db", SAMPLE, gone_before=end)
     store = SqliteStore(tmp_path / "audit.db")
     assert_hours(store, [record for record in SAMPLE if record.at >= end])
+    # Of these, callers are told by whole days.
+    for caller in ("agent-*", "*-*"):
+        where = Filter(since=BEGIN + 18 * HOUR + 7, until=BEGIN + 30 * HOUR, caller=caller)
+        days = Filter(since=BEGIN, until=BEGIN + 2 * DAY, caller=caller)
+        counts = {rate.group: rate.calls for rate in store.rates(where, "tool")}
+        expected = naive_rates(SAMPLE, days, "tool")
+        assert counts == {group: counts[0] for group, counts in expected.items()}
     store.close()
 
 

@@ -485,13 +485,13 @@ def test_the_trend_of_what_is_gone_is_told_from_its_rollups(store):
     assert store.trend(Filter(tool="no.such"), "tool").counts == {}
 
 
-def test_the_window_of_a_caller_over_what_is_gone_is_of_whole_days(store):
+def test_the_window_of_a_caller_over_what_is_gone_is_of_whole_hours(store):
     store.add(SAMPLE)
     store.retention(older_than=BEGIN + DAY + HOUR)
     where = Filter(since=BEGIN + 18 * HOUR + 7, until=BEGIN + 30 * HOUR, caller="*-*")
-    days = Filter(since=BEGIN, until=BEGIN + 2 * DAY, caller="*-*")
+    hours = Filter(since=BEGIN + 18 * HOUR, until=BEGIN + 30 * HOUR, caller="*-*")
     counts = {rate.group: rate.calls for rate in store.rates(where, "tool")}
-    expected = naive_rates(SAMPLE, days, "tool")
+    expected = naive_rates(SAMPLE, hours, "tool")
     assert counts == {group: counts[0] for group, counts in expected.items()}
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from callpact.audit.histogram import histogram_of
-from callpact.audit.sql_rows import IS_FAILED, IS_REJECTED, IS_WARNED, bucket_in
+from callpact.audit.sql_rows import IS_FAILED, IS_REJECTED, IS_WARNED, bucket_in, mark_with
 from callpact.audit.sql_sums import Sum
 
 _WENT = (0, IS_WARNED, IS_FAILED, IS_FAILED | IS_REJECTED)
@@ -20,6 +20,7 @@ _TOLD = IS_WARNED | IS_FAILED | IS_REJECTED
 _BUCKET_BITS, _WENT_BITS = 9, 2
 _BUCKETS = 1 << _BUCKET_BITS
 _CODES = _BUCKETS << _WENT_BITS  # So many for each hour.
+_MARKS = [mark_with(bucket, flags) for flags in _WENT for bucket in range(_BUCKETS)]
 _HOURS = 24
 
 
@@ -38,15 +39,28 @@ def calls_by_hour(kept: bytes) -> Iterator[tuple[int, int]]:
         yield high * 256 // _CODES, calls
 
 
+def marks_by_hour(kept: bytes) -> Iterator[tuple[int, int, int]]:
+    """The hours and marks of calls, and how many there are of each, of what `packed_call` gave.
+
+    The marks tell what is counted of calls, and no more.
+    """
+    for code, calls in Counter(_codes(kept)).items():
+        yield code // _CODES, _MARKS[code % _CODES], calls
+
+
 def sums_by_hour(kept: bytes) -> Iterator[tuple[int, Sum]]:
-    """What is counted of the calls in each hour of a day, of what `packed_call` gave."""
+    """What is counted of the calls in each hour of a day: quicker than by marks, where all are asked for."""
     counts = [0] * (_HOURS * _CODES)
-    for code, calls in Counter(struct.unpack(f"<{len(kept) // 2}H", kept)).items():
+    for code, calls in Counter(_codes(kept)).items():
         counts[code] = calls
     for hour in range(_HOURS):
         first = hour * _CODES
         if any(told := counts[first : first + _CODES]):
             yield hour, _sum([told[at : at + _BUCKETS] for at in range(0, _CODES, _BUCKETS)])
+
+
+def _codes(kept: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(kept) // 2}H", kept)
 
 
 def _sum(lanes: list[list[int]]) -> Sum:

@@ -27,10 +27,10 @@ from callpact.audit.histogram import (
     spans,
     whole_hours,
 )
-from callpact.audit.hours import calls_by_hour, sums_by_hour
+from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
 from callpact.audit.record import Record
-from callpact.audit.sql_rollups import WAITING_FROM
-from callpact.audit.sql_rows import BY_CELL, BY_TOOL, DAILY
+from callpact.audit.sql_rollups import HOURS_FROM, WAITING_FROM
+from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
 from callpact.audit.sql_sums import Noted, Sum, Tally, Times
 from callpact.audit.sql_terms import (
     CALLER_COLUMNS,
@@ -179,20 +179,21 @@ class Questions:
     def _fewer(self, where: Filter, by: GroupBy) -> Others | None:
         """What a filter leaves out, if that is less: then all are counted without the others."""
         fitting = self._terms(where, by)
-        if by == "hour" and fitting.cells:
-            return "cells" if self._are_most_cells(where, fitting) else None
-        if by not in CALLER_COLUMNS and self._are_most_callers(where):
-            return "callers"
-        return None
+        if by != "hour" or not fitting.cells:
+            is_most = by not in CALLER_COLUMNS and self._are_most_callers(where)
+            return "callers" if is_most else None
+        if not fitting.is_daily or not self._knows_hours(where):
+            return None
+        everyone = terms(self._engine, _without(where, "callers"))
+        if everyone.unit in {BY_CAUSE, BY_DOOR} and self._are_most_callers(where):
+            return "callers"  # There are few rollups of all callers.
+        return "cells" if self._are_most_cells(where, everyone) else None
 
     def _are_most_cells(self, where: Filter, fitting: Where) -> bool:
-        """True if most calls are what a filter asks for, and there are very many rows of those."""
-        if not fitting.is_daily or not self._knows_hours(where):
-            return False
+        """True if most calls of a window are what is asked for."""
         first = FIRST if where.since is None else _floor(where.since, DAY)
         window = first, LAST if where.until is None else where.until
-        everyone = terms(self._engine, _without(where, "callers"))
-        most = self._calls(everyone.rollups(window, daily=True, unit=BY_CELL))
+        most = self._calls(fitting.rollups(window, daily=True))
         return 2 * most > self._calls(terms(self._engine, Filter()).rollups(window, daily=True))
 
     def _calls(self, source: Source) -> int:
@@ -203,13 +204,13 @@ class Questions:
         return 0 if row is None else row[0]
 
     def _are_most_callers(self, where: Filter) -> bool:
-        """True if a filter asks for most callers, in a window whose records are all there."""
+        """True if a filter asks for most callers, in a window that is told of all alike."""
         fits, parameters = fitting_callers(self._engine, where)
         if not parameters:
             return False
-        # Where they are gone, callers are told by the day at best, and all calls by the hour.
-        gone = self._engine.kept_number("gone_before", FIRST)
-        if any(end is not None and end < gone for end in (where.since, where.until)):
+        # Where hours are not known, callers are told by the day at best, and all calls by the hour.
+        known = self._engine.kept_number(HOURS_FROM, FIRST)
+        if any(end is not None and end < known for end in (where.since, where.until)):
             return False
         sql = f"SELECT count(*), count(CASE WHEN {fits} THEN 1 END) FROM callers"  # noqa: S608 - our own terms
         row = self._engine.row(sql, parameters)
@@ -226,7 +227,7 @@ class Questions:
     def _knows_hours(self, where: Filter) -> bool:
         """True if the rollups by cell of all days of a window know the hours of their calls."""
         first = FIRST if where.since is None else where.since
-        return first >= self._engine.kept_number("hours_from", FIRST)
+        return first >= self._engine.kept_number(HOURS_FROM, FIRST)
 
     def _sums(self, where: Filter, by: GroupBy, *, others: Others | None = None) -> dict[str, Sum]:
         """How calls went, by group; or those of `others` than the filter asks for."""
@@ -236,11 +237,16 @@ class Questions:
             match part.of:
                 case "rollups":
                     self._count(part.source, by, sums)
-                case "hours":
+                case "hours" if by == "hour":
                     for _, day, kept in self._days(part, by):
                         for hour, counted in sums_by_hour(kept):
                             if part.holds(start := day + hour * HOUR):
                                 sums[start].add(counted)
+                case "hours":
+                    for id_, day, kept in self._days(part, by):
+                        for hour, mark, calls in marks_by_hour(kept):
+                            if part.holds(day + hour * HOUR):
+                                tally[id_][mark] += calls
                 case "records":
                     self._count_records(part.source, by, tally)
         for id_, counted in tally.sums():
@@ -329,11 +335,14 @@ class Questions:
             counts[names[id_]][max(0, (start - parts.start) // parts.step)] += calls
         return counts
 
-    def _parts(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[_Part]:
-        """All that is to be counted of a window."""
+    def _parts(
+        self, where: Filter, terms: Where, *, finest: bool = False, timed: bool = False
+    ) -> Iterator[_Part]:
+        """All that is to be counted of a window; `timed` asks for the times of calls, too."""
         rolled: list[tuple[int, int]] = []
         rolled_up = self._engine.kept_number(terms.rolled_up)
-        for piece in self._pieces(where, terms, finest=finest):
+        has_hours = finest or not terms.is_daily or (not timed and self._knows_hours(where))
+        for piece in self._pieces(where, finest=finest, has_hours=has_hours):
             window = piece.begin, piece.end
             if piece.unit == "record":
                 yield _Part("records", terms.ends(piece, rolled_up), window)
@@ -349,10 +358,9 @@ class Questions:
             whole = waiting[0][0], waiting[-1][1]
             yield _Part("records", terms.pending(rolled_up, waiting), whole)
 
-    def _pieces(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[Piece]:
+    def _pieces(self, where: Filter, *, finest: bool, has_hours: bool) -> Iterator[Piece]:
         """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
         gone = self._engine.kept_number("gone_before", FIRST)
-        has_hours = finest or not terms.is_daily
         span, unit = (HOUR, "hour") if has_hours else (DAY, "day")
         taken: set[int] = set()
         for piece in pieces(where.since, where.until, finest=finest):
@@ -449,7 +457,7 @@ class Questions:
         )
         fitting = terms(self._engine, everything, ("tool", "key"))
         found: defaultdict[int, Times] = defaultdict(Times)
-        for part in self._parts(where, fitting):
+        for part in self._parts(where, fitting, timed=True):
             counts = "cell, CAST(sum(calls) AS bigint), min(first), max(last)"
             if part.of == "records":
                 counts = "calls.cell, count(*), min(at), max(at)"

@@ -30,6 +30,9 @@ PENDING_DAYS = 100_000
 WAITING_FROM = "waiting_from"
 """The name of the time of the first record that is not in all rollups."""
 
+HOURS_FROM = "hours_from"
+"""The name of the first day whose rollups by cell know all hours; all days, if there is none."""
+
 _UPSERT_PLACE = """
 INSERT INTO place_rollups (unit, start, place, calls, first, last) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (unit, start, place) DO UPDATE SET calls = place_rollups.calls + excluded.calls,

@@ -123,7 +123,7 @@ def facet_of(facet: int, names: Mapping[str, str | None]) -> tuple[str | None, .
 
 def mark_of(record: Record) -> int:
     """The bucket of its duration, and what is told by single bits."""
-    mark = bucket_of(record.ms) << _FLAGS
+    mark = mark_with(bucket_of(record.ms), 0)
     sent, given = record.input, record.output
     if sent is not None and sent.json is None:
         mark |= INPUT_IS_HASH
@@ -136,6 +136,11 @@ def mark_of(record: Record) -> int:
     if record.tool_error:
         mark |= IS_TOOL_ERROR
     return mark
+
+
+def mark_with(bucket: int, flags: int) -> int:
+    """The mark of a bucket and these bits."""
+    return bucket << _FLAGS | flags
 
 
 def bucket_in(mark: int) -> int:

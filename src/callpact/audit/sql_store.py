@@ -4,7 +4,7 @@ Records are rows; beside them hourly and daily rollups are kept, with a histogra
 questions about millions of calls read some thousand rows, and are exact: where a window begins or
 ends within an hour, the records of that hour are counted. Retention lets go of records; their
 rollups stay for `ROLLUPS_KEPT` longer. Windows over what is gone are taken in whole hours; in whole
-days for causes, for a caller together with anything else, and for what no facet (`sql_rows.py`) has.
+days for causes, as those tell when they were first and last met.
 
 In filters and groups, what a record does not have (no caller, no version) is the empty text.
 """

@@ -24,7 +24,9 @@ _KEPT = frozenset((*HOURLY_UNITS, *DAILY_UNITS))
 _PARTS = ("tool", "namespace", "gate", "code", "key", "version", "contract", "via")
 CALLER_COLUMNS = {"caller": "name", "client": "client"}
 """What is known of who called, and its column."""
+_CALLER_TEXTS = {"caller": "coalesce(name, '')", "client": "client"}
 _SHORT = 6 * HOUR  # All records of so long are read as quickly as the index of a day.
+_MANY = 500
 _OPTIONAL = frozenset({"gate", "code", "key", "version"})
 
 
@@ -40,6 +42,7 @@ class Where(Struct, frozen=True):
     of_callers: tuple[str, ...]
     are_cells_others: bool = False
     """True if the terms are those of the cells that are not meant."""
+    has_many_cells: bool = False
 
     @property
     def is_daily(self) -> bool:
@@ -55,9 +58,10 @@ class Where(Struct, frozen=True):
         """The rollups of a window, of a day or an hour each; of another unit, if that is given."""
         unit = self.unit if unit is None else unit
         everyone = "" if unit & BY_CALLER else "caller = 0 AND "
-        sql = (
-            f"unit = ? AND {everyone}{self._terms(unit & ~BY_CALLER)} AND start >= ? AND start < ?"
-        )
+        # Where each of very many cells would be looked for, all are met by caller and time.
+        cell = "cell + 0" if self.has_many_cells else "cell"
+        fitting = self._terms(unit & ~BY_CALLER, cell)
+        sql = f"unit = ? AND {everyone}{fitting} AND start >= ? AND start < ?"
         parameters = (unit | (DAILY if daily else 0), *self._parameters, *window)
         return Source(f"rollups WHERE {sql}", parameters)
 
@@ -117,11 +121,11 @@ class Where(Struct, frozen=True):
             source = Source(f"{sql} AND at >= ? AND at < ?", parameters)
         return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
 
-    def _terms(self, facet: int) -> str:
+    def _terms(self, facet: int, cell: str = "cell") -> str:
         if not self.cells:
             return self.callers
         chosen = f"SELECT id FROM cells WHERE facet = {facet} AND {self.cells}"  # noqa: S608 - our own terms
-        return f"{self.callers} AND cell {'NOT ' * self.are_cells_others}IN ({chosen})"
+        return f"{self.callers} AND {cell} {'NOT ' * self.are_cells_others}IN ({chosen})"
 
     @property
     def _parameters(self) -> tuple[str, ...]:
@@ -156,8 +160,21 @@ def terms(
     if asked:
         fitting = (facet for facet, parts in FACETS.items() if asked <= {*parts})
         unit |= next((one for one in fitting if one | unit in _KEPT), BY_CELL)
-    others_cells = others == "cells"
-    return Where(unit, cells, callers, tuple(of_cells), tuple(of_callers), others_cells)
+    return Where(
+        unit,
+        cells,
+        callers,
+        tuple(of_cells),
+        tuple(of_callers),
+        are_cells_others=others == "cells",
+        has_many_cells=bool(cells) and _are_many(engine, cells, of_cells),
+    )
+
+
+def _are_many(engine: Engine, cells: str, of_cells: Sequence[str]) -> bool:
+    sql = f"SELECT count(*) FROM cells WHERE facet = {BY_CELL} AND {cells}"  # noqa: S608 - our own terms
+    row = engine.row(sql, of_cells)
+    return row is not None and row[0] > _MANY
 
 
 def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
@@ -167,7 +184,9 @@ def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
     for name in _PARTS:
         if _asks(where, name):
             wanted = getattr(where, name)
-            column = f"coalesce({name}, '')" if name in _OPTIONAL else name
+            # Only where the empty text fits: a database knows how many fit a column, not an expression.
+            fits_none = name in _OPTIONAL and not wanted.strip("*")
+            column = f"coalesce({name}, '')" if fits_none else name
             sign, parameter = engine.pattern(wanted)
             found.append(f"{column} {sign} ?")
             parameters.append(parameter)
@@ -196,10 +215,10 @@ def fitting_callers(engine: Engine, where: Filter) -> tuple[str, list[str]]:
     """What a filter says of the rows of callers."""
     found: list[str] = []
     parameters: list[str] = []
-    for name, column in CALLER_COLUMNS.items():
+    for name, column in _CALLER_TEXTS.items():
         if _asks(where, name):
             sign, parameter = engine.pattern(getattr(where, name))
-            found.append(f"coalesce({column}, '') {sign} ?")
+            found.append(f"{column} {sign} ?")
             parameters.append(parameter)
     return " AND ".join(found), parameters
 
