@@ -21,7 +21,8 @@ _BUCKET_BITS, _WENT_BITS = 9, 2
 _BUCKETS = 1 << _BUCKET_BITS
 _CODES = _BUCKETS << _WENT_BITS  # So many for each hour.
 _MARKS = [mark_with(bucket, flags) for flags in _WENT for bucket in range(_BUCKETS)]
-_HOURS = 24
+HOURS = 24
+"""So many has a day."""
 
 
 def packed_call(hour: int, mark: int) -> bytes:
@@ -49,11 +50,11 @@ def marks_by_hour(kept: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def sums_by_hour(kept: bytes) -> Iterator[tuple[int, Sum]]:
-    """What is counted of the calls in each hour of a day: quicker than by marks, where all are asked for."""
-    counts = [0] * (_HOURS * _CODES)
+    """What is counted of the calls in each hour: quicker than by marks, if there are very many."""
+    counts = [0] * (HOURS * _CODES)
     for code, calls in Counter(_codes(kept)).items():
         counts[code] = calls
-    for hour in range(_HOURS):
+    for hour in range(HOURS):
         first = hour * _CODES
         if any(told := counts[first : first + _CODES]):
             yield hour, _sum([told[at : at + _BUCKETS] for at in range(0, _CODES, _BUCKETS)])

@@ -345,18 +345,17 @@ class Questions:
         for piece in self._pieces(where, finest=finest, has_hours=has_hours):
             window = piece.begin, piece.end
             if piece.unit == "record":
-                yield _Part("records", terms.ends(piece, rolled_up), window)
+                yield _Part("records", terms.ends(piece, rolled_up))
             elif piece.unit == "hour" and terms.is_daily:
                 yield _Part("hours", terms.hours(window), window)
             else:
-                yield _Part("rollups", terms.rollups(window, daily=piece.unit == "day"), window)
+                yield _Part("rollups", terms.rollups(window, daily=piece.unit == "day"))
             if piece.unit != "record" or terms.is_daily:
                 rolled.append(window)
         since = self._waiting_from()
         waiting = [(max(begin, since), end) for begin, end in rolled if end > since]
         if waiting:
-            whole = waiting[0][0], waiting[-1][1]
-            yield _Part("records", terms.pending(rolled_up, waiting), whole)
+            yield _Part("records", terms.pending(rolled_up, waiting))
 
     def _pieces(self, where: Filter, *, finest: bool, has_hours: bool) -> Iterator[Piece]:
         """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
@@ -520,10 +519,11 @@ class _Part(Struct, frozen=True):
 
     of: Literal["rollups", "hours", "records"]
     source: Source
-    window: tuple[int, int]
+    window: tuple[int, int] = (FIRST, LAST)
+    """Which hours are meant, of all that the source has."""
 
     def holds(self, hour: int) -> bool:
-        """True if an hour begins in the window."""
+        """True if an hour is meant."""
         return self.window[0] <= hour < self.window[1]
 
 

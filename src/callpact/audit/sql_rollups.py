@@ -17,7 +17,7 @@ from typing import Any
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine, Row
 from callpact.audit.histogram import DAY, HOUR, LAST, one_in, packed
-from callpact.audit.hours import packed_call
+from callpact.audit.hours import HOURS, packed_call
 from callpact.audit.record import Record
 from callpact.audit.sql_names import Naming
 from callpact.audit.sql_rows import BY_CALLER, BY_CELL, DAILY, DAILY_UNITS
@@ -43,7 +43,6 @@ ELSE place_rollups.last END"""
 
 _Key = tuple[int, int, int, int]
 """Unit, caller, start, cell."""
-_HOURS = 24
 _LANE, _MASK = 32, (1 << 32) - 1
 _HISTOGRAM = 4 * _LANE
 
@@ -99,12 +98,12 @@ class Rollups:
         )
 
     def _add_days(self) -> None:
-        counts, hours = self._counts("rolled_up_days", _HOURS), _Hours()
+        counts, hours = self._counts("rolled_up_days", HOURS), _Hours()
         found = self._waiting(
             "rolled_up_days",
             f"caller, {rows.DAY_OF}, cell",
             "min(at), max(at)",
-            marks=f"mark * {_HOURS} + {rows.HOUR_IN_DAY}",
+            marks=f"mark * {HOURS} + {rows.HOUR_IN_DAY}",
         )
         facets = self._naming.facets(list({cell for _, _, cell, *_ in found}))
         days: dict[_Key, _Sum] = {}
@@ -193,7 +192,7 @@ class _Hours(dict[str, bytes]):
     def __missing__(self, marks: str) -> bytes:
         if "," in marks:
             return b"".join(map(self.__getitem__, marks.split(",")))
-        mark, hour = divmod(int(marks), _HOURS)
+        mark, hour = divmod(int(marks), HOURS)
         self[marks] = kept = packed_call(hour, mark)
         return kept
 

@@ -26,7 +26,7 @@ CALLER_COLUMNS = {"caller": "name", "client": "client"}
 """What is known of who called, and its column."""
 _CALLER_TEXTS = {"caller": "coalesce(name, '')", "client": "client"}
 _SHORT = 6 * HOUR  # All records of so long are read as quickly as the index of a day.
-_MANY = 500
+_MANY_CELLS = 500
 _OPTIONAL = frozenset({"gate", "code", "key", "version"})
 
 
@@ -57,7 +57,10 @@ class Where(Struct, frozen=True):
     def rollups(self, window: tuple[int, int], *, daily: bool, unit: int | None = None) -> Source:
         """The rollups of a window, of a day or an hour each; of another unit, if that is given."""
         unit = self.unit if unit is None else unit
-        everyone = "" if unit & BY_CALLER else "caller = 0 AND "
+        everyone = "caller = 0 AND "
+        if unit & BY_CALLER:
+            # Also where all are meant: rows are by caller first, and only then by time.
+            everyone = "" if self.of_callers else "caller IN (SELECT id FROM callers) AND "
         # Where each of very many cells would be looked for, all are met by caller and time.
         cell = "cell + 0" if self.has_many_cells else "cell"
         fitting = self._terms(unit & ~BY_CALLER, cell)
@@ -167,14 +170,14 @@ def terms(
         tuple(of_cells),
         tuple(of_callers),
         are_cells_others=others == "cells",
-        has_many_cells=bool(cells) and _are_many(engine, cells, of_cells),
+        has_many_cells=bool(cells and unit & BY_CALLER) and _are_many(engine, cells, of_cells),
     )
 
 
 def _are_many(engine: Engine, cells: str, of_cells: Sequence[str]) -> bool:
     sql = f"SELECT count(*) FROM cells WHERE facet = {BY_CELL} AND {cells}"  # noqa: S608 - our own terms
     row = engine.row(sql, of_cells)
-    return row is not None and row[0] > _MANY
+    return row is not None and row[0] > _MANY_CELLS
 
 
 def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
