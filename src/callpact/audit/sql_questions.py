@@ -106,13 +106,14 @@ class Questions:
         if begin >= end:
             return []
         rolled_up = self._engine.kept_number("rolled_up_days")
-        source = where.pending(rolled_up, [(begin, end)])
-        if not where.unit:
+        # Those of a short time are met by it; so are the newest where all fit and many wait.
+        by_time = end - begin <= HOUR
+        if not by_time and not where.unit:
             row = self._engine.row("SELECT max(number) FROM calls")
-            # Where all fit and many wait, the newest of them are the last by time.
-            if row is not None and (row[0] or 0) - rolled_up > _MANY * limit:
-                source = where.late(rolled_up, (begin, end))
-        return self._newest(source, limit, before)
+            by_time = row is not None and (row[0] or 0) - rolled_up > _MANY * limit
+        if by_time:
+            return self._newest(where.late(rolled_up, (begin, end)), limit, before)
+        return self._newest(where.pending(rolled_up, [(begin, end)]), limit, before)
 
     def _waiting_from(self) -> int:
         return self._engine.kept_number(WAITING_FROM, FIRST)

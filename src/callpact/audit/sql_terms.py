@@ -101,7 +101,7 @@ class Where(Struct, frozen=True):
         return Source(sql, (rolled_up, *self._parameters, *bounds))
 
     def late(self, rolled_up: int, window: tuple[int, int]) -> Source:
-        """Those of one window, found by their time: for when only the newest are wanted."""
+        """Those of one window, found by their time: of a short one, or the newest of all."""
         source = self.by_time(window)
         return Source(f"{source.sql} AND number > ?", (*source.parameters, rolled_up))
 
