@@ -179,14 +179,18 @@ class Questions:
 
     def _fewer(self, where: Filter, by: GroupBy) -> Others | None:
         """What a filter leaves out, if that is less: then all are counted without the others."""
+        if by in CALLER_COLUMNS:
+            return None
         fitting = self._terms(where, by)
         if by != "hour" or not fitting.cells:
-            is_most = by not in CALLER_COLUMNS and self._are_most_callers(where)
-            return "callers" if is_most else None
+            everyone = terms(self._engine, _without(where, "callers"), (by,))
+            # All cells are many, too: to count all calls by them takes its time.
+            share = 0.75 if everyone.unit == BY_CELL else 0.5
+            return "callers" if self._are_most_callers(where, share) else None
         if not fitting.is_daily or not self._knows_hours(where):
             return None
         everyone = terms(self._engine, _without(where, "callers"))
-        if everyone.unit in {BY_CAUSE, BY_DOOR} and self._are_most_callers(where):
+        if everyone.unit in {BY_CAUSE, BY_DOOR} and self._are_most_callers(where, 0.5):
             return "callers"  # There are few rollups of all callers.
         return "cells" if self._are_most_cells(where, everyone) else None
 
@@ -204,8 +208,8 @@ class Questions:
         )
         return 0 if row is None else row[0]
 
-    def _are_most_callers(self, where: Filter) -> bool:
-        """True if a filter asks for most callers, in a window that is told of all alike."""
+    def _are_most_callers(self, where: Filter, share: float) -> bool:
+        """True if a filter asks for more than a share of callers, in a window told of all alike."""
         fits, parameters = fitting_callers(self._engine, where)
         if not parameters:
             return False
@@ -215,7 +219,7 @@ class Questions:
             return False
         sql = f"SELECT count(*), count(CASE WHEN {fits} THEN 1 END) FROM callers"  # noqa: S608 - our own terms
         row = self._engine.row(sql, parameters)
-        return row is not None and 2 * row[1] > row[0]
+        return row is not None and row[1] > share * row[0]
 
     def _terms(self, where: Filter, by: GroupBy, *, others: Others | None = None) -> Where:
         """Which rollups have what is asked for."""
