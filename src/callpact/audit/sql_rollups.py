@@ -24,7 +24,7 @@ from callpact.audit.sql_rows import BY_CALLER, BY_CELL, DAILY, DAILY_UNITS
 
 PENDING = 20_000
 """Records that wait to be rolled up, at most; with them those of one batch."""
-PENDING_DAYS = 100_000
+PENDING_DAYS = 50_000
 """Records that wait for the rollups that there are of days alone, at most; the same."""
 
 WAITING_FROM = "waiting_from"
