@@ -552,7 +552,9 @@ def test_a_time_is_in_one_piece_of_a_window_or_not_in_the_window(since, until, a
 )
 def test_a_window_is_parted_into_equal_spans_without_a_gap(since, length, most, unit):
     parts = spans(since, since + length, most, unit)
-    assert 1 <= len(parts) <= most
+    units = max(since, since + length - 1) // unit - since // unit + 1
+    step = min(size for size in range(1, units + 1) if -(-units // size) <= most)
+    assert (parts.step, len(parts)) == (step * unit, -(-units // step))
     assert parts.start % unit == parts.step % unit == parts.stop % unit == 0
     assert (parts.stop - parts.start) % parts.step == 0
     assert parts.start <= since < parts.start + parts.step

@@ -115,11 +115,11 @@ def pieces(since: int | None, until: int | None, *, finest: bool = False) -> lis
     begin = FIRST if since is None else since
     end = LAST if until is None else until
     first_hour = FIRST if since is None else _ceiling(begin, HOUR)
-    last_hour = LAST if until is None else _floor(end, HOUR)
+    last_hour = LAST if until is None else floor(end, HOUR)
     if first_hour > last_hour:
         return _nonempty(Piece("record", begin, end))
     first_day = FIRST if since is None else _ceiling(begin, DAY)
-    last_day = LAST if until is None else _floor(end, DAY)
+    last_day = LAST if until is None else floor(end, DAY)
     inner = (
         [Piece("hour", first_hour, last_hour)]
         if finest or first_day >= last_day
@@ -143,7 +143,7 @@ def spans(since: int, until: int, most: int, unit: int) -> range:
 def whole_hours(since: int | None, until: int | None) -> tuple[int | None, int | None]:
     """The smallest window of whole hours that holds this one."""
     return (
-        None if since is None else _floor(since, HOUR),
+        None if since is None else floor(since, HOUR),
         None if until is None else _ceiling(until, HOUR),
     )
 
@@ -152,8 +152,9 @@ def _nonempty(*parts: Piece) -> list[Piece]:
     return [part for part in parts if part.begin < part.end]
 
 
-def _floor(at: int, unit: int) -> int:
-    return at // unit * unit
+def floor(at: int, unit: int) -> int:
+    """When the unit of a time begins; nothing is before the first time."""
+    return at if at == FIRST else at // unit * unit
 
 
 def _ceiling(at: int, unit: int) -> int:

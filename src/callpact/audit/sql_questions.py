@@ -1,16 +1,15 @@
-"""The questions to a store, whatever engine is behind it: which rollups or index answers each.
+"""What is counted of calls, whatever engine is behind it: which rollups or index answer a question.
 
 A window is made of whole days, whole hours and the records at both its ends (`histogram.pieces`);
-records that are not rolled up yet are counted beside. Logs are bounded by rollups first, which tell
-how far back one has to go for enough records, and then read by the index that has them.
+records that are not rolled up yet are counted beside.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import sub
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,13 +22,14 @@ from callpact.audit.histogram import (
     HOUR,
     LAST,
     Piece,
+    floor,
     pieces,
     spans,
     whole_hours,
 )
 from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
-from callpact.audit.record import Record
-from callpact.audit.sql_rollups import HOURS_FROM, WAITING_FROM
+from callpact.audit.sql_log import Log, rows_by_id, waiting_from
+from callpact.audit.sql_rollups import HOURS_FROM
 from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
 from callpact.audit.sql_sums import Noted, Sum, Tally, Times
 from callpact.audit.sql_terms import (
@@ -45,124 +45,16 @@ from callpact.audit.sql_terms import (
 from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
 from callpact.errors import UsageError
 
-_DENSE = 20_000
 _DAYS_IN_HOURS = 10
-_MANY = 10
 _NOT_OF_NOTES = ("caller", "client", "gate", "code", "key", "via", "outcome")
-_CALL = ", ".join(f"calls.{name}" for name in rows.CALL.split(", "))
 
 
 class Questions:
-    """Reads the database of a store."""
+    """Counts the calls of a store."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    def find(self, id: str) -> Record | None:
-        """One record with its payloads: of those with the same id the latest."""
-        with self._engine.reading():
-            sql = f"SELECT {_CALL} FROM calls WHERE id = ? ORDER BY at DESC LIMIT 1"  # noqa: S608 - constants
-            found = self._engine.rows(sql, (self._engine.kept_id(id),))
-            return next(iter(self._records(found, with_payloads=True)), None)
-
-    def log(
-        self, where: Filter, limit: int, before: tuple[int, str] | None, *, with_payloads: bool
-    ) -> list[Record]:
-        """Records, the newest first."""
-        with self._engine.reading():
-            found = self._log(where, limit, before)
-            return list(self._records(found, with_payloads=with_payloads))
-
-    def _log(self, where: Filter, limit: int, before: tuple[int, str] | None = None) -> list[Any]:
-        begin = FIRST if where.since is None else where.since
-        end = LAST if where.until is None else where.until
-        if before is not None:
-            end = min(end, before[0] + 1)
-        last = None if before is None else (before[0], self._engine.kept_id(before[1]))
-        fitting = terms(self._engine, where)
-        late = self._late(fitting, (begin, end), limit, last)
-        if late and len(late) == limit:  # What is older than all of these is not asked for.
-            begin = max(begin, late[-1][2])
-        found: list[Any] = []
-        while limit > len(found) and begin < end:
-            low, calls = self._stretch(fitting, begin, end, limit - len(found))
-            if not calls:
-                break
-            # Few are gone to by what they are, many are met by time.
-            is_dense = not fitting.unit or calls > _DENSE
-            reach = fitting.by_time if is_dense else fitting.by_what_they_are
-            found += self._newest(reach((low, end)), limit - len(found), last)
-            end = low
-        if late:
-            both = {row[0]: row for row in (*found, *late)}
-            found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
-        return found
-
-    def _late(
-        self, where: Where, window: tuple[int, int], limit: int, before: tuple[int, Any] | None
-    ) -> list[Any]:
-        """The newest of those that are not rolled up. Days are last, and tell what records are."""
-        begin, end = max(window[0], self._waiting_from()), window[1]
-        if begin >= end:
-            return []
-        rolled_up = self._engine.kept_number("rolled_up_days")
-        # Those of a short time are met by it; so are the newest where all fit and many wait.
-        by_time = end - begin <= HOUR
-        if not by_time and not where.unit:
-            row = self._engine.row("SELECT max(number) FROM calls")
-            by_time = row is not None and (row[0] or 0) - rolled_up > _MANY * limit
-        if by_time:
-            return self._newest(where.late(rolled_up, (begin, end)), limit, before)
-        return self._newest(where.pending(rolled_up, [(begin, end)]), limit, before)
-
-    def _waiting_from(self) -> int:
-        return self._engine.kept_number(WAITING_FROM, FIRST)
-
-    def _stretch(self, where: Where, begin: int, end: int, limit: int) -> tuple[int, int]:
-        """From where on there are enough calls, and how many rollups count from there."""
-        calls, low = 0, end
-        span = DAY if where.is_daily else HOUR
-        source = where.rollups((_floor(begin, span), end), daily=where.is_daily)
-        sql = f"SELECT start, calls FROM {source.sql} ORDER BY start DESC"  # noqa: S608 - our own terms
-        for start, count in self._engine.stream(sql, source.parameters):
-            if calls >= limit and start != low:
-                break
-            calls, low = calls + count, start
-        return max(low, begin), calls
-
-    def _newest(self, source: Source, limit: int, before: tuple[int, Any] | None) -> list[Any]:
-        after = "" if before is None else " AND (at, calls.id) < (?, ?)"
-        sql = (
-            f"SELECT {_CALL} FROM {source.sql}{after} "  # noqa: S608 - our own terms
-            "ORDER BY at DESC, calls.id DESC LIMIT ?"
-        )
-        return [*self._engine.rows(sql, (*source.parameters, *(before or ()), limit))]
-
-    def _records(self, found: Sequence[Any], *, with_payloads: bool) -> Iterator[Record]:
-        json = "json" if with_payloads else "NULL"
-        cells = self._by_id(f"{rows.CELL} FROM cells", (row[5] for row in found))
-        callers = self._by_id(f"{rows.CALLER} FROM callers", (row[6] for row in found))
-        payloads = self._by_id(
-            f"sha256, size, form, {json} FROM payloads", (id_ for row in found for id_ in row[-2:])
-        )
-        for row in found:
-            yield rows.record_of(
-                row,
-                self._engine.shown_id,
-                cells[row[5]],
-                callers[row[6]],
-                payloads,
-                with_payloads=with_payloads,
-            )
-
-    def _by_id(self, columns: str, ids: Iterable[int | None]) -> dict[int, Any]:
-        wanted = list({id_ for id_ in ids if id_ is not None})
-        if not wanted:
-            return {}
-        # The bounds spare the partitions of other days.
-        bounds = f"id >= {min(wanted)} AND id <= {max(wanted)}"
-        found = self._engine.among(f"SELECT id, {columns} WHERE {bounds} AND id IN", wanted)
-        return {id_: rest for id_, *rest in found}
+        self._log = Log(engine)
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first."""
@@ -196,7 +88,7 @@ class Questions:
 
     def _are_most_cells(self, where: Filter, fitting: Where) -> bool:
         """True if most calls of a window are what is asked for."""
-        first = FIRST if where.since is None else _floor(where.since, DAY)
+        first = FIRST if where.since is None else floor(where.since, DAY)
         window = first, LAST if where.until is None else where.until
         most = self._calls(fitting.rollups(window, daily=True))
         return 2 * most > self._calls(terms(self._engine, Filter()).rollups(window, daily=True))
@@ -267,18 +159,18 @@ class Questions:
             return {hour: str(hour) for hour in ids}
         column = CALLER_COLUMNS.get(by)
         column = f"{by} FROM cells" if column is None else f"{column} FROM callers"
-        return {id_: name or "" for id_, (name,) in self._by_id(column, ids).items()}
+        return {id_: name or "" for id_, (name,) in rows_by_id(self._engine, column, ids).items()}
 
     def trend(self, where: Filter, by: GroupBy, most: int) -> Trend:
         """How many calls each group had over time, in so many spans at most."""
         with self._engine.reading():
-            last = self._last_call(where)
+            last = self._log.last_call(where)
             if last is None:
                 return Trend(0, HOUR, {})
             until = last + 1
             since = (until - 1) // HOUR * HOUR - (most - 1) * HOUR
             since = since if where.since is None else where.since
-            # Rollups of hours are many, and what has none is counted from records.
+            # Hours are many, above all where they are read from rollups of days.
             days = 2 if terms(self._engine, where, (by,)).is_daily else _DAYS_IN_HOURS
             unit = HOUR if until - since <= days * DAY else DAY
             parts = spans(since, until, most, unit)
@@ -298,16 +190,6 @@ class Questions:
                 for group, those in fewer.items():
                     counts[group] = list(map(sub, counts[group], those))
         return Trend(parts.start, parts.step, {g: each for g, each in counts.items() if any(each)})
-
-    def _last_call(self, where: Filter) -> int | None:
-        """When the latest call was; of one whose record is gone, when its rollup begins."""
-        latest = self._log(where, 1)
-        if latest:
-            return latest[0][2]
-        begin = FIRST if where.since is None else where.since
-        end = LAST if where.until is None else where.until
-        begun, calls = self._stretch(terms(self._engine, where), begin, end, 1)
-        return begun if calls else None
 
     def _spread(
         self,
@@ -357,7 +239,7 @@ class Questions:
                 yield _Part("rollups", terms.rollups(window, daily=piece.unit == "day"))
             if piece.unit != "record" or terms.is_daily:
                 rolled.append(window)
-        since = self._waiting_from()
+        since = waiting_from(self._engine)
         waiting = [(max(begin, since), end) for begin, end in rolled if end > since]
         if waiting:
             yield _Part("records", terms.pending(rolled_up, waiting))
@@ -370,10 +252,10 @@ class Questions:
         for piece in pieces(where.since, where.until, finest=finest):
             if piece.unit == "day" or (piece.unit == "hour" and has_hours):
                 yield piece
-            elif _floor(piece.begin, span) >= gone:
+            elif floor(piece.begin, span) >= gone:
                 yield Piece("record", piece.begin, piece.end)
             else:
-                for start in range(_floor(piece.begin, span), piece.end, span):
+                for start in range(floor(piece.begin, span), piece.end, span):
                     if start >= gone:
                         yield Piece("record", max(start, piece.begin), piece.end)
                         break
@@ -424,7 +306,7 @@ class Questions:
             fitting, parameters = cell_terms(self._engine, where)
             sql = f"SELECT id FROM cells WHERE key IS NOT NULL AND {fitting or '1 = 1'}"  # noqa: S608 - our own terms
             chosen = {id_ for (id_,) in self._engine.rows(sql, parameters)}
-            names = self._by_id("tool, key FROM cells", calls)
+            names = rows_by_id(self._engine, "tool, key FROM cells", calls)
             of: Counter[str] = Counter()
             causes: defaultdict[tuple[str, str], Times] = defaultdict(Times)
             cells: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -508,7 +390,9 @@ class Questions:
                 ):
                     found[place].add(calls, first, last)
             commonest = sorted(found, key=lambda place: (-found[place].calls, place))[:limit]
-            names = self._by_id("tool, version, kind, code, path FROM places", commonest)
+            names = rows_by_id(
+                self._engine, "tool, version, kind, code, path FROM places", commonest
+            )
         told: list[Noted] = []
         for place in commonest:
             tool, version, kind, code, path = names[place]
@@ -545,13 +429,3 @@ def _group(by: GroupBy) -> str:
 
 def _group_of_records(by: GroupBy) -> str:
     return rows.HOUR_OF if by == "hour" else f"calls.{_group(by)}"
-
-
-def _floor(at: int, span: int) -> int:
-    return at if at == FIRST else at // span * span
-
-
-def _newest_first(row: Row) -> tuple[int, bool, str | bytes]:
-    """As SQLite sorts: bytes are after all texts."""
-    _, id_, at, *_ = row
-    return at, isinstance(id_, bytes), id_

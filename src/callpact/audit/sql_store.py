@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from callpact.audit.engine import Engine
 from callpact.audit.record import Record
 from callpact.audit.sql_keeping import Keeper
+from callpact.audit.sql_log import Log
 from callpact.audit.sql_questions import Questions
 from callpact.audit.sql_sums import Noted
 from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
@@ -31,6 +32,7 @@ class SqlStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._keeper = Keeper(engine)
+        self._log = Log(engine)
         self._questions = Questions(engine)
 
     def add(self, records: Sequence[Record]) -> int:
@@ -42,7 +44,7 @@ class SqlStore:
 
     def find(self, id: str) -> Record | None:
         """One record with its payloads: of those with the same id the latest."""
-        return self._questions.find(id)
+        return self._log.find(id)
 
     def log(
         self,
@@ -56,7 +58,7 @@ class SqlStore:
 
         Of inputs and outputs they have the hashes alone, unless `with_payloads` asks for more.
         """
-        return self._questions.log(where, _bounded(limit), before, with_payloads=with_payloads)
+        return self._log.log(where, _bounded(limit), before, with_payloads=with_payloads)
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first; an hour is told by its first millisecond."""

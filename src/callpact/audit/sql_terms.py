@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callpact.audit.engine import Engine
-from callpact.audit.histogram import DAY, FIRST, HOUR, Piece
+from callpact.audit.histogram import DAY, HOUR, Piece, floor
 from callpact.audit.sql_rows import (
     BY_CALLER,
     BY_CELL,
@@ -70,7 +70,7 @@ class Where(Struct, frozen=True):
 
     def hours(self, window: tuple[int, int]) -> Source:
         """The rollups of days that know the hours of their calls: of all days that a window touches."""
-        days = _floor(window[0], DAY), window[1]
+        days = floor(window[0], DAY), window[1]
         return self.rollups(days, daily=True, unit=BY_CELL | (self.unit & BY_CALLER))
 
     def by_time(self, window: tuple[int, int]) -> Source:
@@ -80,7 +80,7 @@ class Where(Struct, frozen=True):
 
     def by_what_they_are(self, window: tuple[int, int]) -> Source:
         """The records of a window by the cells, and callers, that rollups have for its days."""
-        days = _floor(window[0], DAY), window[1]
+        days = floor(window[0], DAY), window[1]
         unit = BY_CELL | BY_CALLER if self.of_callers else BY_CELL
         groups = self.rollups(days, daily=True, unit=unit)
         caller = " AND calls.caller = g.caller" if self.of_callers else ""
@@ -116,8 +116,6 @@ class Where(Struct, frozen=True):
         first, last = piece.begin // DAY, (piece.end - 1) // DAY
         if piece.end - piece.begin <= _SHORT:
             source = self.by_time(window)
-        elif last - first > 1:
-            source = self.by_what_they_are(window)
         else:
             sql = f"calls INDEXED BY calls_what WHERE {DAY_OF} IN (?, ?) AND {self._terms(BY_CELL)}"
             parameters = (first, last, *self._parameters, *window)
@@ -224,7 +222,3 @@ def fitting_callers(engine: Engine, where: Filter) -> tuple[str, list[str]]:
             found.append(f"{column} {sign} ?")
             parameters.append(parameter)
     return " AND ".join(found), parameters
-
-
-def _floor(at: int, span: int) -> int:
-    return at if at == FIRST else at // span * span
