@@ -378,11 +378,19 @@ def test_rates_and_causes_outlive_their_records(new_store):
         naive = naive_causes(SAMPLE, where)
         assert counted == [(c.tool, c.key, c.calls, c.of, c.first, c.last) for c in naive]
     assert_rates(store, SAMPLE, Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 30 * HOUR), "tool")
-    # What cannot be counted any more is taken by whole hours, or by whole days.
+    # What cannot be counted any more is taken by whole hours, and so are its times.
     within = Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR)
-    assert store.causes(within) == store.causes(Filter(since=BEGIN, until=BEGIN + DAY))
+    assert [_in_hours(cause) for cause in store.causes(within)] == [
+        _in_hours(cause) for cause in naive_causes(SAMPLE, within)
+    ]
     cut = Filter(since=BEGIN + 3 * HOUR + 5, until=BEGIN + 5 * HOUR - 5)
     assert store.rates(cut, "tool") == store.rates(within, "tool") != []
+    assert store.causes(cut) == store.causes(within) != []
+
+
+def _in_hours(cause):
+    first, last = cause.first // HOUR, cause.last // HOUR
+    return cause.tool, cause.key, cause.calls, cause.of, first, last
 
 
 def test_a_trend_has_spans_of_days_where_only_days_are_counted(store):

@@ -28,7 +28,7 @@ from callpact.audit.histogram import (
     whole_hours,
 )
 from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
-from callpact.audit.sql_log import Log, rows_by_id, waiting_from
+from callpact.audit.sql_log import Log, calls_in, rows_by_id, waiting_from
 from callpact.audit.sql_rollups import HOURS_FROM
 from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
 from callpact.audit.sql_sums import Noted, Sum, Tally, Times
@@ -90,15 +90,9 @@ class Questions:
         """True if most calls of a window are what is asked for."""
         first = FIRST if where.since is None else floor(where.since, DAY)
         window = first, LAST if where.until is None else where.until
-        most = self._calls(fitting.rollups(window, daily=True))
-        return 2 * most > self._calls(terms(self._engine, Filter()).rollups(window, daily=True))
-
-    def _calls(self, source: Source) -> int:
-        row = self._engine.row(
-            f"SELECT CAST(coalesce(sum(calls), 0) AS bigint) FROM {source.sql}",  # noqa: S608 - our own terms
-            source.parameters,
-        )
-        return 0 if row is None else row[0]
+        everything = terms(self._engine, Filter()).rollups(window, daily=True)
+        most = calls_in(self._engine, fitting.rollups(window, daily=True))
+        return 2 * most > calls_in(self._engine, everything)
 
     def _are_most_callers(self, where: Filter, share: float) -> bool:
         """True if a filter asks for more than a share of callers, in a window told of all alike."""
@@ -222,13 +216,11 @@ class Questions:
             counts[names[id_]][max(0, (start - parts.start) // parts.step)] += calls
         return counts
 
-    def _parts(
-        self, where: Filter, terms: Where, *, finest: bool = False, timed: bool = False
-    ) -> Iterator[_Part]:
-        """All that is to be counted of a window; `timed` asks for the times of calls, too."""
+    def _parts(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[_Part]:
+        """All that is to be counted of a window."""
         rolled: list[tuple[int, int]] = []
         rolled_up = self._engine.kept_number(terms.rolled_up)
-        has_hours = finest or not terms.is_daily or (not timed and self._knows_hours(where))
+        has_hours = finest or not terms.is_daily or self._knows_hours(where)
         for piece in self._pieces(where, finest=finest, has_hours=has_hours):
             window = piece.begin, piece.end
             if piece.unit == "record":
@@ -343,13 +335,36 @@ class Questions:
         )
         fitting = terms(self._engine, everything, ("tool", "key"))
         found: defaultdict[int, Times] = defaultdict(Times)
-        for part in self._parts(where, fitting, timed=True):
+        for part in self._parts(where, fitting):
+            if part.of == "hours":
+                for cell, times in self._timed(part, where).items():
+                    found[cell].add(times.calls, times.first, times.last)
+                continue
             counts = "cell, CAST(sum(calls) AS bigint), min(first), max(last)"
             if part.of == "records":
                 counts = "calls.cell, count(*), min(at), max(at)"
             sql = f"SELECT {counts} FROM {part.source.sql} GROUP BY 1"  # noqa: S608 - our own terms
             for cell, calls, first, last in self._engine.rows(sql, part.source.parameters):
                 found[cell].add(calls, first, last)
+        return found
+
+    def _timed(self, part: _Part, where: Filter) -> dict[int, Times]:
+        """Calls by cell, from rollups that know hours: of what failed, records tell when it was."""
+        found: defaultdict[int, Times] = defaultdict(Times)
+        known = f"{self._engine.strung('hours')}, min(first), max(last)"
+        sql = f"SELECT cell, start, {known} FROM {part.source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
+        for cell, day, kept, first, last in self._engine.rows(sql, part.source.parameters):
+            for hour, calls in calls_by_hour(kept or b""):
+                if part.holds(start := day + hour * HOUR):
+                    found[cell].add(calls, max(first, start), min(last, start + HOUR - 1))
+        gone = self._engine.kept_number("gone_before", FIRST)
+        failed = terms(self._engine, replace(where, outcome="failed")).records(part.window)
+        sql = f"SELECT calls.cell, min(at), max(at) FROM {failed.sql} GROUP BY 1"  # noqa: S608 - our own terms
+        for cell, first, last in self._engine.rows(sql, failed.parameters):
+            if cell in found:  # Else it is not rolled up yet.
+                times = found[cell]
+                times.first = times.first if times.first < gone else first
+                times.last = last
         return found
 
     def _message(self, where: Filter, cells: list[int], at: int) -> str:

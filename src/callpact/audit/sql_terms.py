@@ -101,7 +101,7 @@ class Where(Struct, frozen=True):
         return Source(sql, (rolled_up, *self._parameters, *bounds))
 
     def late(self, rolled_up: int, window: tuple[int, int]) -> Source:
-        """Those of one window, found by their time: of a short one, or the newest of all."""
+        """Those of one window, found by their time: the newest of all."""
         source = self.by_time(window)
         return Source(f"{source.sql} AND number > ?", (*source.parameters, rolled_up))
 
@@ -110,17 +110,18 @@ class Where(Struct, frozen=True):
 
         Of the latter those that are rolled up; `pending` has the others.
         """
-        window = piece.begin, piece.end
+        source = self.records((piece.begin, piece.end))
         if not self.is_daily:
-            return self.by_time(window)
-        first, last = piece.begin // DAY, (piece.end - 1) // DAY
-        if piece.end - piece.begin <= _SHORT:
-            source = self.by_time(window)
-        else:
-            sql = f"calls INDEXED BY calls_what WHERE {DAY_OF} IN (?, ?) AND {self._terms(BY_CELL)}"
-            parameters = (first, last, *self._parameters, *window)
-            source = Source(f"{sql} AND at >= ? AND at < ?", parameters)
+            return source
         return Source(f"{source.sql} AND number <= ?", (*source.parameters, rolled_up))
+
+    def records(self, window: tuple[int, int]) -> Source:
+        """The records of a window that touches two days at most."""
+        if window[1] - window[0] <= _SHORT:
+            return self.by_time(window)
+        days = f"{window[0] // DAY}, {(window[1] - 1) // DAY}"
+        terms = f"{DAY_OF} IN ({days}) AND {self._terms(BY_CELL)} AND at >= ? AND at < ?"
+        return Source(f"calls INDEXED BY calls_what WHERE {terms}", (*self._parameters, *window))
 
     def _terms(self, facet: int, cell: str = "cell") -> str:
         if not self.cells:
