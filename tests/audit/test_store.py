@@ -299,6 +299,25 @@ def test_the_door_is_a_filter(store):
             assert_rates(store, kept, where, by)
 
 
+def test_what_has_no_version_fits_no_pattern_of_one(store):
+    kept = [
+        Record(
+            id=f"{n}",
+            at=BEGIN + n,
+            ms=1,
+            tool="a.b",
+            version=None if n % 5 == 0 else "1.0.0",
+            caller=f"agent-{n % 3}",
+        )
+        for n in range(20)
+    ]
+    store.add(kept)
+    for where in (Filter(version="1.*"), Filter(version="1.*", caller="agent-2")):
+        assert store.log(where) == naive_log(kept, where)
+        for by in GROUPS:
+            assert_rates(store, kept, where, by)
+
+
 def test_stars_are_the_only_patterns(store):
     tools = ["a.b", "a.[b]", "a.?", "a.%", "a._", "A.b"]
     kept = [Record(id=str(n), at=BEGIN, ms=1, tool=tool) for n, tool in enumerate(tools)]

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine, Row
 from callpact.audit.histogram import DAY, FIRST, HOUR, LAST, floor
 from callpact.audit.record import Record
 from callpact.audit.sql_rollups import WAITING_FROM
-from callpact.audit.sql_terms import Source, Where, terms
+from callpact.audit.sql_terms import Source, Where, narrowed, terms
 from callpact.audit.store import Filter
 
 _DENSE = 20_000
@@ -51,7 +53,7 @@ class Log:
         if before is not None:
             end = min(end, before[0] + 1)
         last = None if before is None else (before[0], self._engine.kept_id(before[1]))
-        fitting = terms(self._engine, where)
+        fitting = terms(self._engine, narrowed(self._engine, where))
         if end - begin <= HOUR and self._are_few(begin, end):
             return self._newest(fitting.by_time((begin, end)), limit, last)
         late = self._late(fitting, (begin, end), limit, last)
@@ -59,14 +61,15 @@ class Log:
             begin = max(begin, late[-1][2])
         found: list[Any] = []
         while limit > len(found) and begin < end:
-            low, calls = self._stretch(fitting, begin, end, limit - len(found))
-            if not calls:
+            stretch = self._stretch(fitting, begin, end, limit - len(found))
+            if not stretch.calls:
                 break
             # Few are gone to by what they are, many are met by time.
-            is_dense = not fitting.unit or calls > _DENSE
+            is_dense = not fitting.unit or stretch.calls > _DENSE
             reach = fitting.by_time if is_dense else fitting.by_what_they_are
-            found += self._newest(reach((low, end)), limit - len(found), last)
-            end = low
+            window = stretch.begin, stretch.end
+            found += self._newest(reach(window), limit - len(found), last)
+            end = stretch.begin
         if late:
             both = {row[0]: row for row in (*found, *late)}
             found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
@@ -92,17 +95,17 @@ class Log:
                 return self._newest(where.late(rolled_up, (begin, end)), limit, before)
         return self._newest(where.pending(rolled_up, [(begin, end)]), limit, before)
 
-    def _stretch(self, where: Where, begin: int, end: int, limit: int) -> tuple[int, int]:
-        """From where on there are enough calls, and how many rollups count from there."""
-        calls, low = 0, end
+    def _stretch(self, where: Where, begin: int, end: int, limit: int) -> _Stretch:
+        """The shortest time that has the latest calls, if there are so many."""
+        calls, first, last = 0, end, begin
         span = DAY if where.is_daily else HOUR
         source = where.rollups((floor(begin, span), end), daily=where.is_daily)
         sql = f"SELECT start, calls FROM {source.sql} ORDER BY start DESC"  # noqa: S608 - our own terms
         for start, count in self._engine.stream(sql, source.parameters):
-            if calls >= limit and start != low:
+            if calls >= limit and start != first:
                 break
-            calls, low = calls + count, start
-        return max(low, begin), calls
+            calls, first, last = calls + count, start, max(last, start + span)
+        return _Stretch(max(first, begin), min(last, end), calls)
 
     def _newest(self, source: Source, limit: int, before: tuple[int, Any] | None) -> list[Any]:
         after = "" if before is None else " AND (at, calls.id) < (?, ?)"
@@ -138,8 +141,16 @@ class Log:
             return latest[0][2]
         begin = FIRST if where.since is None else where.since
         end = LAST if where.until is None else where.until
-        begun, calls = self._stretch(terms(self._engine, where), begin, end, 1)
-        return begun if calls else None
+        stretch = self._stretch(terms(self._engine, where), begin, end, 1)
+        return stretch.begin if stretch.calls else None
+
+
+class _Stretch(Struct, frozen=True):
+    """A time in which there are calls, and how many its rollups count."""
+
+    begin: int
+    end: int
+    calls: int
 
 
 def waiting_from(engine: Engine) -> int:

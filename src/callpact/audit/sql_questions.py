@@ -7,9 +7,9 @@ records that are not rolled up yet are counted beside.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import sub
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from callpact.audit.sql_terms import (
     caller_terms,
     cell_terms,
     fitting_callers,
+    narrowed,
     terms,
 )
 from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
@@ -59,6 +60,7 @@ class Questions:
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
         """How calls went, by group, the largest first."""
         with self._engine.reading():
+            where = narrowed(self._engine, where)
             others = self._fewer(where, by)
             if others is None:
                 groups = self._sums(where, by)
@@ -123,29 +125,39 @@ class Questions:
     def _sums(self, where: Filter, by: GroupBy, *, others: Others | None = None) -> dict[str, Sum]:
         """How calls went, by group; or those of `others` than the filter asks for."""
         fitting = self._terms(where, by, others=others)
-        sums, tally = defaultdict[int, Sum](Sum), Tally()
-        for part in self._parts(where, fitting, finest=by == "hour"):
+        found = [
+            (part, self._counted(part, by))
+            for part in self._parts(where, fitting, finest=by == "hour")
+        ]
+        names = self._names((id_ for _, counted in found for id_, *_ in counted), by)
+        sums, tally = defaultdict[str, Sum](Sum), Tally()
+        for part, counted in found:
             match part.of:
                 case "rollups":
-                    self._count(part.source, by, sums)
+                    for id_, calls, failed, rejected, warned, histogram in counted:
+                        group = sums[names[id_]]
+                        group.calls += calls
+                        group.failed += failed
+                        group.rejected += rejected
+                        group.warned += warned
+                        group.histogram += self._engine.sum_in(histogram)
+                case "records":
+                    for id_, mark, calls in counted:
+                        tally[names[id_]][mark] += calls
                 case "hours" if by == "hour":
-                    for _, day, kept in self._days(part, by):
-                        for hour, counted in sums_by_hour(kept):
+                    for day, kept in _strung((day, kept) for _, day, kept in counted):
+                        for hour, summed in sums_by_hour(kept):
                             if part.holds(start := day + hour * HOUR):
-                                sums[start].add(counted)
+                                sums[str(start)].add(summed)
                 case "hours":
-                    for id_, day, kept in self._days(part, by):
+                    days = (((names[id_], day), kept) for id_, day, kept in counted)
+                    for (name, day), kept in _strung(days):
                         for hour, mark, calls in marks_by_hour(kept):
                             if part.holds(day + hour * HOUR):
-                                tally[id_][mark] += calls
-                case "records":
-                    self._count_records(part.source, by, tally)
-        for id_, counted in tally.sums():
-            sums[id_].add(counted)
-        names, groups = self._names(sums, by), defaultdict[str, Sum](Sum)
-        for id_, summed in sums.items():
-            groups[names[id_]].add(summed)
-        return groups
+                                tally[name][mark] += calls
+        for name, summed in tally.sums():
+            sums[name].add(summed)
+        return sums
 
     def _names(self, ids: Iterable[int], by: GroupBy) -> dict[int, str]:
         """The names that are asked for, of cells, callers or hours."""
@@ -158,6 +170,7 @@ class Questions:
     def trend(self, where: Filter, by: GroupBy, most: int) -> Trend:
         """How many calls each group had over time, in so many spans at most."""
         with self._engine.reading():
+            where = narrowed(self._engine, where)
             last = self._log.last_call(where)
             if last is None:
                 return Trend(0, HOUR, {})
@@ -199,8 +212,8 @@ class Questions:
         found: list[Row] = []
         for part in self._parts(where, fitting, finest=finest):
             if part.of == "hours":
-                for id_, day, kept in self._days(part, by):
-                    for hour, calls in calls_by_hour(kept):
+                for id_, day, kept in self._counted(part, by):
+                    for hour, calls in calls_by_hour(kept or b""):
                         if part.holds(start := day + hour * HOUR):
                             found.append((start if by == "hour" else id_, start, calls))
                 continue
@@ -255,45 +268,30 @@ class Questions:
                         taken.add(start)
                         yield Piece(unit, start, start + span)
 
-    def _count(self, source: Source, by: GroupBy, sums: defaultdict[int, Sum]) -> None:
-        """Count rollups by cell, caller or hour."""
-        counts = ", ".join(
-            f"CAST(sum({name}) AS bigint)" for name in ("calls", "failed", "rejected", "warned")
-        )
-        # There may be very many rows: the database sums them up.
-        summed = self._engine.summed("histogram")
-        sql = f"SELECT {_group(by)}, {counts}, {summed} FROM {source.sql} GROUP BY 1"  # noqa: S608 - our own terms
-        for group, calls, failed, rejected, warned, histogram in self._engine.rows(
-            sql, source.parameters
-        ):
-            part = sums[group]
-            part.calls += calls
-            part.failed += failed
-            part.rejected += rejected
-            part.warned += warned
-            part.histogram += self._engine.sum_in(histogram)
-
-    def _count_records(self, source: Source, by: GroupBy, tally: Tally) -> None:
-        """Count records by cell, caller or hour."""
-        sql = f"SELECT {_group_of_records(by)}, mark, count(*) FROM {source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
-        for id_, mark, calls in self._engine.rows(sql, source.parameters):
-            tally[id_][mark] += calls
-
-    def _days(self, part: _Part, by: GroupBy) -> Iterator[tuple[int, int, bytes]]:
-        """What rollups know of the hours of their days, by group and day; by the hour, all in one."""
-        # Rows come by caller and day, so that these are put together at once.
-        group = "caller" if by == "hour" else _group(by)
-        strung = self._engine.strung("hours")
-        sql = f"SELECT {group}, start, {strung} FROM {part.source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
-        days: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
-        for id_, day, kept in self._engine.rows(sql, part.source.parameters):
-            days[0 if by == "hour" else id_, day].append(kept or b"")
-        for (id_, day), each in days.items():
-            yield id_, day, b"".join(each)
+    def _counted(self, part: _Part, by: GroupBy) -> Sequence[Row]:
+        """What there is of a part, by cell, caller or hour: counts, marks, or hours of days."""
+        match part.of:
+            case "rollups":
+                counts = ", ".join(
+                    f"CAST(sum({name}) AS bigint)"
+                    for name in ("calls", "failed", "rejected", "warned")
+                )
+                # There may be very many rows: the database sums them up.
+                columns = f"{_group(by)}, {counts}, {self._engine.summed('histogram')}"
+                groups = "1"
+            case "records":
+                columns, groups = f"{_group_of_records(by)}, mark, count(*)", "1, 2"
+            case "hours":
+                # Rows come by caller and day, so that these are put together at once.
+                group = "caller" if by == "hour" else _group(by)
+                columns, groups = f"{group}, start, {self._engine.strung('hours')}", "1, 2"
+        sql = f"SELECT {columns} FROM {part.source.sql} GROUP BY {groups}"  # noqa: S608 - our own terms
+        return self._engine.rows(sql, part.source.parameters)
 
     def causes(self, where: Filter, limit: int) -> list[Cause]:
         """The commonest error keys, of all calls of their tools in the window."""
         with self._engine.reading():
+            where = narrowed(self._engine, where)
             calls = self._by_cell(where)
             fitting, parameters = cell_terms(self._engine, where)
             sql = f"SELECT id FROM cells WHERE key IS NOT NULL AND {fitting or '1 = 1'}"  # noqa: S608 - our own terms
@@ -429,6 +427,15 @@ class _Part(Struct, frozen=True):
     def holds(self, hour: int) -> bool:
         """True if an hour is meant."""
         return self.window[0] <= hour < self.window[1]
+
+
+def _strung(kept: Iterable[tuple[Any, bytes | None]]) -> Iterator[tuple[Any, bytes]]:
+    """What is kept of the hours of each group, one after the other."""
+    groups: defaultdict[Any, list[bytes]] = defaultdict(list)
+    for group, part in kept:
+        groups[group].append(part or b"")
+    for group, parts in groups.items():
+        yield group, b"".join(parts)
 
 
 def _without(where: Filter, others: Others) -> Filter:

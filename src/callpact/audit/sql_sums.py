@@ -57,13 +57,13 @@ class Sum:
         )
 
 
-class Tally(defaultdict[int, Counter[int]]):
+class Tally(defaultdict[str, Counter[int]]):
     """Calls that are counted one by one: by group and by mark."""
 
     def __init__(self) -> None:
         super().__init__(Counter)
 
-    def sums(self) -> Iterator[tuple[int, Sum]]:
+    def sums(self) -> Iterator[tuple[str, Sum]]:
         """What is counted of each group."""
         for group, marks in self.items():
             part, buckets = Sum(), [0] * (1 + rows.bucket_in(max(marks)))

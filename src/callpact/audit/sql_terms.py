@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callpact.audit.engine import Engine
 from callpact.audit.histogram import DAY, HOUR, Piece, floor
@@ -40,8 +41,6 @@ class Where(Struct, frozen=True):
     callers: str
     of_cells: tuple[str, ...]
     of_callers: tuple[str, ...]
-    are_cells_others: bool = False
-    """True if the terms are those of the cells that are not meant."""
     has_many_cells: bool = False
 
     @property
@@ -127,7 +126,7 @@ class Where(Struct, frozen=True):
         if not self.cells:
             return self.callers
         chosen = f"SELECT id FROM cells WHERE facet = {facet} AND {self.cells}"  # noqa: S608 - our own terms
-        return f"{self.callers} AND {cell} {'NOT ' * self.are_cells_others}IN ({chosen})"
+        return f"{self.callers} AND {cell} IN ({chosen})"
 
     @property
     def _parameters(self) -> tuple[str, ...]:
@@ -153,6 +152,7 @@ def terms(
     `others` asks for the calls of all callers, or of all cells, but those of the filter.
     """
     cells, of_cells = cell_terms(engine, where)
+    cells = _other_than(cells) if others == "cells" else cells
     callers, of_callers = caller_terms(engine, where, are_others=others == "callers")
     asked = {name for name in _PARTS if _asks(where, name)}
     asked |= {name for name in by if name not in {*CALLER_COLUMNS, "hour"}}
@@ -168,7 +168,6 @@ def terms(
         callers,
         tuple(of_cells),
         tuple(of_callers),
-        are_cells_others=others == "cells",
         has_many_cells=bool(cells and unit & BY_CALLER) and _are_many(engine, cells, of_cells),
     )
 
@@ -177,6 +176,28 @@ def _are_many(engine: Engine, cells: str, of_cells: Sequence[str]) -> bool:
     sql = f"SELECT count(*) FROM cells WHERE facet = {BY_CELL} AND {cells}"  # noqa: S608 - our own terms
     row = engine.row(sql, of_cells)
     return row is not None and row[0] > _MANY_CELLS
+
+
+def narrowed(engine: Engine, where: Filter) -> Filter:
+    """A filter without patterns that leave nothing out: fewer rollups have what is left to ask."""
+    given = {name: getattr(where, name) for name in (*_PARTS, *CALLER_COLUMNS)}
+    idle = {
+        name: None
+        for name, wanted in given.items()
+        if "*" in (wanted or "") and not _leaves_out(engine, Filter(**{name: wanted}))
+    }
+    return replace(where, **idle)
+
+
+def _leaves_out(engine: Engine, where: Filter) -> bool:
+    table = f"cells WHERE facet = {BY_CELL} AND"
+    fits, parameters = cell_terms(engine, where)
+    if not fits:
+        table = "callers WHERE"
+        fits, parameters = fitting_callers(engine, where)
+    if not fits:
+        return False
+    return engine.row(f"SELECT 1 FROM {table} {_other_than(fits)} LIMIT 1", parameters) is not None  # noqa: S608 - our own terms
 
 
 def cell_terms(engine: Engine, where: Filter) -> tuple[str, list[str]]:
@@ -202,6 +223,11 @@ def _asks(where: Filter, name: str) -> bool:
     return getattr(where, name) not in {None, "*"}
 
 
+def _other_than(fits: str) -> str:
+    """Terms for all rows but those that fit."""
+    return f"({fits}) IS NOT TRUE"
+
+
 def caller_terms(
     engine: Engine, where: Filter, *, are_others: bool = False
 ) -> tuple[str, list[str]]:
@@ -209,7 +235,7 @@ def caller_terms(
     fits, parameters = fitting_callers(engine, where)
     if not parameters:
         return "1 = 1", []
-    fits = f"NOT ({fits})" if are_others else fits
+    fits = _other_than(fits) if are_others else fits
     return f"caller IN (SELECT id FROM callers WHERE {fits})", parameters  # noqa: S608 - our own terms
 
 
