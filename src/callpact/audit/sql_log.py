@@ -72,7 +72,7 @@ class Log:
             end = stretch.begin
         if late:
             both = {row[0]: row for row in (*found, *late)}
-            found = sorted(both.values(), key=_newest_first, reverse=True)[:limit]
+            found = sorted(both.values(), key=order_of, reverse=True)[:limit]
         return found
 
     def _are_few(self, begin: int, end: int) -> bool:
@@ -174,7 +174,7 @@ def rows_by_id(engine: Engine, columns: str, ids: Iterable[int | None]) -> dict[
     return {id_: rest for id_, *rest in found}
 
 
-def _newest_first(row: Row) -> tuple[int, bool, str | bytes]:
-    """As SQLite sorts: bytes are after all texts."""
+def order_of(row: Row) -> tuple[int, bool, str | bytes]:
+    """By which rows are sorted that begin with a number, an id and a time: bytes are after texts."""
     _, id_, at, *_ = row
     return at, isinstance(id_, bytes), id_

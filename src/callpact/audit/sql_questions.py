@@ -7,8 +7,8 @@ records that are not rolled up yet are counted beside.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from operator import sub
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter, sub
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -28,7 +28,7 @@ from callpact.audit.histogram import (
     whole_hours,
 )
 from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
-from callpact.audit.sql_log import Log, calls_in, rows_by_id, waiting_from
+from callpact.audit.sql_log import Log, calls_in, order_of, rows_by_id, waiting_from
 from callpact.audit.sql_rollups import HOURS_FROM
 from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
 from callpact.audit.sql_sums import Noted, Sum, Tally, Times
@@ -37,7 +37,6 @@ from callpact.audit.sql_terms import (
     Others,
     Source,
     Where,
-    caller_terms,
     cell_terms,
     fitting_callers,
     narrowed,
@@ -46,6 +45,8 @@ from callpact.audit.sql_terms import (
 from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
 from callpact.errors import UsageError
 
+_Key = tuple[str, str]
+"""A tool and an error key."""
 _DAYS_IN_HOURS = 10
 _NOT_OF_NOTES = ("caller", "client", "gate", "code", "key", "via", "outcome")
 
@@ -84,8 +85,10 @@ class Questions:
         if not fitting.is_daily or not self._knows_hours(where):
             return None
         everyone = terms(self._engine, _without(where, "callers"))
-        if everyone.unit in {BY_CAUSE, BY_DOOR} and self._are_most_callers(where, 0.5):
-            return "callers"  # There are few rollups of all callers.
+        # Of causes and doors there are few rollups of all callers.
+        share = 0.5 if everyone.unit in {BY_CAUSE, BY_DOOR} else 0.8
+        if self._are_most_callers(where, share):
+            return "callers"
         return "cells" if self._are_most_cells(where, everyone) else None
 
     def _are_most_cells(self, where: Filter, fitting: Where) -> bool:
@@ -298,27 +301,52 @@ class Questions:
             chosen = {id_ for (id_,) in self._engine.rows(sql, parameters)}
             names = rows_by_id(self._engine, "tool, key FROM cells", calls)
             of: Counter[str] = Counter()
-            causes: defaultdict[tuple[str, str], Times] = defaultdict(Times)
-            cells: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+            causes: defaultdict[_Key, Times] = defaultdict(Times)
             for cell, times in calls.items():
                 tool, key = names[cell]
                 of[tool] += times.calls
                 if cell in chosen:
                     causes[tool, key].add(times.calls, times.first, times.last)
-                    cells[tool, key].append(cell)
-            commonest = sorted(causes, key=lambda cause: (-causes[cause].calls, cause))[:limit]
-            return [
-                Cause(
-                    tool,
-                    key,
-                    message=self._message(where, cells[tool, key], causes[tool, key].last),
-                    calls=causes[tool, key].calls,
-                    of=of[tool],
-                    first=causes[tool, key].first,
-                    last=causes[tool, key].last,
-                )
-                for tool, key in commonest
-            ]
+            commonest = sorted(causes.items(), key=lambda item: (-item[1].calls, item[0]))[:limit]
+            shown = {cause: times.last for cause, times in commonest}
+            of_cells = {
+                cell: (tool, key)
+                for cell, (tool, key) in names.items()
+                if cell in chosen and (tool, key) in shown
+            }
+            messages = self._messages(where, of_cells, shown)
+        return [
+            Cause(
+                tool,
+                key,
+                message=messages[tool, key],
+                calls=times.calls,
+                of=of[tool],
+                first=times.first,
+                last=times.last,
+            )
+            for (tool, key), times in commonest
+        ]
+
+    def _messages(
+        self, where: Filter, of_cells: Mapping[int, _Key], last: Mapping[_Key, int]
+    ) -> dict[_Key, str]:
+        """Those of the latest calls; of calls that are gone, the last ones of their kinds."""
+        fits, parameters = fitting_callers(self._engine, where)
+        sql = f"SELECT id FROM callers WHERE {fits or '1 = 1'}"  # noqa: S608 - our own terms
+        callers = {id_ for (id_,) in self._engine.rows(sql, parameters)}
+        messages: dict[_Key, str] = {}
+        sql = "SELECT number, id, at, cell, caller, more FROM calls INDEXED BY calls_at WHERE at IN"
+        latest = self._engine.among(sql, list(set(last.values())))
+        for _, _, at, cell, caller, more in sorted(latest, key=order_of):
+            key = of_cells.get(cell)
+            if key is not None and at == last[key] and caller in callers:
+                messages[key] = rows.more_of(more).message or ""
+        sql = f"SELECT coalesce(message_at, {FIRST}), id, message FROM cells WHERE id IN"  # noqa: S608 - constants
+        gone = [cell for cell, key in of_cells.items() if key not in messages]
+        for _, cell, message in sorted(self._engine.among(sql, gone), key=itemgetter(0)):
+            messages[of_cells[cell]] = message or ""
+        return messages
 
     def _by_cell(self, where: Filter) -> dict[int, Times]:
         """All calls of a window by what they have in common, whatever became of them."""
@@ -364,24 +392,6 @@ class Questions:
                 times.first = times.first if times.first < gone else first
                 times.last = last
         return found
-
-    def _message(self, where: Filter, cells: list[int], at: int) -> str:
-        """That of the latest call; of a call that is gone, the last one of its kind."""
-        callers, parameters = caller_terms(self._engine, where)
-        marks = ", ".join("?" * len(cells))
-        row = self._engine.row(
-            "SELECT more FROM calls INDEXED BY calls_at "  # noqa: S608 - our own terms
-            f"WHERE cell IN ({marks}) AND at = ? AND {callers} ORDER BY id DESC LIMIT 1",
-            (*cells, at, *parameters),
-        )
-        if row is not None:
-            return rows.more_of(row[0]).message or ""
-        row = self._engine.row(
-            f"SELECT message FROM cells WHERE id IN ({marks}) "  # noqa: S608 - marks
-            "ORDER BY coalesce(message_at, ?) DESC LIMIT 1",
-            (*cells, FIRST),
-        )
-        return "" if row is None else row[0] or ""
 
     def notes(self, where: Filter, limit: int) -> list[Noted]:
         """Issues, warnings and changes by place and rule, the commonest first."""
