@@ -119,7 +119,8 @@ class Where(Struct, frozen=True):
         if window[1] - window[0] <= _SHORT:
             return self.by_time(window)
         days = f"{window[0] // DAY}, {(window[1] - 1) // DAY}"
-        terms = f"{DAY_OF} IN ({days}) AND {self._terms(BY_CELL)} AND at >= ? AND at < ?"
+        # Each cell is looked for, with whatever callers it has: not each caller of each cell.
+        terms = f"{DAY_OF} IN ({days}) AND +{self._terms(BY_CELL)} AND at >= ? AND at < ?"
         return Source(f"calls INDEXED BY calls_what WHERE {terms}", (*self._parameters, *window))
 
     def _terms(self, facet: int, cell: str = "cell") -> str:
