@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from callpact.audit.histogram import histogram_of
 from callpact.audit.sql_rows import IS_FAILED, IS_REJECTED, IS_WARNED, bucket_in, mark_with
@@ -38,6 +39,18 @@ def calls_by_hour(kept: bytes) -> Iterator[tuple[int, int]]:
     # The second byte tells the hour.
     for high, calls in Counter(kept[1::2]).items():
         yield high * 256 // _CODES, calls
+
+
+def calls_within(kept: bytes, hours: range) -> tuple[int, int, int] | None:
+    """How many calls there are in some hours of a day, and the first and the last hour that has any."""
+    if not (found := kept[1::2].translate(None, _outside(hours))):
+        return None
+    return len(found), min(found) * 256 // _CODES, max(found) * 256 // _CODES
+
+
+@lru_cache
+def _outside(hours: range) -> bytes:
+    return bytes(high for high in range(256) if high * 256 // _CODES not in hours)
 
 
 def marks_by_hour(kept: bytes) -> Iterator[tuple[int, int, int]]:

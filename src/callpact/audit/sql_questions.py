@@ -27,7 +27,7 @@ from callpact.audit.histogram import (
     spans,
     whole_hours,
 )
-from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
+from callpact.audit.hours import calls_by_hour, calls_within, marks_by_hour, sums_by_hour
 from callpact.audit.sql_log import Log, calls_in, order_of, rows_by_id, waiting_from
 from callpact.audit.sql_rollups import HOURS_FROM
 from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
@@ -380,9 +380,11 @@ class Questions:
         known = f"{self._engine.strung('hours')}, min(first), max(last)"
         sql = f"SELECT cell, start, {known} FROM {part.source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
         for cell, day, kept, first, last in self._engine.rows(sql, part.source.parameters):
-            for hour, calls in calls_by_hour(kept or b""):
-                if part.holds(start := day + hour * HOUR):
-                    found[cell].add(calls, max(first, start), min(last, start + HOUR - 1))
+            hours = range(*((end - day) // HOUR for end in part.window))
+            if within := calls_within(kept or b"", hours):
+                calls, begin, end = within
+                begun, ended = day + begin * HOUR, day + end * HOUR + HOUR - 1
+                found[cell].add(calls, max(first, begun), min(last, ended))
         gone = self._engine.kept_number("gone_before", FIRST)
         failed = terms(self._engine, replace(where, outcome="failed")).records(part.window)
         sql = f"SELECT calls.cell, min(at), max(at) FROM {failed.sql} GROUP BY 1"  # noqa: S608 - our own terms
