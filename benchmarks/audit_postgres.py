@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from audit_store import BATCH, beyond_payloads, indexing, pairs, questions, rows_of, stream
+from audit_store import BATCH, beyond_payloads, indexing, questions, rows_of, stream, sweep
 from callpact.audit.postgres import PostgresStore
 from callpact.audit.store import Filter
 from measure import table
@@ -84,7 +84,7 @@ def main(count: int, seconds: float) -> None:
         print(f"{beyond_payloads(store) / added:.0f} bytes each beyond payloads (held to 400)")
         asked = questions(store, end)
         table("Questions (time by the clock)", rows_of(asked))
-        table("Two filters at once", rows_of(pairs(store, end)))
+        table("One filter or two", rows_of(sweep(store, end)))
         begun = time.perf_counter()
         gone = store.retention(older_than=BEGIN + DAY + DAY // 2)
         print(f"\nretention of a day and a half: {gone:,} records", end=" ")

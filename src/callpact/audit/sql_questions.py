@@ -295,10 +295,10 @@ class Questions:
         """The commonest error keys, of all calls of their tools in the window."""
         with self._engine.reading():
             where = narrowed(self._engine, where)
-            calls = self._by_cell(where)
             fitting, parameters = cell_terms(self._engine, where)
             sql = f"SELECT id FROM cells WHERE key IS NOT NULL AND {fitting or '1 = 1'}"  # noqa: S608 - our own terms
             chosen = {id_ for (id_,) in self._engine.rows(sql, parameters)}
+            calls = self._by_cell(where) if chosen else {}
             names = rows_by_id(self._engine, "tool, key FROM cells", calls)
             of: Counter[str] = Counter()
             causes: defaultdict[_Key, Times] = defaultdict(Times)
