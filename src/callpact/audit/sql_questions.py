@@ -1,17 +1,12 @@
-"""What is counted of calls, whatever engine is behind it: which rollups or index answer a question.
-
-A window is made of whole days, whole hours and the records at both its ends (`histogram.pieces`);
-records that are not rolled up yet are counted beside.
-"""
+"""What is counted of calls, whatever engine is behind it: which rollups or index answer a question."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter, sub
-from typing import Any, Literal
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from operator import sub
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit import sql_rows as rows
@@ -21,32 +16,29 @@ from callpact.audit.histogram import (
     FIRST,
     HOUR,
     LAST,
-    Piece,
     floor,
     pieces,
     spans,
     whole_hours,
 )
-from callpact.audit.hours import calls_by_hour, calls_within, marks_by_hour, sums_by_hour
-from callpact.audit.sql_log import Log, calls_in, order_of, rows_by_id, waiting_from
+from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
+from callpact.audit.sql_log import Log, calls_in, rows_by_id
+from callpact.audit.sql_parts import Part, knows_hours, parts_of
 from callpact.audit.sql_rollups import HOURS_FROM
 from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
 from callpact.audit.sql_sums import Noted, Sum, Tally, Times
 from callpact.audit.sql_terms import (
     CALLER_COLUMNS,
     Others,
-    Source,
     Where,
     cell_terms,
     fitting_callers,
     narrowed,
     terms,
 )
-from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Rate, Trend
+from callpact.audit.store import MAX_ROWS, Filter, GroupBy, Rate, Trend
 from callpact.errors import UsageError
 
-_Key = tuple[str, str]
-"""A tool and an error key."""
 _DAYS_IN_HOURS = 10
 _NOT_OF_NOTES = ("caller", "client", "gate", "code", "key", "via", "outcome")
 
@@ -82,7 +74,7 @@ class Questions:
             # All cells are many, too: to count all calls by them takes its time.
             share = 0.75 if everyone.unit == BY_CELL else 0.5
             return "callers" if self._are_most_callers(where, share) else None
-        if not fitting.is_daily or not self._knows_hours(where):
+        if not fitting.is_daily or not knows_hours(self._engine, where):
             return None
         everyone = terms(self._engine, _without(where, "callers"))
         # Of causes and doors there are few rollups of all callers.
@@ -116,21 +108,16 @@ class Questions:
         """Which rollups have what is asked for."""
         found = terms(self._engine, where, (by,), others=others)
         # By the hour there are many of tools: days that know their hours are read more quickly.
-        if by == "hour" and found.unit == BY_TOOL and self._knows_hours(where):
+        if by == "hour" and found.unit == BY_TOOL and knows_hours(self._engine, where):
             return replace(found, unit=BY_CELL)
         return found
-
-    def _knows_hours(self, where: Filter) -> bool:
-        """True if the rollups by cell of all days of a window know the hours of their calls."""
-        first = FIRST if where.since is None else where.since
-        return first >= self._engine.kept_number(HOURS_FROM, FIRST)
 
     def _sums(self, where: Filter, by: GroupBy, *, others: Others | None = None) -> dict[str, Sum]:
         """How calls went, by group; or those of `others` than the filter asks for."""
         fitting = self._terms(where, by, others=others)
         found = [
             (part, self._counted(part, by))
-            for part in self._parts(where, fitting, finest=by == "hour")
+            for part in parts_of(self._engine, where, fitting, finest=by == "hour")
         ]
         names = self._names((id_ for _, counted in found for id_, *_ in counted), by)
         sums, tally = defaultdict[str, Sum](Sum), Tally()
@@ -213,7 +200,7 @@ class Questions:
         """How many calls there were, by group and span."""
         fitting = self._terms(where, by, others=others)
         found: list[Row] = []
-        for part in self._parts(where, fitting, finest=finest):
+        for part in parts_of(self._engine, where, fitting, finest=finest):
             if part.of == "hours":
                 for id_, day, kept in self._counted(part, by):
                     for hour, calls in calls_by_hour(kept or b""):
@@ -232,46 +219,7 @@ class Questions:
             counts[names[id_]][max(0, (start - parts.start) // parts.step)] += calls
         return counts
 
-    def _parts(self, where: Filter, terms: Where, *, finest: bool = False) -> Iterator[_Part]:
-        """All that is to be counted of a window."""
-        rolled: list[tuple[int, int]] = []
-        rolled_up = self._engine.kept_number(terms.rolled_up)
-        has_hours = finest or not terms.is_daily or self._knows_hours(where)
-        for piece in self._pieces(where, finest=finest, has_hours=has_hours):
-            window = piece.begin, piece.end
-            if piece.unit == "record":
-                yield _Part("records", terms.ends(piece, rolled_up))
-            elif piece.unit == "hour" and terms.is_daily:
-                yield _Part("hours", terms.hours(window), window)
-            else:
-                yield _Part("rollups", terms.rollups(window, daily=piece.unit == "day"))
-            if piece.unit != "record" or terms.is_daily:
-                rolled.append(window)
-        since = waiting_from(self._engine)
-        waiting = [(max(begin, since), end) for begin, end in rolled if end > since]
-        if waiting:
-            yield _Part("records", terms.pending(rolled_up, waiting))
-
-    def _pieces(self, where: Filter, *, finest: bool, has_hours: bool) -> Iterator[Piece]:
-        """The window in pieces; where records are gone, the smallest rollups that hold a piece."""
-        gone = self._engine.kept_number("gone_before", FIRST)
-        span, unit = (HOUR, "hour") if has_hours else (DAY, "day")
-        taken: set[int] = set()
-        for piece in pieces(where.since, where.until, finest=finest):
-            if piece.unit == "day" or (piece.unit == "hour" and has_hours):
-                yield piece
-            elif floor(piece.begin, span) >= gone:
-                yield Piece("record", piece.begin, piece.end)
-            else:
-                for start in range(floor(piece.begin, span), piece.end, span):
-                    if start >= gone:
-                        yield Piece("record", max(start, piece.begin), piece.end)
-                        break
-                    if start not in taken:
-                        taken.add(start)
-                        yield Piece(unit, start, start + span)
-
-    def _counted(self, part: _Part, by: GroupBy) -> Sequence[Row]:
+    def _counted(self, part: Part, by: GroupBy) -> Sequence[Row]:
         """What there is of a part, by cell, caller or hour: counts, marks, or hours of days."""
         match part.of:
             case "rollups":
@@ -290,110 +238,6 @@ class Questions:
                 columns, groups = f"{group}, start, {self._engine.strung('hours')}", "1, 2"
         sql = f"SELECT {columns} FROM {part.source.sql} GROUP BY {groups}"  # noqa: S608 - our own terms
         return self._engine.rows(sql, part.source.parameters)
-
-    def causes(self, where: Filter, limit: int) -> list[Cause]:
-        """The commonest error keys, of all calls of their tools in the window."""
-        with self._engine.reading():
-            where = narrowed(self._engine, where)
-            fitting, parameters = cell_terms(self._engine, where)
-            sql = f"SELECT id FROM cells WHERE key IS NOT NULL AND {fitting or '1 = 1'}"  # noqa: S608 - our own terms
-            chosen = {id_ for (id_,) in self._engine.rows(sql, parameters)}
-            calls = self._by_cell(where) if chosen else {}
-            names = rows_by_id(self._engine, "tool, key FROM cells", calls)
-            of: Counter[str] = Counter()
-            causes: defaultdict[_Key, Times] = defaultdict(Times)
-            for cell, times in calls.items():
-                tool, key = names[cell]
-                of[tool] += times.calls
-                if cell in chosen:
-                    causes[tool, key].add(times.calls, times.first, times.last)
-            commonest = sorted(causes.items(), key=lambda item: (-item[1].calls, item[0]))[:limit]
-            shown = {cause: times.last for cause, times in commonest}
-            of_cells = {
-                cell: (tool, key)
-                for cell, (tool, key) in names.items()
-                if cell in chosen and (tool, key) in shown
-            }
-            messages = self._messages(where, of_cells, shown)
-        return [
-            Cause(
-                tool,
-                key,
-                message=messages[tool, key],
-                calls=times.calls,
-                of=of[tool],
-                first=times.first,
-                last=times.last,
-            )
-            for (tool, key), times in commonest
-        ]
-
-    def _messages(
-        self, where: Filter, of_cells: Mapping[int, _Key], last: Mapping[_Key, int]
-    ) -> dict[_Key, str]:
-        """Those of the latest calls; of calls that are gone, the last ones of their kinds."""
-        fits, parameters = fitting_callers(self._engine, where)
-        sql = f"SELECT id FROM callers WHERE {fits or '1 = 1'}"  # noqa: S608 - our own terms
-        callers = {id_ for (id_,) in self._engine.rows(sql, parameters)}
-        messages: dict[_Key, str] = {}
-        sql = "SELECT number, id, at, cell, caller, more FROM calls INDEXED BY calls_at WHERE at IN"
-        latest = self._engine.among(sql, list(set(last.values())))
-        for _, _, at, cell, caller, more in sorted(latest, key=order_of):
-            key = of_cells.get(cell)
-            if key is not None and at == last[key] and caller in callers:
-                messages[key] = rows.more_of(more).message or ""
-        sql = f"SELECT coalesce(message_at, {FIRST}), id, message FROM cells WHERE id IN"  # noqa: S608 - constants
-        gone = [cell for cell, key in of_cells.items() if key not in messages]
-        for _, cell, message in sorted(self._engine.among(sql, gone), key=itemgetter(0)):
-            messages[of_cells[cell]] = message or ""
-        return messages
-
-    def _by_cell(self, where: Filter) -> dict[int, Times]:
-        """All calls of a window by what they have in common, whatever became of them."""
-        everything = Filter(
-            tool=where.tool,
-            namespace=where.namespace,
-            caller=where.caller,
-            client=where.client,
-            version=where.version,
-            contract=where.contract,
-            via=where.via,
-        )
-        fitting = terms(self._engine, everything, ("tool", "key"))
-        found: defaultdict[int, Times] = defaultdict(Times)
-        for part in self._parts(where, fitting):
-            if part.of == "hours":
-                for cell, times in self._timed(part, where).items():
-                    found[cell].add(times.calls, times.first, times.last)
-                continue
-            counts = "cell, CAST(sum(calls) AS bigint), min(first), max(last)"
-            if part.of == "records":
-                counts = "calls.cell, count(*), min(at), max(at)"
-            sql = f"SELECT {counts} FROM {part.source.sql} GROUP BY 1"  # noqa: S608 - our own terms
-            for cell, calls, first, last in self._engine.rows(sql, part.source.parameters):
-                found[cell].add(calls, first, last)
-        return found
-
-    def _timed(self, part: _Part, where: Filter) -> dict[int, Times]:
-        """Calls by cell, from rollups that know hours: of what failed, records tell when it was."""
-        found: defaultdict[int, Times] = defaultdict(Times)
-        known = f"{self._engine.strung('hours')}, min(first), max(last)"
-        sql = f"SELECT cell, start, {known} FROM {part.source.sql} GROUP BY 1, 2"  # noqa: S608 - our own terms
-        for cell, day, kept, first, last in self._engine.rows(sql, part.source.parameters):
-            hours = range(*((end - day) // HOUR for end in part.window))
-            if within := calls_within(kept or b"", hours):
-                calls, begin, end = within
-                begun, ended = day + begin * HOUR, day + end * HOUR + HOUR - 1
-                found[cell].add(calls, max(first, begun), min(last, ended))
-        gone = self._engine.kept_number("gone_before", FIRST)
-        failed = terms(self._engine, replace(where, outcome="failed")).records(part.window)
-        sql = f"SELECT calls.cell, min(at), max(at) FROM {failed.sql} GROUP BY 1"  # noqa: S608 - our own terms
-        for cell, first, last in self._engine.rows(sql, failed.parameters):
-            if cell in found:  # Else it is not rolled up yet.
-                times = found[cell]
-                times.first = times.first if times.first < gone else first
-                times.last = last
-        return found
 
     def notes(self, where: Filter, limit: int) -> list[Noted]:
         """Issues, warnings and changes by place and rule, the commonest first."""
@@ -426,19 +270,6 @@ class Questions:
                 Noted(tool, version, kind, code, path, times.calls, times.first, times.last)
             )
         return told
-
-
-class _Part(Struct, frozen=True):
-    """What is to be counted of a window: rollups, those that know hours, or records."""
-
-    of: Literal["rollups", "hours", "records"]
-    source: Source
-    window: tuple[int, int] = (FIRST, LAST)
-    """Which hours are meant, of all that the source has."""
-
-    def holds(self, hour: int) -> bool:
-        """True if an hour is meant."""
-        return self.window[0] <= hour < self.window[1]
 
 
 def _strung(kept: Iterable[tuple[Any, bytes | None]]) -> Iterator[tuple[Any, bytes]]:

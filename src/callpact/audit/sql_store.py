@@ -3,8 +3,7 @@
 Records are rows; beside them hourly and daily rollups are kept, with a histogram of durations. So
 questions about millions of calls read some thousand rows, and are exact: where a window begins or
 ends within an hour, the records of that hour are counted. Retention lets go of records; their
-rollups stay for `ROLLUPS_KEPT` longer. Windows over what is gone are taken in whole hours; in whole
-days for causes, as those tell when they were first and last met.
+rollups stay for `ROLLUPS_KEPT` longer. Windows over what is gone are taken in whole hours.
 
 In filters and groups, what a record does not have (no caller, no version) is the empty text.
 """
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 
 from callpact.audit.engine import Engine
 from callpact.audit.record import Record
+from callpact.audit.sql_causes import Causes
 from callpact.audit.sql_keeping import Keeper
 from callpact.audit.sql_log import Log
 from callpact.audit.sql_questions import Questions
@@ -34,6 +34,7 @@ class SqlStore:
         self._keeper = Keeper(engine)
         self._log = Log(engine)
         self._questions = Questions(engine)
+        self._causes = Causes(engine)
 
     def add(self, records: Sequence[Record]) -> int:
         """Keep records; one that is there with the same id and time is passed over.
@@ -77,7 +78,7 @@ class SqlStore:
 
         All calls are those of the same caller, version, contract and door, if the filter names them.
         """
-        return self._questions.causes(where, _bounded(limit))
+        return self._causes.commonest(where, _bounded(limit))
 
     def notes(self, where: Filter, *, limit: int = 1_000) -> list[Noted]:
         """Issues, warnings and changes by place and rule, the commonest first, in whole hours.
