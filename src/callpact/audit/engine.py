@@ -168,3 +168,12 @@ class Numbers(ABC):
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (name, value),
         )
+
+
+def rows_by_id(engine: Engine, columns: str, ids: Iterable[int | None]) -> dict[int, Any]:
+    """Columns of the rows with these ids."""
+    wanted = list({id_ for id_ in ids if id_ is not None})
+    if not wanted:
+        return {}
+    found = engine.among(f"SELECT id, {columns} WHERE id IN", wanted)
+    return {id_: rest for id_, *rest in found}

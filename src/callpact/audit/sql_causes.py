@@ -9,10 +9,9 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from callpact.audit import sql_rows as rows
-from callpact.audit.engine import Engine
+from callpact.audit.engine import Engine, rows_by_id
 from callpact.audit.histogram import FIRST, HOUR
 from callpact.audit.hours import calls_within
-from callpact.audit.sql_log import order_of, rows_by_id
 from callpact.audit.sql_parts import Part, parts_of
 from callpact.audit.sql_sums import Times
 from callpact.audit.sql_terms import cell_terms, fitting_callers, narrowed, terms
@@ -75,7 +74,7 @@ class Causes:
         messages: dict[_Key, str] = {}
         sql = "SELECT number, id, at, cell, caller, more FROM calls INDEXED BY calls_at WHERE at IN"
         latest = self._engine.among(sql, list(set(last.values())))
-        for _, _, at, cell, caller, more in sorted(latest, key=order_of):
+        for _, _, at, cell, caller, more in sorted(latest, key=rows.order_of):
             key = of_cells.get(cell)
             if key is not None and at == last[key] and caller in callers:
                 messages[key] = rows.more_of(more).message or ""
@@ -87,15 +86,7 @@ class Causes:
 
     def _by_cell(self, where: Filter) -> dict[int, Times]:
         """All calls of a window by what they have in common, whatever became of them."""
-        everything = Filter(
-            tool=where.tool,
-            namespace=where.namespace,
-            caller=where.caller,
-            client=where.client,
-            version=where.version,
-            contract=where.contract,
-            via=where.via,
-        )
+        everything = replace(where, gate=None, code=None, key=None, outcome=None)
         fitting = terms(self._engine, everything, ("tool", "key"))
         found: defaultdict[int, Times] = defaultdict(Times)
         for part in parts_of(self._engine, where, fitting):

@@ -6,17 +6,17 @@ read by the index that has them. Records that are not rolled up yet are looked f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from callpact.audit import sql_rows as rows
-from callpact.audit.engine import Engine, Row
+from callpact.audit.engine import Engine, rows_by_id
 from callpact.audit.histogram import DAY, FIRST, HOUR, LAST, floor
 from callpact.audit.record import Record
-from callpact.audit.sql_rollups import WAITING_FROM
-from callpact.audit.sql_terms import Source, Where, narrowed, terms
+from callpact.audit.sql_rollups import waiting_from
+from callpact.audit.sql_terms import Source, Where, calls_in, narrowed, terms
 from callpact.audit.store import Filter
 
 _DENSE = 20_000
@@ -42,7 +42,7 @@ class Log:
     ) -> list[Record]:
         """Records, the newest first."""
         with self._engine.reading():
-            found = self._newest_that_fit(where, limit, before)
+            found = self._newest_that_fit(narrowed(self._engine, where), limit, before)
             return list(self._records(found, with_payloads=with_payloads))
 
     def _newest_that_fit(
@@ -53,7 +53,7 @@ class Log:
         if before is not None:
             end = min(end, before[0] + 1)
         last = None if before is None else (before[0], self._engine.kept_id(before[1]))
-        fitting = terms(self._engine, narrowed(self._engine, where))
+        fitting = terms(self._engine, where)
         if end - begin <= HOUR and self._are_few(begin, end):
             return self._newest(fitting.by_time((begin, end)), limit, last)
         late = self._late(fitting, (begin, end), limit, last)
@@ -72,7 +72,7 @@ class Log:
             end = stretch.begin
         if late:
             both = {row[0]: row for row in (*found, *late)}
-            found = sorted(both.values(), key=order_of, reverse=True)[:limit]
+            found = sorted(both.values(), key=rows.order_of, reverse=True)[:limit]
         return found
 
     def _are_few(self, begin: int, end: int) -> bool:
@@ -151,30 +151,3 @@ class _Stretch(Struct, frozen=True):
     begin: int
     end: int
     calls: int
-
-
-def waiting_from(engine: Engine) -> int:
-    """The time of the first record that is not in all rollups."""
-    return engine.kept_number(WAITING_FROM, FIRST)
-
-
-def calls_in(engine: Engine, source: Source) -> int:
-    """How many calls rollups count."""
-    sql = f"SELECT CAST(coalesce(sum(calls), 0) AS bigint) FROM {source.sql}"  # noqa: S608 - our own terms
-    row = engine.row(sql, source.parameters)
-    return 0 if row is None else row[0]
-
-
-def rows_by_id(engine: Engine, columns: str, ids: Iterable[int | None]) -> dict[int, Any]:
-    """Columns of the rows with these ids."""
-    wanted = list({id_ for id_ in ids if id_ is not None})
-    if not wanted:
-        return {}
-    found = engine.among(f"SELECT id, {columns} WHERE id IN", wanted)
-    return {id_: rest for id_, *rest in found}
-
-
-def order_of(row: Row) -> tuple[int, bool, str | bytes]:
-    """By which rows are sorted that begin with a number, an id and a time: bytes are after texts."""
-    _, id_, at, *_ = row
-    return at, isinstance(id_, bytes), id_

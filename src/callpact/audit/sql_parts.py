@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from callpact.audit.engine import Engine
 from callpact.audit.histogram import DAY, FIRST, HOUR, LAST, Piece, floor, pieces
-from callpact.audit.sql_log import waiting_from
-from callpact.audit.sql_rollups import HOURS_FROM
+from callpact.audit.sql_rollups import HOURS_FROM, waiting_from
 from callpact.audit.sql_terms import Source, Where
 from callpact.audit.store import Filter
 

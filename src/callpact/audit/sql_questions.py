@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from callpact.audit import sql_rows as rows
-from callpact.audit.engine import Engine, Row
+from callpact.audit.engine import Engine, Row, rows_by_id
 from callpact.audit.histogram import (
     DAY,
     FIRST,
@@ -22,7 +22,7 @@ from callpact.audit.histogram import (
     whole_hours,
 )
 from callpact.audit.hours import calls_by_hour, marks_by_hour, sums_by_hour
-from callpact.audit.sql_log import Log, calls_in, rows_by_id
+from callpact.audit.sql_log import Log
 from callpact.audit.sql_parts import Part, knows_hours, parts_of
 from callpact.audit.sql_rollups import HOURS_FROM
 from callpact.audit.sql_rows import BY_CAUSE, BY_CELL, BY_DOOR, BY_TOOL, DAILY
@@ -31,6 +31,7 @@ from callpact.audit.sql_terms import (
     CALLER_COLUMNS,
     Others,
     Where,
+    calls_in,
     cell_terms,
     fitting_callers,
     narrowed,

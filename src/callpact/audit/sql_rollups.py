@@ -3,9 +3,9 @@
 There are rollups in all, by caller, and by each facet of cells (what calls have in common), for
 hours and days; by cell, and by caller together with anything else, for days alone, as there are
 nearly as many of these in an hour as there are records: the rollups of cells know the hours of their
-calls instead (`hours.py`). Records are rolled up when many of them have
-come: then far fewer rows are written than for each batch. Till then questions count those records
-themselves; `rolled_up` and `rolled_up_days` tell which, and `WAITING_FROM` where they begin.
+calls instead (`hours.py`). Records are rolled up when many of them have come: then far fewer rows are
+written than for each batch. Till then questions count those records themselves; `rolled_up` and
+`rolled_up_days` tell which, and `waiting_from` where they begin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from callpact.audit import sql_rows as rows
 from callpact.audit.engine import Engine, Row
-from callpact.audit.histogram import DAY, HOUR, LAST, one_in, packed
+from callpact.audit.histogram import DAY, FIRST, HOUR, LAST, one_in, packed
 from callpact.audit.hours import HOURS, packed_call
 from callpact.audit.record import Record
 from callpact.audit.sql_names import Naming
@@ -27,7 +27,7 @@ PENDING = 20_000
 PENDING_DAYS = 50_000
 """Records that wait for the rollups that there are of days alone, at most; the same."""
 
-WAITING_FROM = "waiting_from"
+_WAITING_FROM = "waiting_from"
 """The name of the time of the first record that is not in all rollups."""
 
 HOURS_FROM = "hours_from"
@@ -57,8 +57,8 @@ class Rollups:
     def wait_for(self, records: Collection[Record]) -> None:
         """Note since when there are records that are not rolled up: these are new."""
         first = min((record.at for record in records), default=LAST)
-        if first < self._engine.kept_number(WAITING_FROM, LAST):
-            self._engine.keep_number(WAITING_FROM, first)
+        if first < self._engine.kept_number(_WAITING_FROM, LAST):
+            self._engine.keep_number(_WAITING_FROM, first)
 
     def roll_up(self, last: int, *, waiting: int | None = None) -> None:
         """Roll up what is not, if so many wait; `last` is the number of the last record."""
@@ -72,7 +72,7 @@ class Rollups:
         if are_days_due:
             self._add_days()
             self._engine.keep_number("rolled_up_days", last)
-            self._engine.keep_number(WAITING_FROM, LAST)
+            self._engine.keep_number(_WAITING_FROM, LAST)
 
     def _add_hours(self) -> None:
         counts = self._counts("rolled_up")
@@ -208,3 +208,8 @@ def _merge(sums: dict[_Key, _Sum], key: _Key, part: _Sum) -> None:
         hours = None if hours is None or held[3] is None else held[3] + hours
         part = min(held[0], first), max(held[1], last), held[2] + counts, hours
     sums[key] = part
+
+
+def waiting_from(engine: Engine) -> int:
+    """The time of the first record that is not in all rollups."""
+    return engine.kept_number(_WAITING_FROM, FIRST)

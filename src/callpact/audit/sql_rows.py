@@ -308,3 +308,9 @@ def _more(
 def more_of(kept: str | None) -> More:
     """What the column `more` tells."""
     return _NOTHING_MORE if kept is None else _decode(kept)
+
+
+def order_of(row: Sequence[Any]) -> tuple[int, bool, str | bytes]:
+    """By which rows are sorted that begin with a number, an id and a time: bytes are after texts."""
+    _, id_, at, *_ = row
+    return at, isinstance(id_, bytes), id_

@@ -141,6 +141,13 @@ class Source(Struct, frozen=True):
     parameters: tuple[Any, ...]
 
 
+def calls_in(engine: Engine, source: Source) -> int:
+    """How many calls rollups count."""
+    sql = f"SELECT CAST(coalesce(sum(calls), 0) AS bigint) FROM {source.sql}"  # noqa: S608 - our own terms
+    row = engine.row(sql, source.parameters)
+    return 0 if row is None else row[0]
+
+
 Others = Literal["callers", "cells"]
 """Whose calls are meant instead of those of a filter, where those are most."""
 
