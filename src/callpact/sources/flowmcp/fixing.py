@@ -32,7 +32,7 @@ _OLDER = re.compile(r"[12]\.")
 _ANCHORS = ("version", "description", "name", "namespace")
 _LINE_REST = re.compile(
     r"[ \t]*+,[ \t]*+"
-    r"(?:/\*(?:[^*\n\r\u2028\u2029]++|\*(?!/))*+\*/[ \t]*+)*+(?://[^\n\r\u2028\u2029]*+)?"
+    r"(?>(?:/\*(?>(?:[^*\n\r\u2028\u2029]++|\*(?!/))*)\*/[ \t]*+)*)(?://[^\n\r\u2028\u2029]*+)?"
     r"(\r\n|[\n\r\u2028\u2029])"
 )
 _INTEGER = re.compile(r"[0-9]++")

@@ -61,7 +61,7 @@ class _NotPlainError(Exception):
 
 _BLANK = r"[ \t\r\n]"
 _HEAD = re.compile(
-    r"\ufeff?(?:[ \t\r\n]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+    r"\ufeff?(?>(?:[ \t\r\n]++|//[^\n\r\u2028\u2029]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
     r"export[ \t\r\n]++const[ \t\r\n]++([A-Za-z_$][A-Za-z0-9_$]*+)[ \t\r\n]*+=(?![=>])"
 )
 _HANDLERS = "\nexport const handlers"
@@ -82,11 +82,11 @@ def _read_fast(text: str) -> Exports:
 # What begins as a text or a comment is taken whole, even if it has no end: else the rest of the file
 # would be searched again from every quote in it.
 _TEXT = "|".join(
-    rf"{quote}(?:[^{quote}\\\r\n]++|\\(?:\r\n|.))*+(?:{quote}|\\?\Z|(?=[\r\n]))" for quote in "'\""
+    rf"{quote}(?>(?:[^{quote}\\\r\n]++|\\(?:\r\n|.))*)(?:{quote}|\\?\Z|(?=[\r\n]))" for quote in "'\""
 )
 _TEXTS = re.compile(f"({_TEXT})", re.DOTALL)
 _COMMENTS = re.compile(
-    rf"(?:{_TEXT})|(//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z))", re.DOTALL
+    rf"(?:{_TEXT})|(//[^\n\r\u2028\u2029]*+|/\*(?>(?:[^*]++|\*(?!/))*)(?:\*/|\Z))", re.DOTALL
 )
 
 
@@ -133,12 +133,12 @@ def _json_text(text: str) -> str:
 
 
 _NUMBERED = re.compile(
-    r"""(?:
+    r"""(?>(?:
       [^0-9]++
     | (?<=[A-Za-z_$0-9])[0-9]++                                              # within a name
     | (?<![\w$.])(?<!-(?=0(?:\.0*+)?(?![0-9.])))
       (?:0|[1-9][0-9]{0,14}+|[0-9]{1,6}+\.[0-9]{1,9}+)(?![\w$.]|[ \t\r\n]*+:)
-    )*+\Z""",
+    )*)\Z""",
     re.VERBOSE,
 )
 """Code whose numbers mean in JSON what they mean in JavaScript, and are no keys."""

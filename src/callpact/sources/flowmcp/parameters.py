@@ -33,7 +33,7 @@ _TYPES = {
 }
 _SEVERAL = re.compile(
     r"\s*+(?:min|max|length|optional|default)\([^()]*+\)"
-    r"(?:\s*+,\s*+(?:min|max|length|optional|default)\([^()]*+\))++\s*+\Z"
+    r"(?>(?:\s*+,\s*+(?:min|max|length|optional|default)\([^()]*+\))+)\s*+\Z"
 )
 _BETWEEN = re.compile(r"(?<=\))\s*+,\s*+")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -14,7 +14,7 @@ from callpact.sources.flowmcp.literal import MAX_FILE_BYTES, Exports, read_expor
 from callpact.sources.flowmcp.rules.hit import Hit, Hits, got, members
 
 _HANDLERS = re.compile(
-    r"export\s++const\s++handlers\s*+=(?:\s++|//[^\n\r]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+    r"export\s++const\s++handlers\s*+=(?>(?:\s++|//[^\n\r]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
 )
 _NO_FUNCTION = re.compile(r"[\[{'\"`0-9-]|(?:null|true|false|undefined|new)(?![\w$])")
 _FLAT = (

@@ -168,17 +168,17 @@ def _computes_keys(code: str) -> bool:
 # --- code without texts and comments --------------------------------------------------------
 
 _PIECE = (
-    r"(//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?)"  # 1 comment
-    r"|('(?:[^'\\\r\n]++|\\(?:\r\n|[\s\S]))*+'?|\"(?:[^\"\\\r\n]++|\\(?:\r\n|[\s\S]))*+\"?)"  # 2 text
+    r"(//[^\n\r\u2028\u2029]*+|/\*(?>(?:[^*]++|\*(?!/))*)(?:\*/)?)"  # 1 comment
+    r"|('(?>(?:[^'\\\r\n]++|\\(?:\r\n|[\s\S]))*)'?|\"(?>(?:[^\"\\\r\n]++|\\(?:\r\n|[\s\S]))*)\"?)"  # 2 text
     r"|(`)|(/)"  # 3 template, 4 division or regular expression
 )
 _OUTSIDE = re.compile(_PIECE)
 _INSIDE = re.compile(_PIECE + r"|(\{)|(\})")
 """The same inside of `${…}`, where braces are counted."""
-_TEMPLATE = re.compile(r"(?:[^`\\$]++|\\[\s\S]|\$(?!\{))*+(`|\$\{)?")
+_TEMPLATE = re.compile(r"(?>(?:[^`\\$]++|\\[\s\S]|\$(?!\{))*)(`|\$\{)?")
 _EXPRESSION = re.compile(
-    r"/(?:[^/\\\[\r\n\u2028\u2029]++|\\[^\r\n\u2028\u2029]"
-    r"|\[(?:[^\]\\\r\n\u2028\u2029]++|\\[^\r\n\u2028\u2029])*+\])++/[\w$]*+"
+    r"/(?>(?:[^/\\\[\r\n\u2028\u2029]++|\\[^\r\n\u2028\u2029]"
+    r"|\[(?>(?:[^\]\\\r\n\u2028\u2029]++|\\[^\r\n\u2028\u2029])*)\])+)/[\w$]*+"
 )
 _LINE_END = re.compile(r"[\r\n\u2028\u2029]|\Z")
 _BEFORE_EXPRESSION = frozenset(

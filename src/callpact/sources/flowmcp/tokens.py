@@ -8,14 +8,14 @@ from bisect import bisect_right
 LINE_END = re.compile(r"\r\n|[\n\r\u2028\u2029]")
 _WHITE = "[ \\t\\v\\f\\r\\n\u00a0\ufeff\u2028\u2029\u1680\u2000-\u200a\u202f\u205f\u3000]"
 TRIVIA = re.compile(
-    rf"(?:{_WHITE}++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+", re.DOTALL
+    rf"(?>(?:{_WHITE}++|//[^\n\r\u2028\u2029]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)", re.DOTALL
 )
 """White space and comments."""
 NAME = re.compile(r"[^\W\d][\w$]*+|\$[\w$]*+")
 STRINGS = {
-    "'": re.compile(r"'((?:[^'\\\r\n]|\\(?:\r\n|.))*+)'", re.DOTALL),
-    '"': re.compile(r'"((?:[^"\\\r\n]|\\(?:\r\n|.))*+)"', re.DOTALL),
-    "`": re.compile(r"`((?:[^`\\$]|\\(?:\r\n|.)|\$(?!\{))*+)`", re.DOTALL),
+    "'": re.compile(r"'((?>(?:[^'\\\r\n]|\\(?:\r\n|.))*))'", re.DOTALL),
+    '"': re.compile(r'"((?>(?:[^"\\\r\n]|\\(?:\r\n|.))*))"', re.DOTALL),
+    "`": re.compile(r"`((?>(?:[^`\\$]|\\(?:\r\n|.)|\$(?!\{))*))`", re.DOTALL),
 }
 """Texts by their quote; a template only if it has no `${…}`."""
 
