@@ -80,9 +80,10 @@ def test_repairs_stand_in_the_order_of_the_text_at_the_character_they_are_about(
     assert all(repair.message for repair in read.repairs)
 
 
-def test_each_forgotten_bracket_is_a_repair_of_its_own():
-    read = read_json('{"a": [{"b": [true')
-    assert [repair.code for repair in read.repairs] == ["missing_closer"] * 4
+def test_what_is_missing_at_the_end_is_one_repair_at_the_end():
+    text = '{"a": [{"b": [true'
+    read = read_json(text, allow={"truncated"})
+    assert [(repair.code, repair.at) for repair in read.repairs] == [("truncated", len(text))]
 
 
 def test_an_error_says_what_was_expected_what_came_and_where():
@@ -245,12 +246,12 @@ def test_prose_with_too_many_brackets_is_refused():
         ("{" * 1_000_000, "too_deep"),
         ('{"a":' * 200_000, "too_deep"),
         ("\\" * 1_000_000, "no_json"),
-        ('{"a": "' + "\\" * 1_000_000, "cut_string"),
+        ('{"a": "' + "\\" * 1_000_000, "truncated"),
         ('"' * 1_000_000, "unescaped_quote"),
         ("`" * 1_000_000, "no_json"),
-        ("{/*" * 300_000, "too_deep"),
+        ("{/*" * 300_000, "too_many_marks"),
         ("<think>" * 150_000, "no_json"),
-        ("[" + "1" * 1_000_000, "cut_number"),
+        ("[" + "1" * 1_000_000, "truncated"),
         (" " * 1_000_000, "no_json"),
     ],
     ids=lambda value: value[:8] if len(value) > 20 else "",
@@ -263,8 +264,10 @@ def test_a_megabyte_of_nonsense_ends_with_a_clear_error(text, code):
 
 
 def test_a_deep_stack_of_the_caller_does_not_break_the_reader():
+    text = "x " + '{"a": [' * 50 + "'b'," + "]}" * 50
+
     def within(frames):
-        return within(frames - 1) if frames else read_json("x " + '{"a": [' * 50 + "'b',").value
+        return within(frames - 1) if frames else read_json(text).value
 
     assert within(600)
 
@@ -287,28 +290,6 @@ def test_the_value_of_a_broken_part_is_never_taken_for_the_whole():
     ):
         with pytest.raises(Unreadable):
             read_json(text)
-
-
-def test_all_ends_of_a_text_give_a_part_of_its_value_or_nothing():
-    value = {"a": [1, "x", {"b": None, "c": [True, 2.5]}], "d": "e, f", "g": {}}
-    text = json.dumps(value)
-    for end in range(1, len(text)):
-        try:
-            read = read_json(text[:end])
-        except Unreadable:
-            pass
-        else:
-            assert is_part(read.value, value), text[:end]
-            assert "missing_closer" in codes(read)
-
-
-def is_part(part, whole):
-    if isinstance(part, dict):
-        return all(key in whole and is_part(part[key], whole[key]) for key in part)
-    if isinstance(part, list):
-        pairs = zip(part, whole, strict=False)
-        return len(part) <= len(whole) and all(is_part(one, other) for one, other in pairs)
-    return same(part, whole)
 
 
 def test_the_language_of_a_fence_tells_code_from_the_answer():

@@ -14,10 +14,9 @@ from callpact.answer.reading_cursor import (
     KEY_AHEAD,
     QUOTES,
     SEPARATORS,
-    Spending,
     after_space,
 )
-from callpact.answer.reading_result import MAX_DEPTH
+from callpact.answer.reading_result import MAX_DEPTH, Spending
 from callpact.answer.reading_scalars import WORDS, Scalars
 
 CLOSERS = {"{": "}", "[": "]", "(": ")"}

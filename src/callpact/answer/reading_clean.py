@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn, cast
 
 import msgspec
 import orjson
 
-from callpact.answer.reading_result import MAX_DEPTH, MAX_TEXT, Unreadable
+from callpact.answer.reading_result import (
+    CUT_FINISHES,
+    MAX_DEPTH,
+    MAX_TEXT,
+    Spending,
+    Unreadable,
+    truncation,
+)
 
 NOTHING: Any = object()
 """No value, where None is one."""
@@ -51,18 +59,66 @@ _EXACT = json.JSONDecoder(
 )
 
 
-def read_strict(text: str) -> Any:
+def read_strict(text: str, *, finish: str | None = None) -> Any:
     """Read exactly JSON: no NaN, no Infinity; of a double key the last counts, as in JavaScript.
 
+    `finish` is why the model stopped, as `read_json` takes it.
+
     Raises:
-        Unreadable: the text is not JSON, is too long, or nests too deep.
+        Unreadable: the text is not JSON, is truncated, is too long, or nests too deep.
     """
     bounded(text)
     value = _decoded(text)
     if value is NOTHING:
-        value = _with_place(text)
+        value = _with_place(text, finish)
     check_depth(value, text)
+    if finish in CUT_FINISHES and not is_closed(value):
+        raise truncation(text, len(text), finish)
     return value
+
+
+def is_closed(value: Any) -> bool:
+    """False for a number: of a text that was cut nobody knows whether it has all its digits."""
+    return isinstance(value, dict | list | str | bool) or value is None
+
+
+def is_cut(text: str, at: int, spending: Spending) -> bool:
+    """True if what begins at a place is JSON as far as it goes, and the text ends within it."""
+    if spending.scans <= 0:
+        return False
+    try:
+        _PLAIN.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        spending.scans -= error.pos - at + error.pos // 8
+        return _ends_within(text, error)
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _ends_within(text: str, error: json.JSONDecodeError) -> bool:
+    """True if a decoder failed for want of more text."""
+    if error.msg.startswith("Unterminated string"):
+        return True
+    if error.msg.startswith("Extra data"):
+        return False
+    rest = _REST.match(text, error.pos)
+    return rest is not None and (
+        rest[1] in _HALVES or _CUT_CODE.search(text, max(len(text) - 6, 0)) is not None
+    )
+
+
+_REST = re.compile(r"([^ \t\r\n]{0,9}+)[ \t\r\n]*+\Z")
+_CUT_CODE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
+_HALVES = frozenset(
+    ["", ".", "e", "E", "e+", "e-", "E+", "E-"]
+    + [
+        word[:end]
+        for word in ("true", "false", "null", "-Infinity", "NaN")
+        for end in range(1, len(word))
+    ]
+)
+"""The part of a literal or number that a decoder does not take."""
 
 
 def read_clean(text: str) -> Any:
@@ -122,14 +178,12 @@ def check_depth(value: Any, text: str) -> None:
     raise too_deep(text, 0)
 
 
-def same(one: Any, other: Any) -> bool:
-    """True if two values are the same JSON: 1, 1.0 and true are three."""
+def written(value: Any) -> bytes | str:
+    """A value as JSON, the same for values that are the same: 1, 1.0 and true are three."""
     try:
-        return orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
-            other, option=orjson.OPT_SORT_KEYS
-        )
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+        return json.dumps(value, sort_keys=True)
 
 
 def _decoded(text: str) -> Any:
@@ -139,11 +193,13 @@ def _decoded(text: str) -> Any:
         return NOTHING
 
 
-def _with_place(text: str) -> Any:
+def _with_place(text: str, finish: str | None) -> Any:
     """Read what msgspec does not: lone surrogates. Else say where the text breaks."""
     try:
         return _STRICT.decode(text)
     except json.JSONDecodeError as error:
+        if text.strip() and (finish in CUT_FINISHES or _ends_within(text, error)):
+            raise truncation(text, len(text), finish) from None
         raise Unreadable("not_json", f"Not JSON: {error.msg}", text, error.pos) from None
     except RecursionError:
         raise too_deep(text, 0) from None

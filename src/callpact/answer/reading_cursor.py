@@ -11,9 +11,11 @@ from callpact.answer.reading_result import (
     LOSSY,
     MAX_REPAIRS,
     Repair,
+    Spending,
     Unreadable,
     refusal,
     repair,
+    truncation,
 )
 
 SPACE = re.compile(r"[ \t\r\n]*+")
@@ -50,22 +52,6 @@ _UNCLEAR = (
 )
 
 
-class Spending:
-    """What the reading of a text may still cost, over all the places at which it is tried.
-
-    Each try may look at much of the text and lead nowhere. Together they look at a bounded multiple
-    of it, which is what makes reading linear.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.scans = 4 * len(text)
-        """Characters that compiled code may look at in vain."""
-        self.steps = 8 * len(text) + 10_000
-        """Characters that tries may look at in vain."""
-        self.unclosed = len(text)
-        """From here on no comment is closed any more."""
-
-
 class Cursor:
     """A text, a place in it, and the repairs so far."""
 
@@ -75,6 +61,7 @@ class Cursor:
         self.at = at
         self.allow = allow
         self.repairs: list[Repair] = []
+        self._is_truncated = False
         self.spending = spending
         self.reached = at
         """The last place that was looked at for the end of a string or of a comment."""
@@ -82,11 +69,18 @@ class Cursor:
     def note(self, code: str, at: int) -> None:
         """List a repair, or refuse it if it is lossy and not allowed."""
         if code in LOSSY and code not in self.allow:
-            raise refusal(code, self.text, at)
+            is_cut = code == "truncated"
+            raise truncation(self.text, at) if is_cut else refusal(code, self.text, at)
         if len(self.repairs) >= MAX_REPAIRS:
             message = f"Expected at most {MAX_REPAIRS:,} repairs; the text needs more"
             raise Unreadable("too_many_repairs", message, self.text, at)
         self.repairs.append(repair(code, at))
+
+    def truncated(self, at: int) -> None:
+        """Note that the text, its fence or its tag ends within the value; once."""
+        if not self._is_truncated:
+            self.note("truncated", at)
+            self._is_truncated = True
 
     def unexpected(self, expected: str, at: int) -> Unreadable:
         """The error for something else than what belongs there."""
@@ -126,6 +120,7 @@ class Cursor:
             end = text.find("*/", at + 2) if at < self.spending.unclosed else -1
             if end < 0:
                 self.spending.unclosed = min(self.spending.unclosed, at)
+                self.truncated(self.length)
                 raise self.unexpected("a comment that is closed", at)
             self.reached = end
             return self._comment(at, at + 2, end, end + 2)

@@ -1,8 +1,8 @@
-"""The one value in a text: fences, tags, thinking and prose around it are told from it.
+"""The values in a text, among fences, tags, thinking and prose.
 
-Whatever looks like JSON is tried. What failed as JSON, once it was clearly meant as JSON, fails the
-whole text: a value inside it would be a part taken for the whole. Of several values that differ
-none is taken unless `two_candidates` is allowed.
+Everything that looks like JSON is tried. What failed as JSON, once it was clearly meant as JSON,
+fails the whole text: a value inside it would be a part taken for the whole. `reading_candidates.py`
+chooses among the values that were found.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import re
 from typing import Any, NamedTuple, cast
 
 from callpact.answer.reading_brackets import CLOSERS
-from callpact.answer.reading_clean import NOTHING, check_depth, read_clean, same
-from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, Spending, after_space
+from callpact.answer.reading_candidates import Candidate, Fits, choose, is_readable, scalars
+from callpact.answer.reading_clean import NOTHING, check_depth, is_cut, read_clean
+from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, after_space
 from callpact.answer.reading_result import (
     MAX_DEPTH,
     MAX_MARKS,
     Read,
     Repair,
+    Spending,
     Unreadable,
     refusal,
     repair,
+    truncation,
 )
 from callpact.answer.reading_scalars import WORDS
 from callpact.answer.reading_strings import written_in_string
@@ -34,7 +37,7 @@ _LOOKS_LIKE_JSON = re.compile(
     rf"""\{{\s*+(?:["'“”„‘’`}}…]|\.\.\.|//|/\*|\#|\Z
             |(?:[^\W\d]|\$)[\w$.\-]*+\s*+(?:[:：](?!//)|=>?)|\d++\s*+:)
         |\{{\{{\s*+["']
-        |\[\s*+(?:["'“”„‘’`{{\[(\]\d+\-.…]|//|/\*|\#|\Z|{WORDS})""",
+        |\[\s*+(?:["'“”„‘’`{{\[(\]\d+\-.…]|//|/\*|\#|[A-Za-z]{{0,9}}\Z|{WORDS})""",
     re.VERBOSE,
 )
 _ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[]){0,100}+\\++\"""")
@@ -51,14 +54,31 @@ _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
 _DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
 _JSON_MARK = re.compile(r'["{}\[\]]')
-_PART_BEFORE = re.compile(r"""(?:["'”’]\s*+[:：]|(?:["\d}\]]|\b(?:true|false|null))\s*+,)\Z""")
-"""A key before a value, or an item of a list."""
-_PART_BEHIND = re.compile(
-    r"""\s*+(?:,\s*+(?:["\d\-]|(?:true|false|null)\b)|:|,?\s*+"[^"\\\n]*+"\s*+:)"""
+_SCALAR = r"""(?:"[^"\\\n]*+"|-?\d[\d.eE+\-]*+|(?:true|false|null)\b)"""
+_PART_BEFORE = re.compile(
+    rf"""(?:["'”’]\s*+[:：]|(?:(?:\A|[,:\[{{\n])\s*+{_SCALAR}|[}}\]])\s*+,)\Z"""
 )
-_ITEM_BEFORE = re.compile(r"[}\]]\s*,\s*\Z")
-_APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|(?:\A|\n)[^\"'\n]*[:=])[ \t]*\Z")
+"""A key before a value, or an item of a list."""
+_PART_BEHIND = re.compile(rf"""\s*+(?:,\s*+{_SCALAR}\s*+(?:[,\]}}]|\Z)|,?\s*+"[^"\\\n]*+"\s*+:)""")
+_APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|[\w*] ?[:=])[ \t]*\Z")
 _APART_BEHIND = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<]|```|\Z)")
+_GLUED = re.compile(r"[A-Za-z0-9_]\Z")
+_NO_LIST = re.compile(
+    r"""\[[^\[\]\n]{0,100}+\]\(
+        |\[[^\[\](){}"',;\n]{1,40}+[,;][^\[\](){}"',;\n]{1,40}+\)""",
+    re.VERBOSE,
+)
+"""A link, or an interval that is open at its end."""
+_BULLET = re.compile(r"(?:\A|\n)[ \t]*+(?:[\-*+]|\d{1,4}+[.)])[ \t]++\Z")
+_COMMAND = re.compile(r"\\[A-Za-z]{1,30}\s?\Z")
+_PLACEHOLDER = re.compile(
+    r"""\.\.\.|…|<[^<>\n]{1,100}+>
+        |(?:str(?:ing)?|text|number|int(?:eger)?|float|double|bool(?:ean)?|array|list|dict|object|any
+            |date(?:time)?|value)\b(?=\s*+[|,\]}\[])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What a template has in place of a value."""
+_TOKEN = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]]')
 _JSON_LANGUAGES = frozenset(
     ["", "json", "json5", "jsonc", "jsonl", "ndjson", "text", "txt", "plaintext", "output"]
 )
@@ -68,40 +88,41 @@ _LEVELS = 3
 """Times that escaped JSON may be escaped."""
 
 
-class _Candidate(NamedTuple):
-    start: int
-    end: int
-    value: Any
-    repairs: tuple[Repair, ...]
-    is_weak: bool
-
-
 class _Suspect(NamedTuple):
     mark: str
     error: Unreadable | None
     at: int
+    is_harmless: bool = False
+    """True for brackets that belong to prose or code, whatever they hold."""
 
 
 class Search:
     """One text, searched from its beginning to its end."""
 
-    def __init__(self, text: str, allow: frozenset[str], *, level: int = 0) -> None:
+    def __init__(
+        self, text: str, allow: frozenset[str], fits: Fits | None = None, *, level: int = 0
+    ) -> None:
         self._text = text
         self._allow = allow
+        self._fits = fits
         self._level = level
         self._begin = 0
         """Where the part behind the thinking begins."""
         self._first = _decorated(text, 0)
         """The first place there that is no space, fence or tag."""
         self._thought = -1
-        self._found: list[_Candidate] = []
+        self._found: list[Candidate] = []
         self._suspects: list[_Suspect] = []
         self._first_error: Unreadable | None = None
         self._language: str | None = None
+        self._fenced = -1
+        """Where the content of the last fence begins."""
         self._tried: set[str] = set()
         self._spending = Spending(text)
         self._stray = -1
         """Where a bracket closes nothing."""
+        self._index = -1
+        """The end of the last index: `items[0]`."""
 
     def read(self) -> Read:
         """The value and its repairs.
@@ -113,6 +134,9 @@ class Search:
         plain = self._plain() or self._string()
         if plain:
             return plain
+        first = self._first
+        if text.startswith('"', first) and is_cut(text, first, self._spending):
+            return self._scalar()
         place = self._start()
         for _ in range(MAX_MARKS):
             match = _MARK.search(text, place)
@@ -132,8 +156,10 @@ class Search:
         end = text.rfind(CLOSERS[text[start]]) + 1
         if not _PLAIN_BEHIND.match(text, end) or self._is_part(start, end):
             return None
+        if text[start] == "[" and start and "`" not in text[start - 1]:
+            return None  # It may be an index, a link or a check box.
         value = self._whole(text[start], start)
-        if value is NOTHING or _is_bare(value):
+        if value is NOTHING or any(scalars(text, 0, start)) or any(scalars(text, end, len(text))):
             return None
         return Read(value, tuple(self._around(start, end)))
 
@@ -146,7 +172,25 @@ class Search:
         value = read_clean(string.group())
         if value is NOTHING:
             return None
-        return Read(value, tuple(self._around(start, string.end())))
+        around = self._around(start, string.end())
+        inner = self.within(value)
+        if inner:
+            return Read(
+                inner.value, (*around, *(Repair(n.code, start, n.message) for n in inner.repairs))
+            )
+        return Read(value, tuple(around))
+
+    def within(self, value: str) -> Read | None:
+        """The JSON that a string holds, if the schema takes that and does not take the string."""
+        if self._fits is None or self._level >= _LEVELS or self._fits(value):
+            return None
+        try:
+            read = Search(value, self._allow, self._fits, level=self._level + 1).read()
+        except Unreadable:
+            return None
+        if not self._fits(read.value):
+            return None
+        return Read(read.value, (repair("escaped", 0), *read.repairs))
 
     def _mark(self, mark: str, at: int, end: int) -> int:
         if mark in CLOSERS:
@@ -183,7 +227,8 @@ class Search:
         match = _LANGUAGE.match(self._text, end)
         self._language = match.group(1).lower() if match else ""
         self._suspects.clear()
-        return match.end() if match else end
+        self._fenced = match.end() if match else end
+        return self._fenced
 
     def _thought_ended(self, end: int, at: int = -1) -> int:
         """What stands before was thinking: no value in it is the answer."""
@@ -208,10 +253,15 @@ class Search:
             raise Unreadable("too_deep", message, text, at)
         if _ESCAPED.match(text, at) and self._level < _LEVELS:
             return self._escaped(at)
+        if self._is_harmless(mark, at):
+            self._suspects.append(_Suspect(mark, None, at, is_harmless=True))
+            return at + 1
         if not _LOOKS_LIKE_JSON.match(text, at) and at > self._first:
             self._suspects.append(_Suspect(mark, None, at))
             return at + 1
         value = self._whole(mark, at)
+        if value is NOTHING and "truncated" not in self._allow and is_cut(text, at, self._spending):
+            return self._failed(mark, at, truncation(text, len(text)), is_json=True)
         if value is not NOTHING:
             return self._take(at, text.rfind(CLOSERS[mark]) + 1, value, [])
         reading = Structure(text, at, self._allow, self._spending)
@@ -222,6 +272,23 @@ class Search:
             return self._failed(mark, at, error, is_json=reading.has_evidence)
         check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
+
+    def _is_harmless(self, mark: str, at: int) -> bool:
+        """True for a bracket of prose or code: an index, a link, a check box, a LaTeX command."""
+        text = self._text
+        before = text[max(at - 40, 0) : at]
+        if mark == "{":
+            inner = after_space(text, at + 1)
+            return text[inner : inner + 1] in CLOSERS and _COMMAND.search(before) is not None
+        if _NO_LIST.match(text, at):
+            return True
+        if before.endswith("]") and self._index == at:
+            is_index = True
+        else:
+            is_index = _GLUED.search(before) is not None and at != self._fenced
+        if is_index:
+            self._index = text.find("]", at) + 1
+        return is_index or (text.startswith("[ ]", at) and _BULLET.search(before) is not None)
 
     def _spend(self, characters: int, at: int) -> None:
         self._spending.steps -= characters
@@ -239,7 +306,13 @@ class Search:
     def _failed(self, mark: str, at: int, error: Unreadable, *, is_json: bool) -> int:
         if error.code in _FATAL:
             raise error
-        if is_json and self._is_json_here():
+        is_code = not self._is_json_here() and at != after_space(self._text, self._fenced)
+        if is_code or self._is_template(error):
+            end = self._balanced(at)
+            if end > 0:
+                self._first_error = self._first_error or error
+                return end
+        if is_json and not is_code:
             closing = _THOUGHT_END.search(self._text, at)
             if closing and self._thought < 0:
                 return self._thought_ended(closing.end())
@@ -247,6 +320,24 @@ class Search:
         self._first_error = self._first_error or error
         self._suspects.append(_Suspect(mark, error, at))
         return at + 1
+
+    def _is_template(self, error: Unreadable) -> bool:
+        """True if a value is a placeholder: `{"amount": <number>}` shows a form and answers nothing."""
+        text, at = self._text, error.at
+        before = text[max(at - 40, 0) : at].rstrip()[-1:]
+        return before in {":", "[", "{"} and _PLACEHOLDER.match(text, at) is not None
+
+    def _balanced(self, at: int) -> int:
+        """The end of brackets, by counting them outside of strings; 0 if they are not closed."""
+        depth = 0
+        for match in _TOKEN.finditer(self._text, at):
+            mark = match.group()
+            depth += (mark in CLOSERS) - (mark in "}]")
+            if depth == 0:
+                self._spend(match.end() - at, at)
+                return match.end()
+        self._spend(len(self._text) - at, at)
+        return 0
 
     def _is_json_here(self) -> bool:
         """False in a fence of a programming language."""
@@ -267,7 +358,8 @@ class Search:
     def _unescaped(self, inner: str) -> tuple[Read, int]:
         """The value at the beginning of a text, and where it ends."""
         if _ESCAPED.match(inner):
-            return Search(inner, self._allow, level=self._level + 1).read(), len(inner)
+            search = Search(inner, self._allow, self._fits, level=self._level + 1)
+            return search.read(), len(inner)
         reading = Structure(inner, 0, self._allow, Spending(inner))
         value = reading.read()
         check_depth(value, inner)
@@ -276,16 +368,19 @@ class Search:
     def _take(self, start: int, end: int, value: Any, repairs: list[Repair]) -> int:
         """Keep a candidate; the place behind it."""
         text = self._text
-        if self._suspects:
-            suspect = self._suspects[0]
-            message = "Expected JSON, got brackets that hold JSON and something else"
-            raise suspect.error or Unreadable("unexpected", message, text, suspect.at)
+        is_code = not self._is_json_here()
+        for suspect in self._suspects:
+            if not suspect.is_harmless and not (is_code and suspect.error is None):
+                message = "Expected JSON, got brackets that hold JSON and something else"
+                raise suspect.error or Unreadable("unexpected", message, text, suspect.at)
         notes = list(repairs)
         behind = after_space(text, end)
-        while behind < len(text) and text[behind] in "}]":
+        while behind < len(text) and text[behind] in "}]" and not self._suspects:
             # A list may lack its opening bracket; an object cannot lack key and brace.
             if text[behind] != "}" or text[end - 1] != "}" or not value:
                 raise self._stray_bracket(behind)
+            if "extra_closer" not in self._allow:
+                raise refusal("extra_closer", text, behind)
             notes.append(repair("extra_closer", behind))
             end = behind + 1
             behind = after_space(text, end)
@@ -294,16 +389,11 @@ class Search:
             wrong == {"extra_closer"} and _JSON_MARK.search(text, self._begin, start)
         ):
             raise self._stray_bracket(end - 1)
-        is_code = text[start - 1 : start] == "`"
-        if (is_code or _is_bare(value)) and self._is_apart(start, end):
-            is_code = False
-        elif _is_bare(value) and not is_code:
-            return end
         if self._is_part(start, end):
             message = "Expected one value, got entries without the brackets around them"
             raise Unreadable("unexpected", message, text, start)
-        is_weak = is_code or not self._is_json_here()
-        self._found.append(_Candidate(start, end, value, tuple(notes), is_weak))
+        is_bare = _is_bare(value) and not self._is_apart(start, end)
+        self._found.append(Candidate(start, end, value, tuple(notes), is_bare))
         return end
 
     def _is_part(self, start: int, end: int) -> bool:
@@ -320,32 +410,38 @@ class Search:
         return Unreadable("unexpected", message, self._text, at)
 
     def _is_apart(self, start: int, end: int) -> bool:
-        """True if nothing of a sentence stands around it on its lines."""
+        """True in inline code, and if nothing of a sentence is around it on its lines."""
+        if self._text[start - 1 : start] == "`":
+            return True
         before = _APART_BEFORE.search(self._text[max(start - 80, 0) : start])
         return before is not None and _APART_BEHIND.match(self._text, end) is not None
 
     def _chosen(self) -> Read:
-        found = [each for each in self._found if not each.is_weak] or self._found
-        if not found:
+        if not self._found:
             return self._scalar()
         if self._stray >= 0:
             raise self._stray_bracket(self._stray)
-        last, notes = found[-1], list[Repair]()
-        differing = None
-        if len(found) > 1:
-            differing = next((each for each in found[1:] if self._differs(found[0], each)), None)
-        if differing:
-            if "two_candidates" not in self._allow:
-                raise refusal("two_candidates", self._text, differing.start)
-            notes.append(repair("two_candidates", differing.start))
-        notes += self._around(last.start, last.end)
-        notes += last.repairs
-        return Read(last.value, tuple(sorted(notes, key=_place)))
+        for suspect in self._suspects:
+            if suspect.error:
+                raise suspect.error
+        answer = choose(self._text, self._all(), self._allow, self._fits)
+        if not is_readable(answer, self._fits):
+            raise self._first_error or self._nothing(answer.start)
+        notes = [*self._around(answer.start, answer.end), *answer.repairs]
+        return Read(answer.value, tuple(sorted(notes, key=_place)))
 
-    def _differs(self, one: _Candidate, other: _Candidate) -> bool:
-        # Values with a comma between are items of a list, even if they are the same.
-        before = self._text[max(other.start - 40, 0) : other.start]
-        return _ITEM_BEFORE.search(before) is not None or not same(one.value, other.value)
+    def _all(self) -> list[Candidate]:
+        """The values that were found, and strings, numbers and literals alone on their lines."""
+        text, place = self._text, self._begin
+        found: list[Candidate] = []
+        for each in self._found:
+            found += [*scalars(text, place, each.start), each]
+            place = each.end
+        found += scalars(text, place, len(text))
+        if len(found) > MAX_MARKS:
+            message = f"Expected one value, got more than {MAX_MARKS:,}"
+            raise Unreadable("too_many_marks", message, text, 0)
+        return found
 
     def _scalar(self) -> Read:
         """A text that is one string, number or literal, with nothing but a fence around."""

@@ -43,6 +43,7 @@ WORDS = rf"(?:[+\-]?(?:NaN|Infinity)|{'|'.join(LITERALS)})\b"
 _NAN = frozenset(
     sign + name for sign in ("", "+", "-") for name in ("NaN", "nan", "Infinity", "inf")
 )
+_SIGNS = frozenset("+-.")
 _MAX_DIGITS = 4_000  # Python refuses to read integers of more than 4,300 digits.
 
 
@@ -67,6 +68,8 @@ class Scalars(Strings):
         if token in _NAN:
             self.note("nan", at)
             return None
+        if is_cut and len(token) == 1 and token in _SIGNS:
+            self.truncated(self.length)
         if token[0].isdecimal() or token[0] in "+-.":
             found = self._number(token, at, is_cut=is_cut)
             if is_root and self.repairs:
@@ -75,14 +78,15 @@ class Scalars(Strings):
                 return found
         elif is_cut:
             whole = [name for name in LITERALS if name.startswith(token)]
+            if whole:
+                self.truncated(self.length)
             if len(whole) == 1:
-                self.note("cut_literal", at)
                 return LITERALS[whole[0]][0]
         return self._bare(at)
 
     def _number(self, token: str, at: int, *, is_cut: bool) -> float | None:
         if is_cut and (cut := _CUT.fullmatch(token) or _NUMBER.fullmatch(token)):
-            self.note("cut_number", at)
+            self.truncated(self.length)
             token = cut.group(1) if cut.re is _CUT else token
         if whole := _NUMBER.fullmatch(token):
             return self.finite(token, at, is_integer=not (whole.group(1) or whole.group(2)))

@@ -136,9 +136,9 @@ class Strings(Cursor):
         return Unreadable("unescaped_quote", message, self.text, at)
 
     def _cut(self, at: int, marks: str, *, is_key: bool) -> str | None:
+        self.truncated(self.length)
         if is_key:
             return None
-        self.note("cut_string", at)
         if marks in _CODES:
             self.note(_CODES[marks], at)
         self.at = self.length

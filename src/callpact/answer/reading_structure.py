@@ -18,10 +18,9 @@ from callpact.answer.reading_cursor import (
     QUOTED_KEY_AHEAD,
     QUOTES,
     SEPARATORS,
-    Spending,
     after_space,
 )
-from callpact.answer.reading_result import MAX_DEPTH
+from callpact.answer.reading_result import MAX_DEPTH, Spending
 from callpact.answer.reading_scalars import LITERALS
 
 Step: TypeAlias = Callable[[], "Step | None"]
@@ -62,6 +61,7 @@ class Structure(Brackets):
         self._has_closed = False
         """True if the value just read is a container."""
         self._reopened = False
+        self._is_body = False
         self._impatience = 0
         self._wait = 0
 
@@ -76,11 +76,9 @@ class Structure(Brackets):
     def read_body(self) -> Any:
         """The object whose members begin at the place of the cursor, as its brace is missing."""
         self.note("missing_opener", self.at)
+        self._is_body = True
         self._push("{", self.at)
-        value = self._run(self._member)
-        if any(repair.code == "missing_closer" for repair in self.repairs):
-            raise self.unexpected("a brace that closes the members", self.at)
-        return value
+        return self._run(self._member)
 
     def _run(self, step: Step) -> Any:
         following: Step | None = step
@@ -238,7 +236,7 @@ class Structure(Brackets):
             key = self.string(at, is_key=True)
             if key is None:
                 self.at = self.length
-                return self._cut_member(at)
+                return self._finished()
             if "\n" in key and "\n" in self.text[at : self.at]:
                 raise self.unexpected("a key on one line", at)
         else:
@@ -251,7 +249,7 @@ class Structure(Brackets):
         self._key = key
         self.at = self.skip(self.at)
         if self.ends(self.at):
-            return self._cut_member(at)
+            return self._finished()
         self._colon(is_bare=is_bare)
         if is_bare:
             self.note("unquoted_key", at)
@@ -274,12 +272,8 @@ class Structure(Brackets):
     def _member_value(self) -> Step | None:
         self.at = self.skip(self.at)
         if self.ends(self.at):
-            return self._cut_member(self._key_at)
+            return self._finished()
         return self._value
-
-    def _cut_member(self, at: int) -> Step | None:
-        self.note("cut_member", at)
-        return self._finished()
 
     # What follows a value
 
@@ -302,6 +296,9 @@ class Structure(Brackets):
             self._uncommaed(at)
             return self._member
         if kind != "{" and self._is_next_item(at):
+            is_joined = mark in QUOTES and isinstance(self._holders[-1][-1], str)
+            if is_joined and "\n" not in self.text[behind:at]:
+                self.note("adjacent_strings", at)  # Python joins them.
             self._uncommaed(at)
             return self._value
         raise self.unexpected(f"a comma or {CLOSERS[kind]!r}", at)
@@ -331,7 +328,6 @@ class Structure(Brackets):
             self.note("separator", comma)
         at = self.at = self.skip(comma + 1)
         if self.ends(at):
-            self.note("trailing_comma", comma)
             return self._finished()
         if self.text[at] in CLOSING:
             self._is_complete = False
@@ -389,11 +385,12 @@ class Structure(Brackets):
 
     def _finished(self) -> None:
         """The text ends here, with brackets open."""
+        if self._is_body:
+            raise self.unexpected("a brace that closes the members", self.at)
+        self.truncated(self.at)
         if self._reopened:
             raise self.unexpected("'}'", self.at)
         self._check_layout(0, self.at)
-        for _ in self._kinds:
-            self._bracket("missing_closer", self.at)
         self._kinds.clear()
 
     def _mismatched(self, at: int) -> Step | None:
