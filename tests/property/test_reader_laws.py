@@ -238,7 +238,7 @@ def is_part(part, whole):
             and all(is_part(one, other) for one, other in zip(part, whole, strict=False))
         )
     if isinstance(part, str):
-        return isinstance(whole, str) and whole.startswith(part.rstrip("\ud800-\udbff"))
+        return isinstance(whole, str) and whole.startswith(part)
     return json.dumps(whole).startswith(json.dumps(part).removesuffix(".0"))
 
 

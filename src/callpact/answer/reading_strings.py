@@ -30,7 +30,10 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _ESCAPE = re.compile(
     r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\}|U[0-9a-fA-F]{8}|[\s\S]|\Z)"
 )
-_CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_CUT_ESCAPE = re.compile(
+    r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z"
+)
+"""An escape that is cut, or the first half of a pair."""
 _CUT_CODE = re.compile(r"\\u[0-9a-fA-F]")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 _DROPPED = frozenset("'`_")  # A backslash before these is JavaScript's, Python's or Markdown's.
@@ -207,7 +210,7 @@ class Strings(Cursor):
 
 def _before_cut_escape(text: str, begin: int) -> int:
     """The end of a text, or the place of an escape that it ends within."""
-    match = _CUT_ESCAPE.search(text, max(begin, len(text) - 5))
+    match = _CUT_ESCAPE.search(text, max(begin, len(text) - 11))
     if not match:
         return len(text)
     slashes = slash = match.start()
