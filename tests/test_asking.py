@@ -179,10 +179,10 @@ def test_what_could_change_the_meaning_is_refused_until_it_is_allowed_by_name(de
     name = written(desk, '{"amount": 40, "reason": "la')
     done = run("parse", name, "--schema", "refund.json", "--repair", "safe")
     assert done.code == BROKEN
-    assert "--allow cut_string would read it, and could change what was meant" in done.err
-    done = run("parse", name, "--schema", "refund.json", "--allow", "cut_string")
+    assert "--allow truncated would read it, and could change what was meant" in done.err
+    done = run("parse", name, "--schema", "refund.json", "--allow", "truncated")
     assert (done.code, json.loads(done.out)) == (0, {"amount": 40, "reason": "la"})
-    assert "[cut_string]" in done.err
+    assert "[truncated]" in done.err
 
 
 def test_a_repair_that_would_not_help_is_told_to_break_the_schema(desk, run):
@@ -395,8 +395,8 @@ def test_an_answer_can_be_repaired(ask):
     assert (done.code, json.loads(done.out)) == (0, json.loads(GOOD))
     assert "[fence]" in done.err
     cut = '{"amount": 40, "reason": "la'
-    done = ask([cut], "--schema", "refund.json", "--allow", "cut_string", "--json")
-    assert [r["code"] for r in json.loads(done.out)["repairs"]] == ["cut_string", "missing_closer"]
+    done = ask([cut], "--schema", "refund.json", "--allow", "truncated", "--json")
+    assert [r["code"] for r in json.loads(done.out)["repairs"]] == ["truncated"]
 
 
 def test_every_request_and_every_tool_call_is_on_record(ask, desk):

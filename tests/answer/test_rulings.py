@@ -6,6 +6,7 @@ import pytest
 
 from answers import (
     CANNED,
+    CUT,
     GOOD,
     MISSING,
     PROSE,
@@ -126,7 +127,11 @@ def test_ruling_07_only_the_last_failed_answer_and_feedback_are_sent():
     [
         ((WRONG, WRONG), True),
         ((WRONG, '{"amount": "more", "reason": "other"}'), True),
-        ((PROSE, "Something else altogether."), True),
+        ((PROSE, PROSE.upper()), True),
+        ((PROSE, "Something else altogether."), False),
+        ((PROSE, CUT), False),
+        ((CUT, '{"amount": 7.5, "reason": "because'), False),
+        (tuple(f'{{"n": {n}, "x": "{"x" * 50}", "amount": oops}}' for n in (1, 2)), True),
         ((WRONG, WRONG_ELSEWHERE), False),
         ((WRONG, MISSING), False),
         ((PROSE, WRONG), False),

@@ -208,7 +208,7 @@ def test_the_reason_why_a_model_stopped_is_named(value, indent, finish):
     assert same(read_json(text, finish=finish).value, value)
     assert same(read_strict(text, finish=finish), value)
     for read in (read_json, read_strict):
-        with pytest.raises(Unreadable, match="content filter|limit of output tokens") as caught:
+        with pytest.raises(Unreadable, match=r"content filter|limit of output tokens") as caught:
             read(text[:-1], finish=finish)
         assert caught.value.code == "truncated"
         assert ("content filter" in str(caught.value)) == (finish == "content_filter")

@@ -426,9 +426,9 @@ class Attempts:
             return request
         words = await _feedback(rule, scope)
         more = [Message("user", words, ephemeral=True)]
-        failed = scope.validation_error
-        if failed is not None and self._config.shows_failed_answer:
-            more.insert(0, Message("assistant", failed.raw_output, ephemeral=True))
+        failed = scope.error
+        if isinstance(failed, OutputSchemaError) and self._config.shows_failed_answer:
+            more.insert(0, Message("assistant", failed.echo, ephemeral=True))
         return msgspec.structs.replace(request, messages=(*request.messages, *more))
 
     def _give_up(

@@ -13,10 +13,21 @@ They are none of a call: what a tool's caller sees is a `CallError`. `errors.py`
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from callpact.errors import CallpactError, Issue
+
+MAX_ECHO = 20_000
+"""Characters of a failed answer that a correction shows to the model."""
+_CONTEXT = 40
+"""Characters before and behind a place that are its context."""
+
+
+def hashed(text: str) -> str:
+    """A short hash of a text, also of one that is not valid Unicode."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class Unreadable(CallpactError, ValueError):
@@ -37,6 +48,12 @@ class Unreadable(CallpactError, ValueError):
     def line(self) -> int:
         """The line of the character, from 1."""
         return self._text.count("\n", 0, self.at) + 1
+
+    @property
+    def context(self) -> str:
+        """The text around the character, in lower case and with single spaces."""
+        begin, end = max(self.at - _CONTEXT, 0), self.at + _CONTEXT
+        return " ".join(self._text[begin:end].lower().split())
 
     @property
     def column(self) -> int:
@@ -77,8 +94,49 @@ class OutputSchemaError(CallpactError):
 
     @property
     def message(self) -> str:
-        """One sentence for each stage."""
-        return _STAGES[self.stage]
+        """One sentence for each stage, and one for an answer that is not complete."""
+        return _TRUNCATED if self.is_truncated else _STAGES[self.stage]
+
+    @property
+    def is_truncated(self) -> bool:
+        """True if the answer ends before its JSON is complete."""
+        return isinstance(self.cause, Unreadable) and self.cause.code == "truncated"
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of how the answer failed: the stage with the rules and places of its issues.
+
+        A text that is not JSON has the code of what was found and the text around it instead.
+        """
+        parts = sorted(f"{issue.path}:{issue.code}" for issue in self.issues)
+        if isinstance(self.cause, Unreadable):
+            parts = [self.cause.code, self.cause.context]
+        elif not parts:  # A parser that names no places.
+            parts = [self.error]
+        return hashed("\n".join((self.stage, *parts)))
+
+    @property
+    def echo(self) -> str:
+        """The answer as a correction shows it to the model.
+
+        Of a long one: its head, the text around the error and its tail, and how many characters
+        are left out between them.
+        """
+        text, part = self.raw_output, MAX_ECHO // 4
+        if len(text) <= MAX_ECHO:
+            return text
+        at = self.cause.at if isinstance(self.cause, Unreadable) else 0
+        middle = min(max(at - part, part), len(text) - 3 * part)
+        tail = len(text) - part
+        return "".join(
+            (
+                text[:part],
+                _left_out(middle - part),
+                text[middle : middle + 2 * part],
+                _left_out(tail - middle - 2 * part),
+                text[tail:],
+            )
+        )
 
     @property
     def error(self) -> str:
@@ -98,12 +156,19 @@ class OutputSchemaError(CallpactError):
         return f"{self.message}: {said:.300}{more}"
 
     def __str__(self) -> str:
-        return f"{self.reason}; {_REMEDIES[self.stage]}"
+        remedy = _CUT_REMEDY if self.is_truncated else _REMEDIES[self.stage]
+        return f"{self.reason}; {remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.stage, self.raw_output, self.cause, self.issues))
 
 
+def _left_out(characters: int) -> str:
+    return f"\n[… {characters:,} characters left out …]\n" if characters else ""
+
+
+_TRUNCATED = "The answer is truncated"
+_CUT_REMEDY = "raw_output has what came"
 _STAGES = {
     "json-parse": "The answer is not JSON",
     "schema-validate": "The answer is JSON, but breaks its schema",

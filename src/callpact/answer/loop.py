@@ -309,16 +309,16 @@ class Run:
         if contract is not None and refusal is not None:
             attempt = len(self._attempts) + 1
             if attempt <= contract.retries and self._iteration < self._plan.limits.iterations:
-                self._ask_again(text, refusal, attempt, contract.retries)
+                self._ask_again(refusal, attempt, contract.retries)
                 return None
         answer = self._stand(text, refusal)
         if refusal is None and self._plan.memory is not None:
             await self._plan.memory.keep(self._session, Remembered(self._message, text))
         return answer
 
-    def _ask_again(self, text: str, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
+    def _ask_again(self, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
         correction = framed(told(refusal), attempt + 1, retries + 1)
-        self._messages += [Message("assistant", text), Message("user", correction)]
+        self._messages += [Message("assistant", refusal.echo), Message("user", correction)]
         hashed = _fnv1a(correction)
         self._add_attempt("retried", refusal, hashed)
         self._teller.tell(

@@ -6,13 +6,14 @@ caller's boundary refuses.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
 from callpact.answer.errors import OutputSchemaError
-from callpact.answer.reader import Repair, Unreadable, read_json, read_strict
+from callpact.answer.reader import Fits, Repair, Unreadable, read_json, read_strict
 from callpact.answer.shape import Shape, issues_of
 from callpact.errors import UsageError
 
@@ -30,9 +31,17 @@ class Parsed(Struct, Generic[T], frozen=True):
 
 
 def parse_answer(
-    raw: str, shape: Shape[T], *, repair: Repairing = "none", allow: Collection[str] = ()
+    raw: str,
+    shape: Shape[T],
+    *,
+    repair: Repairing = "none",
+    allow: Collection[str] = (),
+    finish: str | None = None,
 ) -> Parsed[T]:
     """Read an answer and judge it. `allow` names lossy repairs that are taken all the same.
+
+    `finish` is why the model stopped: an answer that ended by `length` or by `content_filter` is
+    taken only if it is complete, and the error names the reason.
 
     Raises:
         OutputSchemaError: it is not JSON, or breaks its schema.
@@ -48,13 +57,28 @@ def parse_answer(
     repairs: tuple[Repair, ...] = ()
     try:
         if repair == "none":
-            value: Any = read_strict(text)
+            value: Any = read_strict(text, finish=finish)
         else:
-            read = read_json(text, allow=allow)
+            read = read_json(text, allow=allow, fits=_fits(shape), finish=finish)
             value, repairs = read.value, read.repairs
     except Unreadable as error:
         raise OutputSchemaError("json-parse", text, error) from error
     return Parsed(judged(value, shape, text), repairs)
+
+
+def _fits(shape: Shape[Any]) -> Fits:
+    """Whether a shape takes a value; a parser gets a copy, as it may change what it is given."""
+
+    def fits(value: Any) -> bool:
+        try:
+            _ = shape.parse(copy.deepcopy(value))
+        except UsageError:
+            raise
+        except Exception:  # noqa: BLE001 - boundary: whatever a parser raises is its refusal
+            return False
+        return True
+
+    return fits
 
 
 def judged(value: Any, shape: Shape[T], raw: str) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from callpact.answer.reading_candidates import Fits
+from callpact.answer.reading_candidates import MAX_CHECKS, Fits
 from callpact.answer.reading_clean import NOTHING, bounded, is_closed, read_clean, read_strict
 from callpact.answer.reading_prose import Search
 from callpact.answer.reading_result import (
@@ -29,10 +29,12 @@ from callpact.errors import UsageError
 
 __all__ = [
     "LOSSY",
+    "MAX_CHECKS",
     "MAX_DEPTH",
     "MAX_MARKS",
     "MAX_REPAIRS",
     "MAX_TEXT",
+    "Fits",
     "Read",
     "Repair",
     "Unreadable",

@@ -198,7 +198,7 @@ def _with_place(text: str, finish: str | None) -> Any:
     try:
         return _STRICT.decode(text)
     except json.JSONDecodeError as error:
-        if text.strip() and (finish in CUT_FINISHES or _ends_within(text, error)):
+        if finish in CUT_FINISHES or (text.strip() and _ends_within(text, error)):
             raise truncation(text, len(text), finish) from None
         raise Unreadable("not_json", f"Not JSON: {error.msg}", text, error.pos) from None
     except RecursionError:

@@ -30,9 +30,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _ESCAPE = re.compile(
     r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\}|U[0-9a-fA-F]{8}|[\s\S]|\Z)"
 )
-_CUT_ESCAPE = re.compile(
-    r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z"
-)
+_CUT_ESCAPE = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """An escape that is cut, or the first half of a pair."""
 _CUT_CODE = re.compile(r"\\u[0-9a-fA-F]")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}

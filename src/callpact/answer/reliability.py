@@ -6,7 +6,6 @@ by these rules. Verbs and kinds keep the spelling that users of such rules know.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, cast, get_args
@@ -14,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from callpact.answer.account import Stage
-from callpact.answer.errors import ModelError, OutputSchemaError
+from callpact.answer.errors import ModelError, OutputSchemaError, hashed
 from callpact.answer.model import Model, ModelReply, ModelRequest, Usage
 from callpact.errors import UsageError
 
@@ -38,7 +37,7 @@ class ValidationError(Struct, frozen=True):
     path: str | None
     raw_output: str
     fingerprint: str
-    """Of the stage and the issues: where and which rule, not the words."""
+    """`OutputSchemaError.fingerprint`: how it failed, not the words."""
     text_hash: str
     """Of the answer, blind to white space and case."""
 
@@ -231,17 +230,14 @@ GENERIC_FEEDBACK = (
 
 def validation_error(error: OutputSchemaError) -> ValidationError:
     """What rules are told of an answer that was refused."""
-    places = sorted(f"{issue.path}:{issue.code}" for issue in error.issues)
-    if not places and error.stage == "schema-validate":  # A parser that names no places.
-        places = [error.error]
     text = " ".join(error.raw_output.lower().split())
     return ValidationError(
         told(error),
         error.stage,
         error.path,
         error.raw_output,
-        _hash("\n".join((error.stage, *places))),
-        _hash(text),
+        error.fingerprint,
+        hashed(text),
     )
 
 
@@ -252,10 +248,6 @@ def told(error: OutputSchemaError) -> str:
     return "\n".join(
         f"{issue.path or 'the answer'}: {issue.message}" for issue in error.issues[:20]
     )
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def error_kind(error: Exception) -> ErrorKind:
