@@ -28,7 +28,7 @@ _SCALAR_LINE = re.compile(
     re.MULTILINE,
 )
 _DECORATION = re.compile(
-    r"(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+\#.\-]*+|</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>"
+    r"(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+\#.\-]*+|</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>|<\|\w{1,40}\|>"
 )
 _NUMBERING = re.compile(r"\(?\b\d{1,6}(?:[.):]|\b)")
 _WORD = re.compile(r"[^\W\d_]+")

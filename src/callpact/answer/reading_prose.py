@@ -29,9 +29,14 @@ from callpact.answer.reading_scalars import WORDS
 from callpact.answer.reading_strings import written_in_string
 from callpact.answer.reading_structure import Structure
 
-_THOUGHT = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
-_MARK = re.compile(rf"[{{}}\[\]]|`{{3,}}+|~{{3,}}+|</?{_THOUGHT}\b[^<>\n]{{0,200}}>", re.IGNORECASE)
-_THOUGHT_END = re.compile(rf"</{_THOUGHT}\s*>", re.IGNORECASE)
+_TAG = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
+_THOUGHT = rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
+_THOUGHT_ENDED = (
+    rf"</{_TAG}\s*>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
+    r"|<\|channel\|>final\b[^<>\n]{0,40}(?:<\|constrain\|>[^<>\n]{0,20})?<\|message\|>"
+)
+_MARK = re.compile(rf"{_THOUGHT}|{_THOUGHT_ENDED}|[{{}}\[\]]|`{{3,}}+|~{{3,}}+", re.IGNORECASE)
+_THOUGHT_END = re.compile(_THOUGHT_ENDED, re.IGNORECASE)
 _LANGUAGE = re.compile(r"[ \t]*+([A-Za-z0-9_+#.\-]*+)")
 _LOOKS_LIKE_JSON = re.compile(
     rf"""\{{\s*+(?:["'“”„‘’`}}…]|\.\.\.|//|/\*|\#|\Z
@@ -203,7 +208,7 @@ class Search:
             return end
         if mark[0] in "`~":
             return self._fence(end)
-        if mark.startswith("</"):
+        if _THOUGHT_END.match(mark):
             return self._thought_ended(end)
         closing = _THOUGHT_END.search(self._text, end)
         # What was never thought to its end holds no answer.
