@@ -213,7 +213,7 @@ def _inline_parts(chance: random.Random) -> Made:
 
 def _template_first(chance: random.Random) -> Made:
     shape, value = pick(chance)
-    holes = chance.choice([lambda k: f"<{k}>", lambda _k: "...", lambda _k: "string", lambda k: f"<your {k} here>"])
+    holes = chance.choice([lambda k: f"<{k}>", lambda k: f"<{k} as int>", lambda _k: "...", lambda _k: "string", lambda k: f"<your {k} here>"])
     form = "{" + ", ".join(f'"{key}": {holes(key)}' for key in value) + "}"
     return f"The format is {form}.\n\n{dressed(chance, written(chance, value))}", shape, value
 

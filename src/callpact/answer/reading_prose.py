@@ -28,6 +28,7 @@ from callpact.answer.reading_result import (
 from callpact.answer.reading_scalars import WORDS
 from callpact.answer.reading_strings import written_in_string
 from callpact.answer.reading_structure import Structure
+from callpact.answer.reading_templates import is_template
 
 _TAG = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
 _THOUGHT = rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
@@ -76,13 +77,6 @@ _NO_LIST = re.compile(
 """A link, or an interval that is open at its end."""
 _BULLET = re.compile(r"(?:\A|\n)[ \t]*+(?:[\-*+]|\d{1,4}+[.)])[ \t]++\Z")
 _COMMAND = re.compile(r"\\[A-Za-z]{1,30}\s?\Z")
-_PLACEHOLDER = re.compile(
-    r"""\.\.\.|…|<[^<>\n]{1,100}+>
-        |(?:str(?:ing)?|text|number|int(?:eger)?|float|double|bool(?:ean)?|array|list|dict|object|any
-            |date(?:time)?|value)\b(?=\s*+[|,\]}\[])""",
-    re.VERBOSE | re.IGNORECASE,
-)
-"""What a template has in place of a value."""
 _TOKEN = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]]')
 _JSON_LANGUAGES = frozenset(
     ["", "json", "json5", "jsonc", "jsonl", "ndjson", "text", "txt", "plaintext", "output"]
@@ -312,9 +306,9 @@ class Search:
         if error.code in _FATAL:
             raise error
         is_code = not self._is_json_here() and at != after_space(self._text, self._fenced)
-        if is_code or self._is_template(error):
+        if is_code or not self._found:
             end = self._balanced(at)
-            if end > 0:
+            if end and (is_code or is_template(self._text, at, end)):
                 self._first_error = self._first_error or error
                 return end
         if is_json and not is_code:
@@ -325,12 +319,6 @@ class Search:
         self._first_error = self._first_error or error
         self._suspects.append(_Suspect(mark, error, at))
         return at + 1
-
-    def _is_template(self, error: Unreadable) -> bool:
-        """True if a value is a placeholder: `{"amount": <number>}` shows a form and answers nothing."""
-        text, at = self._text, error.at
-        before = text[max(at - 40, 0) : at].rstrip()[-1:]
-        return before in {":", "[", "{"} and _PLACEHOLDER.match(text, at) is not None
 
     def _balanced(self, at: int) -> int:
         """The end of brackets, by counting them outside of strings; 0 if they are not closed."""

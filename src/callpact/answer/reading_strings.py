@@ -34,6 +34,8 @@ _CUT_ESCAPE = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F
 """An escape that is cut, or the first half of a pair."""
 _CUT_CODE = re.compile(r"\\u[0-9a-fA-F]")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
+_MEASURE = re.compile(r"[\s(~]\d++(?:[.,/]\d++)?\Z", re.ASCII)
+"""Inches and seconds within a string: a 24" screen."""
 _DROPPED = frozenset("'`_")  # A backslash before these is JavaScript's, Python's or Markdown's.
 _BEFORE_OPENING = frozenset("([{<=>:,;/-–—*_~|+&\"'`“‘")
 _AFTER_CLOSING = frozenset(",.;!?)]}>/-–—*_~|+&\"'`”’%\\")
@@ -124,9 +126,10 @@ class Strings(Cursor):
                 raise self.unexpected("a comma or a bracket behind a string", behind)
             is_break = self.text[at - 2 : at] in {"\\n", "\\r", "\\t"}
             opens = at == start + 1 or before.isspace() or before in _BEFORE_OPENING or is_break
-            if opens and not after.isspace() and after not in ",.;:!?":
+            is_empty = after == self.text[at]
+            if opens and not is_empty and not after.isspace() and after not in ",.;:!?":
                 return True
-            if before.isdigit() and after != '"':  # Inches and seconds: 24" wide.
+            if not is_empty and _MEASURE.search(self.text, max(start + 1, at - 20), at):
                 return False
         elif not before.isspace() and (after.isspace() or after in _AFTER_CLOSING):
             return False
