@@ -59,7 +59,24 @@ NONE: Any = object()
 """The text was cut, or says two things."""
 
 _NAMES = ["Ada", "Søren", "李雷", "O'Neil", "Zoë & Co.", 'the "Dude"', "María-José"]
-_WORDS = "late refund order the was by and customer asked for of urgent paid twice box blue".split()
+_WORDS = [
+    "late",
+    "refund",
+    "order",
+    "the",
+    "was",
+    "by",
+    "and",
+    "customer",
+    "asked",
+    "for",
+    "of",
+    "urgent",
+    "paid",
+    "twice",
+    "box",
+    "blue",
+]
 _LEADS = [
     "Sure! Here is the JSON you asked for:",
     "Here's the result:",
@@ -82,11 +99,16 @@ _TAILS = [
 
 def replies(seed: int, rounds: int) -> Iterator[Reply]:
     """`rounds` texts of each family."""
-    for name, family in FAMILIES.items():
-        chance = random.Random(f"{seed}:{name}")
-        for _ in range(rounds):
-            text, shape, value = family(chance)
-            yield Reply(name, text, shape, value)
+    for name in FAMILIES:
+        yield from replies_of(name, seed, rounds)
+
+
+def replies_of(name: str, seed: int, rounds: int) -> Iterator[Reply]:
+    """`rounds` texts of one family."""
+    family, chance = FAMILIES[name], random.Random(f"{seed}:{name}")
+    for _ in range(rounds):
+        text, shape, value = family(chance)
+        yield Reply(name, text, shape, value)
 
 
 def text_of(chance: random.Random) -> str:
@@ -135,13 +157,13 @@ def other(chance: random.Random, shape: Any) -> Any:
 
 
 def written(chance: random.Random, value: Any) -> str:
-    return json.dumps(
-        value, indent=chance.choice([None, 2, 4]), ensure_ascii=chance.random() < 0.3
-    )
+    return json.dumps(value, indent=chance.choice([None, 2, 4]), ensure_ascii=chance.random() < 0.3)
 
 
 def fenced(chance: random.Random, text: str) -> str:
-    mark = chance.choice(["```json\n{}\n```"] * 4 + ["```\n{}\n```", "```JSON\n{}```", "~~~json\n{}\n~~~"])
+    mark = chance.choice(
+        ["```json\n{}\n```"] * 4 + ["```\n{}\n```", "```JSON\n{}```", "~~~json\n{}\n~~~"]
+    )
     return mark.replace("{}", text)
 
 
@@ -173,7 +195,8 @@ def _thinking(chance: random.Random) -> Made:
     shape, value = pick(chance)
     tag = chance.choice(["think", "thinking", "reasoning", "scratchpad"])
     drafts = "\n".join(
-        f"Maybe {written(chance, value_of(chance, shape))}? Hmm, {text_of(chance)}" for _ in range(2)
+        f"Maybe {written(chance, value_of(chance, shape))}? Hmm, {text_of(chance)}"
+        for _ in range(2)
     )
     opening = f"<{tag}>\n" if chance.random() < 0.8 else ""
     return f"{opening}{drafts}\n</{tag}>\n\n{dressed(chance, written(chance, value))}", shape, value
@@ -184,7 +207,10 @@ def _channels(chance: random.Random) -> Made:
     draft = written(chance, value_of(chance, shape))
     marks = chance.choice(
         [
-            ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+            (
+                "<|channel|>analysis<|message|>",
+                "<|end|><|start|>assistant<|channel|>final<|message|>",
+            ),
             ("<|channel|>analysis<|message|>", "<|channel|>final <|constrain|>JSON<|message|>"),
             ("<|begin_of_thought|>", "<|end_of_thought|>\n<|begin_of_solution|>"),
             ("◁think▷", "◁/think▷"),
@@ -199,7 +225,11 @@ def _input_echoed(chance: random.Random) -> Made:
     given = written(chance, other(chance, shape))
     lead = chance.choice(["The input is", "Given", "For the record", "You sent"])
     answer = dressed(chance, written(chance, value))
-    return f"{lead} {fenced(chance, given) if chance.random() < 0.5 else given}\n\n{answer}", shape, value
+    return (
+        f"{lead} {fenced(chance, given) if chance.random() < 0.5 else given}\n\n{answer}",
+        shape,
+        value,
+    )
 
 
 def _inline_parts(chance: random.Random) -> Made:
@@ -213,7 +243,15 @@ def _inline_parts(chance: random.Random) -> Made:
 
 def _template_first(chance: random.Random) -> Made:
     shape, value = pick(chance)
-    holes = chance.choice([lambda k: f"<{k}>", lambda k: f"<{k} as int>", lambda _k: "...", lambda _k: "string", lambda k: f"<your {k} here>"])
+    holes = chance.choice(
+        [
+            lambda k: f"<{k}>",
+            lambda k: f"<{k} as int>",
+            lambda _k: "...",
+            lambda _k: "string",
+            lambda k: f"<your {k} here>",
+        ]
+    )
     form = "{" + ", ".join(f'"{key}": {holes(key)}' for key in value) + "}"
     return f"The format is {form}.\n\n{dressed(chance, written(chance, value))}", shape, value
 
@@ -248,7 +286,11 @@ def _code_first(chance: random.Random) -> Made:
         ]
     )
     language = "js" if code.startswith("const") else "python"
-    return f"```{language}\n{code}\n```\n\nOutput:\n\n{fenced(chance, written(chance, value))}", shape, value
+    return (
+        f"```{language}\n{code}\n```\n\nOutput:\n\n{fenced(chance, written(chance, value))}",
+        shape,
+        value,
+    )
 
 
 def _python(chance: random.Random) -> Made:
@@ -264,7 +306,12 @@ def _sloppy(chance: random.Random) -> Made:
     lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
     for at, line in enumerate(lines):
         kind = chance.randrange(6)
-        if kind == 0 and line.endswith(('"', "e", "l", "}", "]")) and lines[at + 1 : at + 2] != [] and lines[at + 1].strip()[0] in "}]":
+        if (
+            kind == 0
+            and line.endswith(('"', "e", "l", "}", "]"))
+            and lines[at + 1 : at + 2] != []
+            and lines[at + 1].strip()[0] in "}]"
+        ):
             lines[at] = line + ","
         elif kind == 1 and line.endswith(","):
             lines[at] = line + chance.choice(["  // as asked", " # checked", " /* ok */"])
@@ -303,7 +350,9 @@ def _inner_quotes(chance: random.Random) -> Made:
 
 def _rows(chance: random.Random) -> Made:
     value = value_of(chance, list)
-    between = chance.choice(["\n", "\n\n", ",\n", "\n- ", "\n```\n```json\n", "</tool_call>\n<tool_call>"])
+    between = chance.choice(
+        ["\n", "\n\n", ",\n", "\n- ", "\n```\n```json\n", "</tool_call>\n<tool_call>"]
+    )
     text = between.join(json.dumps(each) for each in value)
     if "```" in between:
         text = f"```json\n{text}\n```"
@@ -352,7 +401,9 @@ def _in_program(chance: random.Random) -> Made:
 
 def _listed_points(chance: random.Random) -> Made:
     shape, value = pick(chance)
-    points = "\n".join(f"{n}. `{key}` is `{json.dumps(part)}`" for n, (key, part) in enumerate(value.items(), 1))
+    points = "\n".join(
+        f"{n}. `{key}` is `{json.dumps(part)}`" for n, (key, part) in enumerate(value.items(), 1)
+    )
     return f"{points}\n\nTherefore:\n\n{dressed(chance, written(chance, value))}", shape, value
 
 
@@ -379,10 +430,10 @@ def _two(chance: random.Random) -> Made:
     if another == value:
         another["extra"] = 1
     wraps = ["`{}`", "{}", "```json\n{}\n```", "```python\n{}\n```", '"{}"']
-    one, two = (
-        chance.choice(wraps).replace("{}", json.dumps(each)) for each in (value, another)
+    one, two = (chance.choice(wraps).replace("{}", json.dumps(each)) for each in (value, another))
+    joint = chance.choice(
+        ["\nor\n", "\nDraft above, final below:\n", ", not ", "\n\nFor example ", "\n"]
     )
-    joint = chance.choice(["\nor\n", "\nDraft above, final below:\n", ", not ", "\n\nFor example ", "\n"])
     return f"Answer: {one}{joint}{two}", shape, NONE
 
 
@@ -413,7 +464,11 @@ def _broken_answer(chance: random.Random) -> Made:
 
 def _no_answer(chance: random.Random) -> Made:
     text = chance.choice(
-        ["I am sorry, I cannot help with that.", f"See [1] and [2]: {text_of(chance)}", "{name} is {{age}}"]
+        [
+            "I am sorry, I cannot help with that.",
+            f"See [1] and [2]: {text_of(chance)}",
+            "{name} is {{age}}",
+        ]
     )
     return text, chance.choice([*_SHAPES, list[int]]), NONE
 

@@ -156,8 +156,8 @@ class OutputSchemaError(CallpactError):
         return f"{self.message}: {said:.300}{more}"
 
     def __str__(self) -> str:
-        remedy = _CUT_REMEDY if self.is_truncated else _REMEDIES[self.stage]
-        return f"{self.reason}; {remedy}"
+        found = self.cause.code if isinstance(self.cause, Unreadable) else self.stage
+        return f"{self.reason}; {_REMEDIES.get(found) or _REMEDIES['other']}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.stage, self.raw_output, self.cause, self.issues))
@@ -168,15 +168,16 @@ def _left_out(characters: int) -> str:
 
 
 _TRUNCATED = "The answer is truncated"
-_CUT_REMEDY = "raw_output has what came"
 _STAGES = {
     "json-parse": "The answer is not JSON",
     "schema-validate": "The answer is JSON, but breaks its schema",
 }
 _REMEDIES = {
-    "json-parse": "raw_output has it whole; tighten the instruction, read it with repair='safe', "
+    "not_json": "raw_output has it whole; tighten the instruction, read it with repair='safe', "
     "or add retries or a fallback",
+    "truncated": "raw_output has what came",
     "schema-validate": "cause has the validator's error, raw_output the answer",
+    "other": "raw_output has it whole; tighten the instruction, or add retries or a fallback",
 }
 
 

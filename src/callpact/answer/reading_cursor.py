@@ -20,7 +20,9 @@ from callpact.answer.reading_result import (
 
 SPACE = re.compile(r"[ \t\r\n]*+")
 # A line break may be written as an escape outside of strings.
-_ANY_SPACE = re.compile(r"(?:[\s\ufeff\u200b-\u200d\u2060]|\\[nrt])*+")
+_ANY_SPACE = re.compile(
+    r"[\s\ufeff\u200b-\u200d\u2060]*+(?:\\[nrt][\s\ufeff\u200b-\u200d\u2060]*+)*"
+)
 _ODD_SPACE = re.compile(r"(?:[\s\ufeff\u200b-\u200d\u2060]|\\[nrt])++")
 _LINE = re.compile(r"[^\r\n]*+")
 KEY_AHEAD = re.compile(
@@ -34,7 +36,9 @@ KEY_AHEAD = re.compile(
     re.VERBOSE,
 )
 """A key and its colon."""
-CUT_KEY_AHEAD = re.compile(r"""(["'])(?:(?!\1)[^\\\n]|\\.)*+(?:\1\s*+)?\\?\Z""")
+CUT_KEY_AHEAD = re.compile(
+    r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+(?:"\s*+)?|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+(?:'\s*+)?)\\?\Z"""
+)
 """A key at which the text ends."""
 QUOTED_KEY_AHEAD = re.compile(r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|'[^'\\\n]*+')\s*+:""")
 SEPARATORS = frozenset(",;，、；")

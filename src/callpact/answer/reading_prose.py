@@ -28,7 +28,7 @@ from callpact.answer.reading_result import (
 from callpact.answer.reading_scalars import WORDS
 from callpact.answer.reading_strings import written_in_string
 from callpact.answer.reading_structure import Structure
-from callpact.answer.reading_templates import is_template
+from callpact.answer.reading_templates import is_placeholder, is_template
 
 _TAG = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
 _THOUGHT = rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
@@ -49,13 +49,13 @@ _LOOKS_LIKE_JSON = re.compile(
 _ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[]){0,100}+\\++\"""")
 _ROOT_SCALAR = re.compile(rf"[\"'`“”„‘’]|[+\-]?[\d.]|{WORDS}")
 _DECORATION = re.compile(
-    r"""(?:[\s\ufeff\u200b-\u200d\u2060]
-        |(?:`{3,}+|~{3,}+)[ \t]*+[A-Za-z0-9_+\#.\-]*+
-        |</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>)*+""",
+    r"""[\s\ufeff\u200b-\u200d\u2060]++
+        |(?:```|~~~)[`~]*+[ \t]*+[A-Za-z0-9_+\#.\-]*+
+        |</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>""",
     re.VERBOSE,
 )
-_PLAIN_BEFORE = re.compile(r"[^{}\[\]<`~\"']*+(?:```[ \t]*+(?:json)?+\s*+)?+(?=[{\[])")
-_PLAIN_BEHIND = re.compile(r"\s*+(?:```)?+[^{}\[\]<`~]*+\Z")
+_PLAIN_BEFORE = re.compile(r"[^{}\[\]<`~\"']*+(?:```[ \t]*+(?:json)?\s*+)?(?=[{\[])")
+_PLAIN_BEHIND = re.compile(r"\s*+(?:```)?[^{}\[\]<`~]*+\Z")
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
 _DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
@@ -306,7 +306,7 @@ class Search:
         if error.code in _FATAL:
             raise error
         is_code = not self._is_json_here() and at != after_space(self._text, self._fenced)
-        if is_code or not self._found:
+        if is_code or (not self._found and is_placeholder(self._text, error.at)):
             end = self._balanced(at)
             if end and (is_code or is_template(self._text, at, end)):
                 self._first_error = self._first_error or error
@@ -487,8 +487,10 @@ def _is_bare(value: Any) -> bool:
 
 def _decorated(text: str, begin: int, end: int | None = None) -> int:
     """The first place that is neither space nor fence nor tag."""
-    match = _DECORATION.match(text, begin, len(text) if end is None else end)
-    return match.end() if match else begin
+    end = len(text) if end is None else end
+    while match := _DECORATION.match(text, begin, end):
+        begin = match.end()
+    return begin
 
 
 def _place(note: Repair) -> int:

@@ -16,14 +16,14 @@ from callpact.answer.reading_strings import Strings
 _TOKEN = re.compile(r"[^\s\\<,\[\]{}()\"'`:;，、；：“”‘’]++")
 _COMMENT = re.compile(r"//|/\*")
 _BARE = re.compile(r"[^,\[\]{}\"\n]++")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?+([eE][+-]?\d++)?+", re.ASCII)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][+-]?\d++)?", re.ASCII)
 _NUMBER_FORM = re.compile(
-    r"([+-]?)(?:(0|[1-9]\d*+)(?:\.(\d*+))?+|\.(\d++))(?:[eE]([+-]?\d++))?+", re.ASCII
+    r"([+-]?)(?:(0|[1-9]\d*+)(?:\.(\d*+))?|\.(\d++))(?:[eE]([+-]?\d++))?", re.ASCII
 )
 _HEX = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]++)")
-_ZEROS = re.compile(r"[+-]?0\d++(?:\.\d++)?+", re.ASCII)
-_GROUPED = re.compile(r"[+-]?\d++(?:_\d++)++(?:\.\d++)?+", re.ASCII)
-_CUT = re.compile(r"(-?(?:0|[1-9]\d*+)(?:\.\d++)?+)(?:\.|[eE][+-]?)", re.ASCII)
+_ZEROS = re.compile(r"[+-]?0\d++(?:\.\d++)?", re.ASCII)
+_GROUPED = re.compile(r"[+-]?\d++(?:_\d++)+(?:\.\d++)?", re.ASCII)
+_CUT = re.compile(r"(-?(?:0|[1-9]\d*+)(?:\.\d++)?)(?:\.|[eE][+-]?)", re.ASCII)
 LITERALS: dict[str, tuple[Any, str]] = {
     "true": (True, ""),
     "false": (False, ""),

@@ -36,12 +36,12 @@ _ITEM_TEXT = re.compile(
     rf"""{_TEXT}{_SPACE}(?:,{_SPACE}(?=["'{{\[\d])|(?=\]{_SPACE}(?:[,}}\]]|\Z)))"""
 )
 _ATOM = re.compile(
-    rf"""(?:(true|false|null|True|False|None)|(-?(?:0|[1-9]\d{{0,300}}+))((?:\.\d++)?+(?:[eE][+\-]?\d++)?+))
+    rf"""(?:(true|false|null|True|False|None)|(-?(?:0|[1-9]\d{{0,300}}+))((?:\.\d++)?(?:[eE][+\-]?\d++)?))
         {_SPACE}(?:,{_SPACE}(?=["'])|(?=[}}\]]))""",
     re.VERBOSE | re.ASCII,
 )
 _NEXT = re.compile(rf"""{_SPACE},{_SPACE}(?=["'{{\[])""")
-_NAME = re.compile(r"(?:[^\W\d]|\$)[\w$.\-]*+|-?\d++(?:\.\d++)?+")
+_NAME = re.compile(r"(?:[^\W\d]|\$)[\w$.\-]*+|-?\d++(?:\.\d++)?")
 _THREE_DIGITS = re.compile(r"\d{3}\b(?!\.)")
 _PATIENCE = 64
 """Containers read step by step, at most, before compiled code is tried again."""

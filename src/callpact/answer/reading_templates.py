@@ -18,10 +18,16 @@ _TOKEN = re.compile(
         |(?P<word>[^\s,:\[\]{}"'<]++)""",
     re.VERBOSE,
 )
+_HOLE = re.compile(rf"<|\.\.\.|…|{_TYPES}\b", re.IGNORECASE)
 _TYPE = re.compile(rf"{_TYPES}\b", re.IGNORECASE)
 _VALUE = re.compile(r"[+-]?\.?\d|(?:true|false|null|none|nan)\Z", re.IGNORECASE)
 _ELLIPSES = frozenset({"...", "…"})
 _WORD = re.compile(r"[^\W_]{2,}")
+
+
+def is_placeholder(text: str, at: int) -> bool:
+    """True if what a place has may be a placeholder."""
+    return _HOLE.match(text, at) is not None
 
 
 def is_template(text: str, begin: int, end: int) -> bool:
