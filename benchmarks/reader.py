@@ -7,16 +7,23 @@ stand in `tests/data/malformed.json`; a peer that is not installed is told as mi
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from pydantic import TypeAdapter
+
+from callpact import OutputSchemaError, parse_answer, shape_of
 from callpact.answer.reader import Unreadable, read_json
 from measure import cpu, table
 
 CASES = Path(__file__).parents[1] / "tests" / "data" / "malformed.json"
+SUPPORT = Path(__file__).parents[1] / "tests" / "support"
+SEED, ROUNDS = 18, 300
 COLUMNS = ("right", "silent", "missed", "refused", "guessed", "WRONG")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
@@ -114,6 +121,64 @@ def recovery() -> None:
         print(f"| {name} | " + " | ".join(str(counts[column]) for column in COLUMNS) + " |")
 
 
+def answers() -> None:
+    """Texts in the manner of models, each with a schema: `tests/support/replies.py` makes them."""
+    sys.path.append(str(SUPPORT))
+    module: Any = import_module("replies")
+    made = list(module.replies(SEED, ROUNDS))
+    decided = sum(each.value is not module.NONE for each in made)
+    print(
+        f"\n### {len(made):,} answers with a schema: {decided:,} that say one value, "
+        f"{len(made) - decided:,} that do not\n"
+    )
+    print("| reader | right | missed | refused | WRONG |\n| --- | ---: | ---: | ---: | ---: |")
+    for name, read in _readers().items():
+        counts = Counter(_judged(each, read, module.NONE) for each in made)
+        cells = " | ".join(
+            f"{counts[column]:,}" for column in ("right", "missed", "refused", "WRONG")
+        )
+        print(f"| {name} | {cells} |")
+
+
+def _readers() -> dict[str, Callable[[str, Any], Any]]:
+    """Readers of a text by a shape; each raises `ValueError` for a text that it does not take."""
+
+    def ours(text: str, shape: Any) -> Any:
+        try:
+            return parse_answer(text, shape_of(shape), repair="safe").value
+        except OutputSchemaError as error:
+            raise ValueError from error
+
+    if not parsers()["json-repair"]:
+        return {"callpact": ours}
+    repair = import_module("json_repair").repair_json
+
+    def theirs(text: str, shape: Any) -> Any:
+        return TypeAdapter(shape).validate_python(repair(text, return_objects=True))
+
+    def last(text: str, shape: Any) -> Any:
+        try:
+            return theirs(text, shape)
+        except ValueError:
+            found = repair(text, return_objects=True)
+        for value in reversed(cast("list[Any]", found) if isinstance(found, list) else []):
+            with suppress(ValueError):
+                return TypeAdapter(shape).validate_python(value)
+        raise ValueError(text)
+
+    return {"callpact": ours, "json-repair": theirs, "json-repair, last value that fits": last}
+
+
+def _judged(reply: Any, read: Callable[[str, Any], Any], none: Any) -> str:
+    try:
+        value = read(reply.text, reply.shape)
+    except (ValueError, RecursionError):
+        return "refused" if reply.value is none else "missed"
+    if reply.value is none:
+        return "WRONG"
+    return "right" if value == TypeAdapter(reply.shape).validate_python(reply.value) else "WRONG"
+
+
 def _texts(size: int) -> dict[str, str]:
     item = {
         "name": "a user",
@@ -141,7 +206,7 @@ def speed() -> None:
         rows: list[tuple[str, float, float, str]] = []
         for kind, text in _texts(size).items():
             functions: dict[str, Callable[[], object]] = {
-                "callpact": lambda text=text: read_json(text)
+                "callpact": lambda text=text: read_json(text, allow={"truncated"})
             }
             if peer:
                 functions["json-repair"] = lambda text=text: peer(text, return_objects=True)
@@ -156,6 +221,7 @@ def speed() -> None:
 def main() -> None:
     """All of them."""
     recovery()
+    answers()
     speed()
 
 

@@ -90,7 +90,7 @@ def choose(
     Raises:
         Unreadable: either of two may be meant.
     """
-    distinct = _distinct(text, found)
+    distinct = found if len(found) == 1 else _distinct(text, found)
     if len(distinct) == 1:
         return found[-1]
     is_allowed = "two_candidates" in allow

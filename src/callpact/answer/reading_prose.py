@@ -155,8 +155,9 @@ class Search:
         end = text.rfind(CLOSERS[text[start]]) + 1
         if not _PLAIN_BEHIND.match(text, end) or self._is_part(start, end):
             return None
-        if text[start] == "[" and start and "`" not in text[start - 1]:
-            return None  # It may be an index, a link or a check box.
+        is_list = text[start] == "["
+        if is_list and not (text[start - 1 : start] in "\n`" and _APART_BEHIND.match(text, end)):
+            return None  # It may be an index, a link, a check box or a citation.
         value = self._whole(text[start], start)
         if value is NOTHING or any(scalars(text, 0, start)) or any(scalars(text, end, len(text))):
             return None
