@@ -50,6 +50,7 @@ _CONNECTORS = frozenset(
     ]
 )
 _BETWEEN = frozenset(" \t\r\n,;:-*+•#|&`\"'")
+_CUT_TAG = re.compile(r"</?\|?(?:[A-Za-z][\w:.\-]{0,40})?\Z")
 _ELLIPSIS = re.compile(r"[\s,;]*+(?:\.\.\.|…)")
 
 
@@ -152,7 +153,8 @@ def _listed(text: str, found: list[Candidate], fits: Fits) -> Candidate | None:
     gaps = [(one.end, other.start) for one, other in pairwise(found)]
     if not all(end - begin <= _MAX_GAP and _separates(text[begin:end]) for begin, end in gaps):
         return None
-    if _ELLIPSIS.match(text, found[-1].end):
+    end = found[-1].end
+    if _ELLIPSIS.match(text, end) or _CUT_TAG.search(text, max(len(text) - 50, end)):
         return None
     value = [each.value for each in found]
     if not fits(value):

@@ -54,8 +54,8 @@ _DECORATION = re.compile(
         |</?[A-Za-z][\w:.\-]*+(?:\s[^<>\n]{0,200}+)?>""",
     re.VERBOSE,
 )
-_PLAIN_BEFORE = re.compile(r"[^{}\[\]<`~\"']*+(?:```[ \t]*+(?:json)?\s*+)?(?=[{\[])")
-_PLAIN_BEHIND = re.compile(r"\s*+(?:```)?[^{}\[\]<`~]*+\Z")
+_PLAIN_BEFORE = re.compile(r"[^{}\[\]<◁`~\"']*+(?:```[ \t]*+(?:json)?\s*+)?(?=[{\[])")
+_PLAIN_BEHIND = re.compile(r"\s*+(?:```)?[^{}\[\]<◁`~]*+\Z")
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
 _DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
@@ -155,11 +155,12 @@ class Search:
         end = text.rfind(CLOSERS[text[start]]) + 1
         if not _PLAIN_BEHIND.match(text, end) or self._is_part(start, end):
             return None
-        is_list = text[start] == "["
-        if is_list and not (text[start - 1 : start] in "\n`" and _APART_BEHIND.match(text, end)):
-            return None  # It may be an index, a link, a check box or a citation.
+        if text[start] == "[" and text[start - 1 : start] not in "\n`":
+            return None  # It may be an index, a link or a check box.
         value = self._whole(text[start], start)
-        if value is NOTHING or any(scalars(text, 0, start)) or any(scalars(text, end, len(text))):
+        if value is NOTHING or (_is_bare(value) and not self._is_apart(start, end)):
+            return None
+        if any(scalars(text, 0, start)) or any(scalars(text, end, len(text))):
             return None
         return Read(value, tuple(self._around(start, end)))
 
