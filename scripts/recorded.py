@@ -26,7 +26,7 @@ from callpact.testing import StubTransport
 DEVIATIONS = {
     "defaults": "a default is sent when the argument is left out (FlowMCP 02)",
     "default types": "a default is of the type of its primitive (FlowMCP 02)",
-    "encoding": "what is inserted into a path is percent-encoded and stays in its place",
+    "encoding": "what a segment of a path may not hold (RFC 3986) is percent-encoded when it is inserted",
     "duplicates": "query keys that are declared twice are sent twice, in their order (FlowMCP 02)",
     "placeholders": "{{NAME}} that is no server parameter is an argument of the caller (VAL091)",
     "patterns": "a value is sent as it is: `$&` in it is no pattern",
@@ -290,7 +290,7 @@ class Reference:
             return path
         if value is None:
             self._add("left out")
-        if re.search(r"[^\w.!~*'()-]", text, re.ASCII):
+        if re.search(r"[^\w.!$&'()*+,;=:@~-]", text, re.ASCII):
             self._add("encoding")
         return self._replaced(path, place, text)
 

@@ -471,9 +471,26 @@ def test_a_hook_leaves_nothing_behind(called, profile):
 
 
 @pytest.mark.requirement("002.rules.no-logging")
+@pytest.mark.parametrize(("profile", "severity"), [("strict", "error"), ("compat", "warning")])
+@pytest.mark.parametrize(
+    "use", ["console.log( 1 )", "const { warn } = console ; warn( 1 )", "[ 1 ].map( console.log )"]
+)
+def test_a_hook_that_logs_is_a_finding(profile, severity, use):
+    code = (
+        HANDLERS
+        % f"getTokenPrice: {{ postRequest: ( {{ response }} ) => {{ {use} ; return {{ response }} }} }}"
+    )
+    text = kit.exported(GOOD, code=code)
+    found = [f for f in kit.checked(text, profile).findings if f.code == "VAL164"]
+    assert [(f.severity, f.line) for f in found] == [
+        (severity, text[: text.index("console")].count("\n") + 1)
+    ]
+
+
+@pytest.mark.requirement("002.rules.no-logging")
 def test_what_a_hook_logs_goes_to_the_log_of_its_tool_and_nowhere_else(called, caplog, capfd):
     caplog.set_level(logging.INFO, "callpact.tool.token-prices.getTokenPrice")
-    caller = called("postRequest: async ( { response } ) => { console.log( 'a line' ); return { response } }")  # fmt: skip
+    caller = called("postRequest: async ( { response } ) => { console.log( 'a line' ); return { response } }", profile="compat")  # fmt: skip
     caller.call()
     assert [record.getMessage() for record in caplog.records] == ["postRequest: a line"]
     assert "a line" not in "".join(capfd.readouterr())

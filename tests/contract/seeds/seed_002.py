@@ -191,12 +191,7 @@ ROWS = (
     ("002.rules.lists", "4. sharedLists holds the resolved lists."),
     ("002.rules.libraries", "5. libraries holds the approved packages."),
     ("002.rules.pure", "6. Hooks MUST be pure: they leave nothing behind."),
-    (
-        "002.rules.no-logging",
-        "6. Hooks do not log.",
-        "divergent",
-        "js-handlers.md section 6: what they write to the console is kept in the log of the tool",
-    ),
+    ("002.rules.no-logging", "6. Hooks do not log."),
     ("002.rules.return-shape", "7. A result without its keys is a runtime error."),
     {
         _RESOURCES: {

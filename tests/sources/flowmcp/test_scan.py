@@ -28,7 +28,7 @@ def codes(text, kind="schema"):
         ("eval('1')", "SEC003"),
         ("( 0, eval )('1')", "SEC003"),
         ("Function('return 1')", "SEC004"),
-        ("x instanceof Function && new  Function", "SEC005"),
+        ("x = new  Function", "SEC005"),
         ("process.env.KEY", "SEC006"),
         ("process?.env", "SEC006"),
         ("process [ 'env' ]", "SEC006"),
@@ -54,8 +54,104 @@ def test_a_forbidden_word_in_code_is_found(text, code):
     assert codes(f"const a = 1 // c\n{text}") == [code]
 
 
-def test_what_is_made_by_new_is_also_a_call():
-    assert codes("new Function( 'return 1' )") == ["SEC005", "SEC004"]
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("const p = process", "SEC006"),
+        ("run( process )", "SEC006"),
+        ("const a = { process }", "SEC006"),
+        ("return { a: process }", "SEC006"),
+        ("[ ...process ]", "SEC006"),
+        ("a ? process : b", "SEC006"),
+        ("a ? b : process", "SEC006"),
+        ("switch( a ) { case process: b() }", "SEC006"),
+        ("typeof process", "SEC006"),
+        ("`${ process }`", "SEC006"),
+        ("x => process", "SEC006"),
+        ("process()", "SEC006"),
+        ("const { env } = process", "SEC006"),
+        ("( { a = process } ) => a", "SEC006"),
+        ("( a, b = { process } ) => a", "SEC006"),
+        ("if( process ) { a() }", "SEC006"),
+        ("for( const a of process ) { a() }", "SEC006"),
+        ("{ const process = 1 } ; process", "SEC006"),
+        ("const a = ( process ) => 1 ; process", "SEC006"),
+        ("const a = process => process, b = process", "SEC006"),
+        ("class A { process() {} ; b() { return process } }", "SEC006"),
+        ("( { process } = a )", "SEC006"),
+        ("process ( ; ]", "SEC006"),
+        ("const { readFileSync } = fs", "SEC008"),
+        ("const F = Function ; F( 'return 1' )", "SEC004"),
+        ("x instanceof Function", "SEC004"),
+        ("Function.prototype", "SEC004"),
+        ("new Function( 'return 1' )", "SEC005"),
+        ("( () => {} ).constructor( 'return 1' )", "SEC005"),
+        ("a.b . constructor( 'return 1' )", "SEC005"),
+        ("a?.constructor( 'return 1' )", "SEC005"),
+        ("const F = a.constructor", "SEC005"),
+        ("a[ 'constructor' ]( 'return 1' )", "SEC005"),
+        ("a[`constructor`]", "SEC005"),
+        ("const { constructor } = () => {}", "SEC005"),
+        ("const { name, constructor: F } = () => {}", "SEC005"),
+        ("const { process: p } = globalThis", "SEC011"),
+        ("globalThis['process']", "SEC011"),
+        ("const g = globalThis ; g.process", "SEC011"),
+        ("const g = global ; g.process", "SEC012"),
+        ("const r = require", "SEC002"),
+        ("const later = setTimeout", "SEC015"),
+        ("const { WebSocket: W } = { WebSocket }", "VAL141"),
+        ("console.log( a )", "VAL164"),
+        ("const { log } = console", "VAL164"),
+        ("console[ 'log' ]( a )", "VAL164"),
+    ],
+)
+def test_a_forbidden_name_is_found_however_it_is_taken(text, code):
+    assert codes(text) == [code]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data.process ; data?.process ; data . process ; data\n  .process",
+        "const a = { process: 1, fs: 2, Function: 3, console: 4 }",
+        "const a = { process() { return 1 }, async fs( b ) { return b }, get global() { return 1 } }",
+        "class A { process() {} ; static fs() {} ; #process ; b() { return this.#process } }",
+        "const { process } = payload ; process.a",
+        "const { a: process } = payload ; run( process )",
+        "const { a: [ process = 1 ], ...fs } = payload ; run( process, fs )",
+        "let a = 1, process = 2 ; process",
+        "let a = { b: 1 }, { process } = c ; process",
+        "( { process } ) => ({ process })",
+        "( { process = 1 } = {} ) => process",
+        "process => process.a",
+        "async process => process.a",
+        "async ( a, ...process ) => process.a",
+        "function run( process ) { return process }",
+        "const a = { run( { process } ) { return process } }",
+        "function process( a ) { return a } ; process( 1 )",
+        "function* process( a ) { yield a } ; process( 1 )",
+        "try { a() } catch ( process ) { run( process ) }",
+        "for( const process of list ) { run( process ) }",
+        "for( const [ key, process ] of list ) run( process )",
+        "() => { if( a ) { var process = 1 } ; return process }",
+        "const process = 1 ; const a = () => ({ b: () => process })",
+        "process: for( const a of b ) { continue }",
+        "'process' ; /process/.test( a ) ; `process` // process",
+        "class A extends B { constructor() { super() } }",
+        "a.constructor.name ; a?.constructor?.name",
+        "a.constructor === Object && Object !== a.b.constructor",
+        "const words = [ 'constructor' ]",
+        "offset.fs ; fsx ; $process ; preprocess( a ) ; consoles.log",
+    ],
+)
+def test_members_keys_and_names_of_the_code_itself_are_no_hits(text):
+    assert codes(text) == []
+
+
+def test_names_declared_without_end_are_looked_at_in_linear_time():
+    assert codes("process=>" * 100_000 + "1 ; a") == []
+    assert codes("let a=1" + ",process" * 50_000 + ";") == []
+    assert codes("[" * 50_000 + "process" + "]" * 50_000) == ["SEC006"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +173,6 @@ def test_what_is_made_by_new_is_also_a_call():
         "important = requireAll( evaluate )",
         "getFunction( a ) ; $import ; import_ ; processed.x",
         "const a = { import: 1, eval : 2 }",
-        "x instanceof Function",
         "",
     ],
 )
@@ -107,9 +202,9 @@ def test_code_next_to_texts_is_still_seen(text):
 def test_hits_come_in_the_order_of_the_text_with_their_offsets():
     text = "// eval\nfs.a ; import( x ) ; fs.b"
     assert [(hit.offset, hit.word) for hit in scan(text)] == [
-        (text.index("fs.a"), "fs."),
+        (text.index("fs.a"), "fs"),
         (text.index("import"), "import"),
-        (text.index("fs.b"), "fs."),
+        (text.index("fs.b"), "fs"),
     ]
 
 

@@ -177,6 +177,7 @@ VAL160 | e | w | FlowMCP 02 | An option of `z` stands in a text of its own | wri
 VAL161 | w | w | 002 Handler Types | A tool's hooks are an object of `preRequest`, `executeRequest`, `postRequest` (said by `callpact check`) | write `tool: { postRequest: … }`; nothing else is called
 VAL162 | e | e | 002 The main Export | The file's code leaves `main` as it is written (said by `callpact check --hooks`) | write the values themselves into `main`
 VAL163 | i | i | own | Hook code is small enough to be looked at (said by `callpact check`) | move data out of the code, into shared lists
+VAL164 | e | w | 002 Handler Rules | Hooks do not use `console`: they log nothing | remove it; return what is to be known
 RES001 | e | e | FlowMCP 13 | `source` is sqlite, markdown, http, sqlite-gtfs, geo-geojson or geo-csv | write one of them
 RES002 | e | e | FlowMCP 13 | A resource has a description | say what it holds
 RES003 | e | e | FlowMCP 13 | `database` is a relative path that ends with `.db` | correct the path
@@ -217,10 +218,10 @@ TST006 | e | w | FlowMCP 10 | A test has only keys that the caller can give | re
 TST007 | w | i | FlowMCP 10 | Tests use more than one value of an enum | add a test with another value
 TST008 | i | - | FlowMCP 10 | Tests show optional parameters | add a test that gives one
 SEC001 | e | e | 002 Handler Rules | A schema file imports nothing | use what `handlers` is given: `sharedLists`, `libraries`
-SEC002 | e | e | FlowMCP 05 | A schema file does not call `require` | use what `handlers` is given: `sharedLists`, `libraries`
+SEC002 | e | e | FlowMCP 05 | A schema file does not use `require` | use what `handlers` is given: `sharedLists`, `libraries`
 SEC003 | e | e | 002 Handler Rules | Hooks do not use `eval` | write the code itself
-SEC004 | e | e | 002 Handler Rules | Hooks do not call `Function` | write the code itself
-SEC005 | e | e | 002 Handler Rules | Hooks do not make functions of texts | write the code itself
+SEC004 | e | e | 002 Handler Rules | Hooks do not use `Function` | write the code itself
+SEC005 | e | e | 002 Handler Rules | Hooks make no functions of texts, by `new Function` or a `constructor` | write the code itself
 SEC006 | e | e | 002 Handler Rules | Hooks do not use `process` | declare `requiredServerParams`
 SEC007 | e | e | FlowMCP 05 | Hooks do not start processes | remove it
 SEC008 | e | e | 002 Handler Rules | Hooks do not use `fs` | declare a resource

@@ -30,7 +30,14 @@ _TOKEN = re.compile(rf"{_MARK}([A-Za-z0-9_]+)-end")
 _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
 _BODIED = frozenset({"POST", "PUT"})
 _REST = re.compile(r"[^/?#]*")
-_STEPS = frozenset({".", "..", "%2e", "%2e%2e", ".%2e", "%2e."})
+# However often it is encoded, some server decodes it before it resolves the path; servers of
+# Java take `..;x` for `..`, those of Windows `\\` for `/`.
+_STEP = re.compile(
+    r"(?:\A|/|%(?:25)*(?:2F|5C))"
+    r"(?:\.|%(?:25)*2E){1,2}"
+    r"(?=\Z|[/;]|%(?:25)*(?:2F|5C|3B|00|23|3F))",
+    re.IGNORECASE,
+)
 
 
 class Draft(Struct, frozen=True):
@@ -48,6 +55,7 @@ class Draft(Struct, frozen=True):
 class _Insert:
     parameter: Parameter
     is_segment: bool
+    is_in_query: bool
     argument: str | None
     """The argument that is the value, where it is just that."""
 
@@ -136,20 +144,22 @@ class RequestPlan:
                 made[-1] = made[-1][:-1]  # An optional part of the path that was left out.
             made.append(text or "")
         address = "".join(made)
-        if "/." in address or "/%2" in address:
-            self._check_steps(made, address)
+        if "/." in address or "%" in address or address.find("//", 8) >= 0:
+            self._check_segments(made, address)
         return address
 
-    def _check_steps(self, made: list[str], address: str) -> None:
-        """Refuse an insert that makes its part of the path a step up, be it with its neighbours."""
+    def _check_segments(self, made: list[str], address: str) -> None:
+        """Refuse inserts that make a segment of the path empty or a step, alone or with others."""
         end = 0
         for piece, part in zip(self.path, made, strict=True):
             begin, end = end, end + len(part)
-            if isinstance(piece, str) or "?" in address[:begin]:
+            if isinstance(piece, str) or piece.is_in_query:
                 continue
             before, after = address[:begin].rpartition("/")[2], _REST.match(address, begin)
             segment = before + (after[0] if after else "")
-            if segment.lower() in _STEPS:
+            if not segment and not piece.is_segment:
+                raise _misplaced(piece.parameter.key, "must not be empty: it is a part of the path")
+            if _STEP.search(segment):
                 raise _misplaced(
                     piece.parameter.key, "must not be a step of the path, as '.' and '..' are"
                 )
@@ -221,7 +231,8 @@ def _planned(
         if parameter is not None:
             around = url[match.start() - 1 : match.start()], url[end : end + 1]
             is_segment = around[0] == "/" and around[1] in {"", "/", "?"}
-            pieces.append(_Insert(parameter, is_segment, parameter.argument))
+            is_in_query = "?" in url[: match.start()] or "#" in url[: match.start()]
+            pieces.append(_Insert(parameter, is_segment, is_in_query, parameter.argument))
         else:
             pieces.append(token(name.removeprefix("SERVER_PARAM:").strip()))
     pieces.append(url[end:])
@@ -271,10 +282,12 @@ def _insert(insert: _Insert, values: Mapping[str, Any]) -> str | None:
     value = _filled(parameter, values) if argument is None else values.get(argument, _ABSENT)
     if value is _ABSENT:
         return None
+    encode = _component if insert.is_in_query else _path_part
     if isinstance(value, list):
-        text = ",".join(_component(as_text(item)) for item in cast("list[Any]", value))
+        items = (encode(as_text(item)) for item in cast("list[Any]", value))
+        text = ",".join(item.replace(",", "%2C") for item in items)
     else:
-        text = _component(as_text(value))
+        text = encode(as_text(value))
     if not text and parameter.inputs and insert.is_segment:
         raise _misplaced(parameter.key, "must not be empty: it is a part of the path")
     return text
@@ -291,6 +304,10 @@ _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 _IN_COMPONENT = [
     chr(code) if code in _LETTERS or code in b"~!*'()" else f"%{code:02X}" for code in range(256)
 ]
+_IN_PATH = [
+    chr(code) if code in _LETTERS or code in b"~!$&'()*+,;=:@" else f"%{code:02X}"
+    for code in range(256)
+]
 _IN_FORM = [
     chr(code) if code in _LETTERS or code in b"*" else f"%{code:02X}" for code in range(256)
 ]
@@ -302,6 +319,13 @@ def _component(text: str) -> str:
     if _is_plain(text):
         return text
     return "".join([_IN_COMPONENT[byte] for byte in text.encode("utf-8", "replace")])
+
+
+def _path_part(text: str) -> str:
+    """As RFC 3986 writes a segment of a path: what it allows there stays as it is."""
+    if _is_plain(text):
+        return text
+    return "".join([_IN_PATH[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def _form(text: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from callpact.sources.flowmcp.names import references
 
 FileKind = Literal["schema", "list"]
 
@@ -31,15 +33,25 @@ def scan(text: str, kind: FileKind = "schema", start: int = 0) -> tuple[ScanHit,
     What stands before `start` is known to be data.
     """
     tail = text[start:]
-    words = _SCHEMA_WORDS if kind == "schema" else (*_SCHEMA_WORDS, *_LIST_WORDS)
-    suspects = [w for w in words if w.word in tail and w.raw.search(tail)]
-    if not suspects:  # Most files have none of the words anywhere, comments and texts included.
+    names = _NAMES if kind == "schema" else {**_NAMES, **_LIST_NAMES}
+    patterns = _PATTERNS if kind == "schema" else (*_PATTERNS, *_LIST_PATTERNS)
+    named = [name for name in names if name in tail and _WORDS[name].search(tail)]
+    suspects = [pattern for pattern in patterns if pattern.word in tail]
+    if (
+        not named and not suspects
+    ):  # Most files have none of the words, comments and texts included.
         return ()
     code = blank(tail)
-    hits = [hit for word in suspects for hit in _found(word, code, start)]
+    hits = [hit for pattern in suspects for hit in _found(pattern, code, tail)]
+    seen = {at for hit in hits for at in range(hit.offset, hit.offset + len(hit.word))}
+    for used in references(code, named):
+        if used.offset not in seen:
+            is_made = (used.before, used.name) == ("new", "Function")
+            hits.append(ScanHit("SEC005" if is_made else names[used.name], used.offset, used.name))
     if kind == "list":
         hits = [hit if hit.code[3] == "2" else replace(hit, code="SEC204") for hit in hits]
-    return tuple(sorted(hits, key=lambda hit: hit.offset))
+    placed = (replace(hit, offset=start + hit.offset) for hit in hits)
+    return tuple(sorted(placed, key=lambda hit: hit.offset))
 
 
 def hooked_tools(text: str, handlers_offset: int, names: Collection[str]) -> frozenset[str]:
@@ -64,62 +76,75 @@ def uses_hook(text: str, handlers_offset: int, hook: str) -> bool:
 
 # --- forbidden words ------------------------------------------------------------------------
 
+_NAMES = {
+    "import": "SEC001",
+    "require": "SEC002",
+    "eval": "SEC003",
+    "Function": "SEC004",
+    "process": "SEC006",
+    "child_process": "SEC007",
+    "fs": "SEC008",
+    "globalThis": "SEC011",
+    "global": "SEC012",
+    "__dirname": "SEC013",
+    "__filename": "SEC014",
+    "setTimeout": "SEC015",
+    "setInterval": "SEC016",
+    "XMLHttpRequest": "VAL141",
+    "WebSocket": "VAL141",
+    "console": "VAL164",
+}
+"""Words that hooks may not refer to, whatever they do with them."""
+_LIST_NAMES = {"function": "SEC200", "async": "SEC202", "await": "SEC202"}
+_WORDS = {name: re.compile(rf"(?<![\w$]){name}(?![\w$])") for name in (*_NAMES, *_LIST_NAMES)}
 
-class _Word:
-    """A word that may not be used, and what must follow so that it is a use."""
 
-    def __init__(self, code: str, begin: str, follow: str, word: str = "") -> None:
-        self.code = code
-        self.pattern = re.compile(re.escape(begin) + follow)
-        self.word = word or begin
-        self.is_name = begin[0].isalpha() or begin[0] == "_"
-        self.raw = re.compile(re.escape(self.word) + (r"(?![\w$])" if self.is_name else ""))
+class _Pattern(NamedTuple):
+    """Code that may not be used, whatever it refers to."""
+
+    code: str
+    word: str
+    """A part of it that is in the text of every file that has it."""
+    pattern: re.Pattern[str]
 
 
-_USE = r"(?![\w$])(?!\s*+:)"
-_CALL = r"(?![\w$])\s*+(?:\?\.\s*+)?\("
-_MEMBER = r"(?![\w$])\s*+(?:\?\.|\.|\[)"
-_SCHEMA_WORDS = (
-    _Word("SEC001", "import", _USE),
-    _Word("SEC002", "require", _CALL),
-    _Word("SEC003", "eval", _USE),
-    _Word("SEC004", "Function", _CALL),
-    _Word("SEC005", "new", r"\s++Function(?![\w$])", "Function"),
-    _Word("SEC006", "process", _MEMBER),
-    _Word("SEC007", "child_process", _USE),
-    _Word("SEC008", "fs", _MEMBER),
-    _Word("SEC009", "node:fs", r"(?![\w$])"),
-    _Word("SEC010", "fs/promises", r"(?![\w$])"),
-    _Word("SEC011", "globalThis", _USE),
-    _Word("SEC012", "global", _MEMBER),
-    _Word("SEC013", "__dirname", _USE),
-    _Word("SEC014", "__filename", _USE),
-    _Word("SEC015", "setTimeout", _USE),
-    _Word("SEC016", "setInterval", _USE),
-    _Word("VAL141", "XMLHttpRequest", _USE),
-    _Word("VAL141", "WebSocket", _USE),
-    _Word("VAL142", "\\u", ""),
+_PATTERNS = (
+    _Pattern("SEC005", "constructor", re.compile(r"\.\s*constructor(?![\w$])")),
+    _Pattern("SEC005", "constructor", re.compile(r"\[\s*(['\"`])constructor\1\s*\]")),
+    _Pattern(
+        "SEC005",
+        "constructor",
+        re.compile(r"(?:const|let|var)\s*\{[^{}=]*(?<![\w$])constructor(?![\w$])[^{}=]*\}\s*="),
+    ),
+    _Pattern("SEC009", "node:fs", re.compile(r"(?<![\w$])node:fs(?![\w$])")),
+    _Pattern("SEC010", "fs/promises", re.compile(r"(?<![\w$])fs/promises(?![\w$])")),
+    _Pattern("VAL142", "\\u", re.compile(r"\\u")),
 )
-_LIST_WORDS = (
-    _Word("SEC200", "function", _USE),
-    _Word("SEC201", "=>", ""),
-    _Word("SEC202", "async", _USE),
-    _Word("SEC202", "await", _USE),
-    _Word("SEC203", "${", ""),
+_LIST_PATTERNS = (
+    _Pattern("SEC201", "=>", re.compile("=>")),
+    _Pattern("SEC203", "${", re.compile(r"\$\{")),
 )
+_READS_A_NAME = re.compile(r"\s*(?:\??\.\s*name(?![\w$])|[!=]==?)")
+_COMPARES = re.compile(r"(?:[!=]==?|instanceof\s)\s*[\w$.?]*\Z")
+_BEFORE_MEMBER = re.compile(r"(?:[\w$)\]}]|\?\.)\s*\Z")
 
 
-def _found(word: _Word, code: str, start: int) -> Iterator[ScanHit]:
-    for match in word.pattern.finditer(code):
-        at = match.start()
-        if not word.is_name or _is_free(code[max(0, at - 3) : at]):
-            yield ScanHit(word.code, start + at, " ".join(match[0].split()))
+def _found(searched: _Pattern, code: str, text: str) -> Iterator[ScanHit]:
+    for match in searched.pattern.finditer(text if "'" in searched.pattern.pattern else code):
+        begin, end = match.span()
+        if searched.code == "SEC005" and not _makes_functions(code, begin, end):
+            continue
+        yield ScanHit(searched.code, begin, " ".join(match[0].split()))
 
 
-def _is_free(before: str) -> bool:
-    """True if a name begins here that is no member: `...process` is none, `a.process` is one."""
-    last = before[-1:]
-    return not (last.isalnum() or last in {"_", "$"}) and (last != "." or before == "...")
+def _makes_functions(code: str, begin: int, end: int) -> bool:
+    """True where a value's `constructor` is taken; its name may be read, and it compared."""
+    if code[begin] not in ".[":
+        return True
+    before = code[max(0, begin - 100) : begin]
+    if code[begin] == "[" and (code[end - 1] != "]" or not _BEFORE_MEMBER.search(before)):
+        return False
+    return not _READS_A_NAME.match(code, end) and not _COMPARES.search(before)
 
 
 # --- keys -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from callpact.schema.wording import cut
+from callpact.sources.flowmcp.names import references
 from callpact.sources.flowmcp.outline import Function, Member, Outline
 from callpact.sources.flowmcp.rules.hit import Hit, at, members
 
@@ -21,8 +22,6 @@ HOOKS = ("preRequest", "executeRequest", "postRequest")
 _MOST_CODE = 256 * 1024
 """Characters of hook code that are still looked at, eight times what real files have at most."""
 _EXPORT = re.compile(r"export\s++const\s++handlers\s*+=\s*+")
-_FETCH = re.compile(r"(?<![\w$])fetch(?![\w$])")
-_CALLED = re.compile(r"\s*+(?:\?\.\s*+)?\(")
 _THIS = re.compile(r"(?<![\w$.])this(?![\w$])")
 _MUST = {
     "preRequest": frozenset({"struct", "payload"}),
@@ -97,7 +96,11 @@ class _Hooks:
 
     @cached_property
     def _fetched(self) -> list[int]:
-        return _fetched(self._outline)
+        """Where the host's `fetch` is used."""
+        if "fetch" not in self._code:
+            return []
+        found = references(self._code, {"fetch"})
+        return [used.offset for used in found if used.before != "typeof"]
 
     def hits(self, factory: Function) -> Iterator[CodeHit]:
         for literal in self._outline.returned(factory):
@@ -178,41 +181,3 @@ def _tools(main: Mapping[str, Any]) -> dict[str, Any]:
 
 def _path(tool: str, main: Mapping[str, Any]) -> str:
     return at("/tools" if "tools" in main else "/routes", tool)
-
-
-# --- fetch ----------------------------------------------------------------------------------
-
-_DECLARES = frozenset({"const", "let", "var", "function", "class"})
-
-
-def _fetched(outline: Outline) -> list[int]:
-    """Where the host's `fetch` is used; nowhere if the code may have one of its own."""
-    if "fetch" not in outline.code:
-        return []
-    used: list[int] = []
-    for match in _FETCH.finditer(outline.code):
-        is_used = _is_use(outline, match.start(), match.end())
-        if is_used is None:
-            return []
-        if is_used:
-            used.append(match.start())
-    return used
-
-
-def _is_use(outline: Outline, begin: int, end: int) -> bool | None:
-    """True where `fetch` is called or kept, None where it may be declared."""
-    before, word = outline.before(begin), outline.word_before(begin)
-    if before.endswith(".") and not before.endswith("..."):
-        return False
-    if word in _DECLARES:
-        return None
-    called = _CALLED.match(outline.code, end)
-    if called is not None:
-        # With a block behind its parentheses it is a method of that name.
-        return outline.method_at(called.end() - 1) is None
-    after = outline.code[end : end + 80].lstrip()
-    if after.startswith("=") and not after.startswith("=="):
-        return None
-    if before[-1:] in {"{", ",", "(", "["}:
-        return None
-    return before[-1:] == "=" and before[-2:-1] not in {"=", "!", "<", ">"}
