@@ -57,7 +57,11 @@ async def _report(given: argparse.Namespace) -> int:
     tools = _loaded(given.path, given.lists, given.packs, transport)
     try:
         others = {found.place for found in tools.report if found.code == "VAL159"}
-        found = [str(found.path) for found in find_files([given.path]) if not found.is_list]
+        found = [
+            str(found.path)
+            for found in find_files([given.path])
+            if found.trouble is None and not found.is_list
+        ]
         files = [file for file in found if file not in others]
         reached = [_tell_files(tools, files, given.files), _tell_tests(tools, given.tools)]
         reached.append(await _tell_hooks(tools, files))

@@ -62,7 +62,7 @@ _SHOWN = 300  # Messages of ours are cut some way behind.
 
 def copy_files(path: Path, lists: Path | None, folder: Path) -> tuple[Path, Path]:
     """Copy a catalogue with the clock of the recordings; where its files are then, and its lists."""
-    found = find_files([path])
+    found = [each for each in find_files([path]) if each.trouble is None]
     for candidate in found:
         text = read_text(candidate.path)
         copy = _below(folder, candidate.path)

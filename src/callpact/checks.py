@@ -138,7 +138,8 @@ def _fix(candidates: list[Candidate]) -> bool:
     """Mend the files; True if all that had to be written was."""
     told: list[str] = []
     was_written = True
-    for candidate in _tracked(candidates, "fixing"):
+    readable = [candidate for candidate in candidates if candidate.trouble is None]
+    for candidate in _tracked(readable, "fixing"):
         try:
             fix = fix_file(candidate.path)
         except NotWritten as error:

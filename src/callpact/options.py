@@ -273,7 +273,7 @@ def _upstreams(given: Iterable[str] | None) -> dict[str, str]:
 
 
 def _print_report(report: Iterable[Finding], *, tells_all: bool) -> None:
-    """Errors in full; warnings of files by their number, unless everything is to be told."""
+    """Errors and what is left out in full; other warnings of files by their number, unless everything is to be told."""
     counts: Counter[str] = Counter()
     files: set[str] = set()
     bare = 0
@@ -282,7 +282,7 @@ def _print_report(report: Iterable[Finding], *, tells_all: bool) -> None:
         if not is_error and not tells_all:
             if finding.severity == "info":
                 continue
-            if finding.code:
+            if finding.code and not finding.is_left_out:
                 counts[finding.code] += 1
                 files.add(finding.place)
                 continue

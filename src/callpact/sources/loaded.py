@@ -33,6 +33,8 @@ class Finding(Struct, frozen=True):
     path: str = ""
     line: int | None = None
     column: int | None = None
+    is_left_out: bool = False
+    """Nothing of the place is loaded, though it is not wrong."""
 
 
 class Tools(list[Tool]):

@@ -10,7 +10,7 @@ import pytest
 
 from callpact.errors import InvalidManifest, SourceRefused
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
-from callpact.sources.flowmcp.files import Candidate, find_files, find_lists, read_text
+from callpact.sources.flowmcp.files import Candidate, find_files, find_lists, read_text, unreadable
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
 from callpact.sources.flowmcp.loading import from_flowmcp
 from callpact.sources.loaded import Finding
@@ -138,7 +138,8 @@ def test_what_is_no_text_is_not_told_as_a_name(tmp_path):
 
 
 def test_a_folder_that_cannot_be_read_is_told_and_the_others_are_checked(tmp_path):
-    candidate = Candidate(tmp_path, tmp_path, "the folder cannot be read: Permission denied")
+    trouble = unreadable(tmp_path, InvalidManifest("the folder cannot be read: Permission denied"))
+    candidate = Candidate(tmp_path, tmp_path, trouble)
     report = Catalogue([candidate], lambda _: Rules()).check(candidate)
     assert report.verdict == "error"
     assert "Permission denied" in report.findings[0].message

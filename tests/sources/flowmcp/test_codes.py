@@ -12,7 +12,7 @@ from callpact.sources.flowmcp.codes import _TABLE, ELSEWHERE, RULES
 
 SOURCE = Path(flowmcp.__file__).parent
 RANK = {None: 0, "info": 1, "warning": 2, "error": 3}
-KEY = re.compile(r'"((?:VAL|RES|LST|TST|SEC)\d{3}(?::preload|:usual)?|HSH-\d{3})"')
+KEY = re.compile(r'"((?:VAL|RES|LST|TST|SEC)\d{3}(?::[a-z]+)?|HSH-\d{3})"')
 
 
 def test_every_code_stands_once_in_the_table():

@@ -130,7 +130,7 @@ BAD = {
     "Plain": (exported(main(root="http://api.example.com")), "VAL085"),
     "Body": (exported(main({"getIt": tool(parameter("a", location="body"))})), "VAL087"),
     "Library": (exported(main(requiredLibraries=["left-pad"])), "SEC020"),
-    "Untested": (exported(main({"getIt": tool(tests=[])})), "TST001"),
+    "Untested": (exported(main({"getIt": tool(tests={})})), "TST001"),
     "Large": ("export const main = { a: '" + "x" * 600_000 + "' }", "VAL135"),
     "Latin": ("export const main = { a: 'é' }".encode("latin-1"), "VAL155"),
     "Deep": ("export const main = " + "[" * 1_000 + "]" * 1_000, "SEC017"),
@@ -490,13 +490,26 @@ CHAINS = a_list(
 ADDRESS = "0x" + "a1" * 20
 
 
-def test_the_example_as_printed_has_no_tests_which_the_same_seed_asks_for(put):
-    tools = load(put(etherscan__SmartContractExplorer=EXAMPLE, _lists__evm=CHAINS))
+@pytest.mark.parametrize("lists", [{"_lists__evm": CHAINS}, {}])
+def test_the_example_is_loaded_as_it_is_printed_with_or_without_its_list(put, lists):
+    tools = load(put(etherscan__SmartContractExplorer=EXAMPLE, **lists))
+    assert ids(tools) == ["etherscan.getContractAbi", "etherscan.getSourceCode"]
+    assert told(tools, "error") == set()
+    missing = {"TST001"} if lists else {"TST001", "VAL072"}
+    assert missing < {found.code for found in tools.report if found.severity == "warning"}
+
+
+def test_under_strict_the_example_lacks_the_tests_that_its_seed_asks_for(put):
+    tools = load(put(etherscan__SmartContractExplorer=EXAMPLE), profile="strict")
     assert ids(tools) == []
-    assert [(found.code, found.path) for found in tools.report if found.severity == "error"] == [
-        ("TST001", "/tools/getContractAbi/tests"),
-        ("TST001", "/tools/getSourceCode/tests"),
-    ]
+    assert {"TST001", "VAL072"} < {code for _, code in told(tools, "error")}
+
+
+def test_a_list_that_only_a_hook_names_is_missed(put):
+    code = "export const handlers = ( { sharedLists } ) => ({ getIt: { postRequest: () => ({ response: sharedLists.colours }) } })"
+    hooked = exported(main(sharedLists=[{"ref": "colours", "version": "1.0.0"}]), code=code)
+    tools = load(put(A=hooked))
+    assert told(tools, "error") == {("A.mjs", "VAL072")}
 
 
 def test_the_example_with_tests_is_loaded_and_called(put):

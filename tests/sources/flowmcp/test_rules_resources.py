@@ -6,7 +6,7 @@ import pytest
 
 import kit
 
-changed, told, GONE = kit.changed, kit.told, kit.GONE
+changed, GONE = kit.changed, kit.GONE
 SQLITE = {
     "source": "sqlite",
     "mode": "in-memory",
@@ -41,10 +41,32 @@ GEO = {
 OLD = {"source": "sqlite", "database": "data/a.db", "description": "Past weather", "queries": {}}
 
 
+def told(main):
+    """What is told about a file, but for that its resources are not loaded."""
+    return {(code, path) for code, path in kit.told(main) if code != "VAL165"}
+
+
 def resource(value, *changes):
     """What is told about one resource, places without what stands before."""
     found = told(changed(("/resources", {"pastWeather": kit.put(value, *changes)})))
     return {(code, path.removeprefix("/resources/pastWeather")) for code, path in found}
+
+
+@pytest.mark.parametrize("profile", ["strict", "compat"])
+@pytest.mark.parametrize("others", [{"resources": {"about": MARKDOWN}}, {"skills": ["full-audit"]}])
+def test_a_file_without_tools_is_told_as_not_loaded(profile, others):
+    (name,) = others
+    main = changed(("/tools", {}), (f"/{name}", others[name]))
+    (found,) = (f for f in kit.checked(main, profile).findings if f.code == "VAL165")
+    assert (found.severity, found.path, found.is_left_out) == ("warning", f"/{name}", True)
+    assert f"only {name}" in found.message
+    assert "nothing of it is loaded" in found.message
+
+
+def test_resources_beside_tools_are_told_as_not_loaded_and_the_tools_are():
+    main = changed(("/resources", {"about": MARKDOWN}))
+    (found,) = (f for f in kit.checked(main).findings if f.code == "VAL165")
+    assert (found.severity, found.is_left_out) == ("info", False)
 
 
 @pytest.mark.parametrize("value", [SQLITE, MARKDOWN, HTTP, GTFS, GEO])

@@ -145,7 +145,6 @@ def check_text(
     if main is not None:
         resolved = resolve_lists(main, lists)
         entries = resolved.lists
-        found.add(resolved.hits)
         known = KnownLists(main, lists, entries)
         tail = "" if reading.handlers is None else text[reading.handlers :]
         found.add(file_hits(file, main.get("namespace")))
@@ -154,7 +153,7 @@ def check_text(
         found.add(character_hits(main))
         found.add(tools_hits(main, known))
         found.add(resource_hits(main))
-        found.add(known.unused_hits(tail))
+        found.add(known.unused_hits(resolved.hits, tail))
     manifest = None if found.is_error or main is None else _lifted(main)
     if hook_rules is not None and main is not None and reading.handlers is not None:
         found.add_placed(hook_rules(text, reading.handlers, main), text)
@@ -247,7 +246,16 @@ class _Told(NamedTuple):
         path = hit.path
         if not path.isascii():  # It is to be printed.
             path = path.encode("utf-8", "backslashreplace").decode()
-        return Finding(file, self.severity, text, self.rule.code, path, self.line, self.column)
+        return Finding(
+            file,
+            self.severity,
+            text,
+            self.rule.code,
+            path,
+            self.line,
+            self.column,
+            is_left_out=self.rule.key == "VAL165",
+        )
 
 
 @lru_cache(maxsize=1_024)

@@ -100,6 +100,7 @@ VAL065:preload | w | w | FlowMCP 11 | A cached tool with required parameters say
 VAL070 | e | e | 002 sharedLists | A reference to a list has a `ref` | name the list: `{ ref: 'evmChains', version: '1.0.0' }`
 VAL071 | e | e | 002 sharedLists | A reference to a list has a version `x.y.z` | give the version of the list that the file was written for
 VAL072 | e | e | FlowMCP 03 | A list that is referred to is there | add its file to `_lists`, or correct the name
+VAL072:unused | e | w | FlowMCP 03 | A list that is referred to is there, even if nothing uses it | add its file to `_lists`, or remove the reference
 VAL073 | e | e | FlowMCP 03 | A list has the version that is referred to | adapt the file to the list and change the version
 VAL074 | e | e | 002 sharedLists | A filter is `{ key, exists }`, `{ key, value }` or `{ key, in }` | write one of the three
 VAL075 | w | w | FlowMCP 09 | A list that is declared is used | remove the reference
@@ -178,6 +179,12 @@ VAL161 | w | w | 002 Handler Types | A tool's hooks are an object of `preRequest
 VAL162 | e | e | 002 The main Export | The file's code leaves `main` as it is written (said by `callpact check --hooks`) | write the values themselves into `main`
 VAL163 | i | i | own | Hook code is small enough to be looked at (said by `callpact check`) | move data out of the code, into shared lists
 VAL164 | e | w | 002 Handler Rules | Hooks do not use `console`: they log nothing | remove it; return what is to be known
+VAL165 | w | w | own | A file has tools: resources, skills and prompts of FlowMCP files are not loaded | declare tools, or leave the file out
+VAL165:beside | i | i | own | A file has nothing but tools: its resources are not loaded | nothing is to be done; its tools are loaded
+CAT001 | w | w | FlowMCP 20 | `registry.json` says which files of a catalogue are schema files (said of a folder) | correct it, or remove it; every file of the folder is read
+CAT003 | e | e | FlowMCP 20 | A shared list that `registry.json` lists is there (said of a folder) | correct the entry, or remove it
+CAT004 | e | e | FlowMCP 20 | A schema file that `registry.json` lists is there, in the catalogue (said of a folder) | correct the entry, or remove it
+CAT006 | w | w | FlowMCP 20 | A schema file is listed in `registry.json` (said of a folder) | add it to the registry; it is not loaded
 RES001 | e | e | FlowMCP 13 | `source` is sqlite, markdown, http, sqlite-gtfs, geo-geojson or geo-csv | write one of them
 RES002 | e | e | FlowMCP 13 | A resource has a description | say what it holds
 RES003 | e | e | FlowMCP 13 | `database` is a relative path that ends with `.db` | correct the path
@@ -210,7 +217,8 @@ LST008 | e | e | FlowMCP 03 | A value is of the type of its field | correct the 
 LST009 | e | e | FlowMCP 03 | A list that a list depends on is there, in that version, with what the condition asks for | add the list, or correct `dependsOn`
 LST010 | e | e | FlowMCP 03 | Lists do not depend on themselves | break the circle
 LST011 | e | e | FlowMCP 03 | A list depends on lists at most 3 levels deep, itself included | flatten the lists
-TST001 | e | e | 002 Tool Fields | A tool has at least 1 test | add one with real values
+TST001 | e | w | 002 Tool Fields | A tool has at least 1 test | add one with real values
+TST001:form | e | e | 002 Tool Fields | `tests` is a list | write `tests: [ { _description: '…', key: value } ]`
 TST002 | e | w | FlowMCP 10 | A test says in `_description` what it shows | add it
 TST003 | e | w | FlowMCP 10 | A test gives every required parameter | add the value
 TST004 | e | w | FlowMCP 10 | The values of a test pass their `z` | correct the value or the `z`
@@ -263,5 +271,18 @@ RULES: dict[str, Rule] = {
 }
 """Every rule by its key; the key is the code, with a word more where one code stands for two rules."""
 
-ELSEWHERE = frozenset({"VAL155", "VAL159", "VAL162", "SEC102", "SEC103", "SEC104"})
+ELSEWHERE = frozenset(
+    {
+        "CAT001",
+        "CAT003",
+        "CAT004",
+        "CAT006",
+        "VAL155",
+        "VAL159",
+        "VAL162",
+        "SEC102",
+        "SEC103",
+        "SEC104",
+    }
+)
 """Codes that a file's text alone never gives: they need the file itself, or its hooks to run."""

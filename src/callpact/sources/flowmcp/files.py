@@ -9,13 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callpact.errors import InvalidManifest, SourceRefused
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
+from callpact.sources.flowmcp.registry import REGISTRY, read_registry
 from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
 
@@ -23,6 +25,12 @@ LIST_FOLDERS = ("_lists", "_shared")
 """Folders of shared lists, in a catalogue or up to three levels above what is looked at."""
 SKIPPED_FOLDERS = frozenset({"node_modules", "tests"})
 """Folders in a catalogue that hold no files of it."""
+_SKIPPED_AT_ROOT = frozenset({"archive", "scripts"})
+"""Folders at the root of a catalogue's repository that hold no files of it."""
+_REPOSITORY = (REGISTRY, "package.json", ".git")
+"""Any of these makes a folder the root of a repository."""
+_OTHER_FOLDERS = frozenset({"skills", "prompts", "agents", "selections"})
+"""Folders of a catalogue whose files are no schema files, and so in no registry of them."""
 _LEVELS_ABOVE = 3
 
 
@@ -31,8 +39,8 @@ class Candidate(Struct, frozen=True):
 
     path: Path
     root: Path
-    trouble: str = ""
-    """Why it cannot even be looked at."""
+    trouble: Finding | None = None
+    """Why it is not even looked at."""
 
     @property
     def is_named(self) -> bool:
@@ -50,9 +58,17 @@ class Candidate(Struct, frozen=True):
         Raises:
             InvalidManifest: it cannot be read.
         """
-        if self.trouble:
-            raise InvalidManifest(self.trouble)
+        if self.trouble is not None:
+            raise _Troubled(self.trouble)
         return read_data(self.path)
+
+
+class _Troubled(InvalidManifest):
+    """A file is not looked at, for a reason that is a finding already."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
 
 
 def read_data(path: Path) -> bytes:
@@ -96,12 +112,17 @@ def read_text(path: Path) -> str:
 
 def unreadable(path: Path | str, error: InvalidManifest) -> Finding:
     """What is to be said of a file or folder that cannot be read."""
+    if isinstance(error, _Troubled):
+        return error.finding
     line, column = error.line or 1, error.column or 1
     return Finding(str(path), "error", error.message, "VAL155", "", line, column)
 
 
 def find_files(paths: Iterable[Path]) -> list[Candidate]:
     """Every `.mjs` file under the paths, each once; a file that is named is taken as it is.
+
+    Of a folder with a `registry.json`, the files that it lists. At the root of a repository,
+    `archive`, `scripts`, hidden folders and configuration files do not count.
 
     Raises:
         SourceRefused: a path does not exist, or holds no such file.
@@ -121,30 +142,81 @@ def find_files(paths: Iterable[Path]) -> list[Candidate]:
 
 
 def _walked(root: Path) -> dict[str, Candidate]:
+    """The files of a folder in order, by their real paths: those of its registry, if it has one."""
+    found = _all_below(root)
+    registry = read_registry(root)
+    if registry is None:
+        return found
+    if isinstance(registry, Finding):
+        return found | {registry.place: Candidate(root / REGISTRY, root, registry)}
+    listed = {
+        os.path.realpath(path := root / name): Candidate(path, root) for name in registry.files
+    }
+    tops = {_top(Path(name)) for name in registry.files}
+    for real, candidate in found.items():
+        if candidate.is_list or candidate.trouble is not None:
+            listed.setdefault(real, candidate)
+        elif real not in listed and _may_be_meant(candidate, tops):
+            words = f"{REGISTRY} does not list the file; it is not loaded; add it to the registry"
+            finding = Finding(
+                str(candidate.path), "warning", words, "CAT006", "", 1, 1, is_left_out=True
+            )
+            listed[real] = replace(candidate, trouble=finding)
+    for finding in registry.findings:
+        listed[f"{finding.place}{finding.path}"] = Candidate(root / REGISTRY, root, finding)
+    return dict(sorted(listed.items(), key=lambda item: item[1].path.parts))
+
+
+def _may_be_meant(candidate: Candidate, tops: Collection[str]) -> bool:
+    """True for a file that stands where those of a registry do."""
+    path = candidate.path.relative_to(candidate.root)
+    return _top(path) in tops and _OTHER_FOLDERS.isdisjoint(path.parts[:-1])
+
+
+def _top(path: Path) -> str:
+    """The first folder of a relative path; nothing of a file at the root."""
+    return path.parts[0] if len(path.parts) > 1 else ""
+
+
+def _all_below(root: Path) -> dict[str, Candidate]:
     """The files of a folder in order, by their real paths.
 
     Links to folders are not followed, so there is an end, and only links to files are resolved.
     """
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, Finding | None]] = {}
     top, base = os.fspath(root), os.path.realpath(root)
 
     def tell(error: OSError) -> None:
         folder = error.filename
-        found[folder] = (folder, f"the folder cannot be read: {_told(error)}")
+        trouble = InvalidManifest(f"the folder cannot be read: {_told(error)}")
+        found[folder] = (folder, unreadable(folder, trouble))
 
+    is_repository = any(os.path.exists(f"{top}{os.sep}{name}") for name in _REPOSITORY)  # noqa: PTH110 - as below
     for folder, folders, files in os.walk(root, onerror=tell):
-        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
+        is_root = is_repository and folder == top
+        folders[:] = [name for name in folders if not _is_skipped(name, is_root=is_root)]
         real = base + folder[len(top) :]
         for name in files:
-            if name.endswith(".mjs"):
+            if name.endswith(".mjs") and not (is_root and _configures(name)):
                 path = f"{folder}{os.sep}{name}"
                 is_link = os.path.islink(path)  # noqa: PTH114 - pathlib is slow for hundreds
-                found[path] = (os.path.realpath(path) if is_link else f"{real}{os.sep}{name}", "")
+                found[path] = (os.path.realpath(path) if is_link else f"{real}{os.sep}{name}", None)
     each: dict[str, Candidate] = {}
     for path in sorted(found, key=lambda path: path.split(os.sep)):  # noqa: PTH206 - as above
         key, trouble = found[path]
         each.setdefault(key, Candidate(Path(path), root, trouble))
     return each
+
+
+def _is_skipped(folder: str, *, is_root: bool) -> bool:
+    if folder in SKIPPED_FOLDERS:
+        return True
+    return is_root and (folder in _SKIPPED_AT_ROOT or folder.startswith("."))
+
+
+def _configures(name: str) -> bool:
+    """True for a configuration file of a repository, such as `jest.config.mjs`."""
+    return name.endswith(".config.mjs") or name.startswith(".")
 
 
 def list_folders(
@@ -176,7 +248,8 @@ def find_lists(folder: Path) -> list[Candidate]:
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".mjs"))  # noqa: PTH208 - names are all that is asked for
     except OSError as error:
-        return [Candidate(folder, folder, f"the folder cannot be read: {_told(error)}")]
+        trouble = InvalidManifest(f"the folder cannot be read: {_told(error)}")
+        return [Candidate(folder, folder, unreadable(folder, trouble))]
     return [Candidate(folder / name, folder) for name in names]
 
 

@@ -38,6 +38,7 @@ from callpact.sources.flowmcp.kinds import other_kind
 from callpact.sources.flowmcp.making import Workshop
 from callpact.sources.flowmcp.naming import Loaded, tell_apart
 from callpact.sources.flowmcp.parameters import argument_aliases
+from callpact.sources.flowmcp.registry import REGISTRY
 from callpact.sources.flowmcp.scan import hooked_tools
 from callpact.sources.loaded import Finding, Opening, Tools, Watched
 from callpact.tool import Tool
@@ -319,6 +320,7 @@ class FlowMCPSource:
         """Its files, and every folder where shared lists for them may be."""
         root = (self._opening.folder or Path()) / self._opening.ref
         yield Watched(root, ".mjs", tuple(SKIPPED_FOLDERS))
+        yield Watched(root / REGISTRY)
         if self._opening.lists is not None:
             yield Watched(Path(self._opening.lists), ".mjs", levels=1)
         for folder in lists_above(root):

@@ -394,9 +394,19 @@ class KnownLists:
                 yield Hit("VAL107", path, words)
                 return
 
-    def unused_hits(self, code: str) -> Hits:
-        """A hit for each list that neither an enum nor the code of the hooks names."""
-        for name, index in self.declared.items():
-            if name not in self.used and name not in code:
-                words = f"the list '{cut(name)}' is used by no parameter and no hook"
-                yield Hit("VAL075", f"/sharedLists/{index}", words)
+    def unused_hits(self, hits: Iterable[Hit], code: str) -> Hits:
+        """The hits of references to lists, and one for each list that no enum and no hook names.
+
+        A list that is not there forbids nothing if nothing uses it.
+        """
+        unused = {
+            f"/sharedLists/{index}": name
+            for name, index in self.declared.items()
+            if name not in self.used and name not in code
+        }
+        for hit in hits:
+            is_unused = hit.key == "VAL072" and hit.path.removesuffix("/ref") in unused
+            yield hit._replace(key="VAL072:unused") if is_unused else hit
+        for path, name in unused.items():
+            words = f"the list '{cut(name)}' is used by no parameter and no hook"
+            yield Hit("VAL075", path, words)

@@ -223,6 +223,12 @@ def _tools_hits(main: dict[str, Any]) -> Hits:
         count = len(members(tools))
         words = f"must have at most {MAX_TOOLS} tools, got {count}"
         yield Hit("VAL031", f"/{field}", f"`{field}` {words}")
+    others = [name for name in ("resources", "skills", "prompts") if main.get(name)]
+    if not tools and others:
+        words = f"the file has no tools, only {' and '.join(others)}: nothing of it is loaded"
+        yield Hit("VAL165", f"/{others[0]}", words)
+    elif members(main.get("resources")):
+        yield Hit("VAL165:beside", "/resources", "the resources of the file are not loaded")
 
 
 def _text_list_hits(main: dict[str, Any]) -> Hits:

@@ -17,8 +17,9 @@ ENOUGH_TESTS = 3
 def hits_in_tests(tests: Any, path: str, parameters: Parameters) -> Hits:
     """Everything that is wrong with the tests of a tool."""
     if not isinstance(tests, list) or not tests:
+        key = "TST001" if tests is UNSET or tests == [] else "TST001:form"
         words = "`tests` must be a list with a test at least"
-        yield Hit("TST001", path, f"{words}, {got(tests)}")
+        yield Hit(key, path, f"{words}, {got(tests)}")
         return
     if len(items(tests)) < ENOUGH_TESTS:
         words = f"there should be {ENOUGH_TESTS} tests, got {len(items(tests))}"
