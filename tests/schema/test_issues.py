@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callpact.schema import check
 from callpact.schema.issues import MAX_ISSUES
@@ -322,3 +324,61 @@ def test_what_is_not_json_is_told_where_it_stands():
         ("json", "/b"),
         ("json", "/c"),
     }
+
+
+# --- what was asked for and what came ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message", "hint"),
+    [
+        ({"enum": ["1", "7"]}, 7, "must be one of '1', '7', got 7", "send '7', a string"),
+        ({"enum": [1, 7]}, "7", "must be one of 1, 7, got '7'", "send 7 without quotes"),
+        ({"enum": ["1.5"]}, 1.5, "must be one of '1.5', got 1.5", "send '1.5', a string"),
+        ({"enum": ["null"]}, None, "must be one of 'null', got null", "send 'null', a string"),
+        ({"enum": [None]}, "null", "must be one of null, got 'null'", "send null without quotes"),
+        ({"enum": ["true", "x"]}, True, "must be one of 'true', 'x', got true", "send 'true', a string"),
+        ({"enum": [True]}, "true", "must be one of true, got 'true'", "send true without quotes"),
+        ({"enum": [True]}, 1, "must be one of true, got 1", None),
+        ({"enum": [1]}, True, "must be one of 1, got true", None),
+        ({"enum": ["kg", "lb"]}, "x", "must be one of kg, lb, got 'x'", None),
+        ({"enum": ["24h", "7d"]}, "x", "must be one of 24h, 7d, got 'x'", None),
+        ({"enum": ["a, b", "c"]}, "x", "must be one of 'a, b', 'c', got 'x'", None),
+        ({"enum": ["", "c"]}, " ", "must be one of '', 'c', got ' '", None),
+        ({"enum": [{"a": 1}]}, {"a": 2}, 'must be one of {"a": 1}, got an object', None),
+        ({"enum": [[1], []]}, [3], "must be one of [1], [], got an array", None),
+        ({"enum": []}, 3, "can have no value: the list of allowed ones is empty, got 3", None),
+        ({"const": "7"}, 7, "must be '7', got 7", "send '7', a string"),
+        ({"const": 7}, "7", "must be 7, got '7'", "send 7 without quotes"),
+        ({"const": {"a": 1}}, {}, 'must be {"a": 1}, got an empty object', None),
+        ({"anyOf": [{"const": "1"}, {"const": "7"}]}, 7, "must be one of '1', '7', got 7", "send '7', a string"),
+        ({"minimum": 2**53 + 1}, 2**53, f"must be ≥ {2**53 + 1}, got {2**53}", None),
+    ],
+)  # fmt: skip
+def test_what_came_never_reads_like_what_was_asked_for(schema, value, message, hint):
+    (issue,) = check(schema, value)
+    assert (issue.message, issue.hint) == (f"Value {message}", hint)
+
+
+@pytest.mark.parametrize("keyword", ["enum", "const"])
+@pytest.mark.parametrize(
+    ("asked", "came"), [("x" * 90, "x" * 91), ("a\n", "a\\n"), (10**90, 10**90 + 1)]
+)
+def test_what_differs_only_where_it_is_cut_is_said_to_differ(keyword, asked, came):
+    (issue,) = check({keyword: [asked] if keyword == "enum" else asked}, came)
+    assert issue.message.endswith(", which differs where it is not shown")
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from(["1", "-1", "true", "null", "", "a"])
+)
+
+
+@given(st.lists(SCALARS, min_size=1, max_size=4), SCALARS)
+def test_a_choice_never_lists_what_came_as_it_came(options, value):
+    for issue in check({"enum": options}, value):
+        listed, _, came = issue.message.removeprefix("Value must be one of ").rpartition(", got ")
+        assert came not in listed.split(", ")

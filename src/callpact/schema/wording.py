@@ -13,6 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
+_PLAIN = re.compile(r"[^,'\"\s](?:[^,'\"\n]*[^,'\"\s])?")
+"""Text that needs no quotes in a list, if it reads like no other literal."""
+_NAMES = frozenset({"true", "false", "null"})
+
 ASIS: Any = object()
 """`received` is the value itself."""
 HIDDEN = "a hidden value"
@@ -90,7 +94,7 @@ def shown(value: Any) -> str:
         return "a number of very many digits"
     if isinstance(value, int | float):
         return cut(repr(value))
-    return f"an {json_type(value)}"
+    return f"an {json_type(value)}" if value else f"an empty {json_type(value)}"
 
 
 def brief(value: Any) -> Any:
@@ -116,8 +120,9 @@ def rule_of(code: str, details: dict[str, Any], value: Any) -> Rule:
         return type_rule(details["types"], value)
     if code == "const":
         expected = details["expected_value"]
-        words = cut(json.dumps(expected)) if isinstance(expected, dict | list) else shown(expected)
-        return Rule(f"must be {words}", expected, shown(value), ASIS)
+        words = _literal(expected)
+        hint = _quoting_hint([expected], value)
+        return Rule(f"must be {words}", expected, _told_apart([words], value), ASIS, hint)
     if code in BOUNDS:
         limit = details["message" if code.startswith("format") else "limit"]
         return Rule(f"must be {BOUNDS[code]} {limit}", limit, shown(value), ASIS)
@@ -158,12 +163,49 @@ def type_rule(types: list[str], value: Any) -> Rule:
 
 def choice_rule(options: list[Any], value: Any) -> Rule:
     """The rule that a value must be one of some literals."""
+    if not options:
+        return Rule("can have no value: the list of allowed ones is empty", [], shown(value), ASIS)
+    listed = options[:_LISTED]
+    is_plain = all(_is_plain(option) for option in listed if isinstance(option, str))
+    quoted = [_literal(option) for option in listed]
     words = [
-        cut(option) if isinstance(option, str) else shown(option) for option in options[:_LISTED]
+        cut(o) if isinstance(o, str) and is_plain else q
+        for o, q in zip(listed, quoted, strict=True)
     ]
-    listed = ", ".join(words) + (", …" if len(options) > _LISTED else "")
-    hint = nearest(value, options) if isinstance(value, str) else None
-    return Rule(f"must be one of {listed}", options[:_LISTED], shown(value), ASIS, hint)
+    more = ", …" if len(options) > _LISTED else ""
+    hint = _quoting_hint(options, value)
+    if hint is None and isinstance(value, str):
+        hint = nearest(value, options)
+    must = f"must be one of {', '.join(words)}{more}"
+    return Rule(must, listed, _told_apart(quoted, value), ASIS, hint)
+
+
+def _is_plain(text: str) -> bool:
+    """True if a text without quotes can be taken for nothing else."""
+    reads_as_another = text in _NAMES or _NUMBER.fullmatch(text[:_SHOWN]) is not None
+    return not reads_as_another and _PLAIN.fullmatch(text) is not None
+
+
+def _literal(value: Any) -> str:
+    """A value of a schema, in JSON if it is an object or an array."""
+    return cut(json.dumps(value)) if isinstance(value, dict | list) else shown(value)
+
+
+def _told_apart(options: list[str], value: Any) -> str:
+    """What came; if it reads like something that was asked for, that it is not the same."""
+    got = shown(value)
+    return f"{got}, which differs where it is not shown" if got in options else got
+
+
+def _quoting_hint(options: list[Any], value: Any) -> str | None:
+    """A remedy where only the type is wrong: 7 for '7', or '7' for 7."""
+    if value is None or isinstance(value, bool | int | float):
+        is_meant = shown(value) in options[:_SEARCHED]
+        return f"send '{shown(value)}', a string" if is_meant else None
+    if isinstance(value, str):
+        others = (shown(o) for o in options[:_SEARCHED] if not isinstance(o, str | dict | list))
+        return f"send {cut(value)} without quotes" if value in others else None
+    return None
 
 
 def nearest(word: str, options: list[Any]) -> str | None:

@@ -38,7 +38,10 @@ def at(path: str, part: str | int) -> str:
 
 def got(value: Any) -> str:
     """What came, in words."""
-    return "it is missing" if value is UNSET else f"got {shown(value)}"
+    if value is UNSET:
+        return "it is missing"
+    is_blank = isinstance(value, str) and not value.strip()
+    return f"got {shown(value)}, which is empty" if is_blank else f"got {shown(value)}"
 
 
 def is_text(value: Any) -> TypeGuard[str]:
