@@ -78,6 +78,13 @@ class AdvertiseName(StrEnum):
     none = "none"
 
 
+class RenderingName(StrEnum):
+    """Forms of results over MCP."""
+
+    mcp = "mcp"
+    flowmcp = "flowmcp"
+
+
 class Client(StrEnum):
     """Programs that start MCP servers."""
 
@@ -370,6 +377,14 @@ def serve(
         AdvertiseName,
         typer.Option("--advertise", help="How much of output schemas the list of tools shows."),
     ] = AdvertiseName.full,
+    as_: Annotated[
+        RenderingName | None,
+        typer.Option(
+            "--as",
+            help="The form of results: MCP's own, or FlowMCP's {status, messages, data}. "
+            "[default: as configured, else mcp]",
+        ),
+    ] = None,
     result_limit: Annotated[
         int,
         typer.Option(
@@ -422,6 +437,7 @@ def serve(
         name=name,
         list_up_to=list_up_to,
         advertise=advertise.value,
+        rendering=None if as_ is None else as_.value,
         result_limit=result_limit,
         ask_first=ask_first,
         watch=watch,

@@ -112,6 +112,11 @@ class ServeConfig(BaseModel):
     origins: list[str] = Field(
         [], description="Web pages that may call it, as `https://app.example.com`"
     )
+    as_: Literal["mcp", "flowmcp"] = Field(
+        "mcp",
+        alias="as",
+        description="The form of results: MCP's own, or FlowMCP's `{status, messages, data}`",
+    )
     calls_per_tool: int = Field(
         1_000, ge=1, description="Calls of one tool that run at one time over HTTP"
     )
@@ -216,7 +221,8 @@ def read_config(path: Path) -> Config:
 def _line(item: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        known = ", ".join(_model_at(item["loc"][:-1]).model_fields)
+        fields = _model_at(item["loc"][:-1]).model_fields
+        known = ", ".join(field.alias or name for name, field in fields.items())
         return f"{key} is not known; known here: {known}"
     if item["type"] == "missing":
         return f"{key} is required"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from callpact import banner
-from callpact.config import DEFAULT_FILE, ServeConfig, config_of, read_config
+from callpact.config import DEFAULT_FILE, Config, ServeConfig, config_of, read_config
 from callpact.errors import InvalidConfig
 from callpact.logs import Logs, call_observers
 from callpact.recording import place_of_log, recorded
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from callpact.serve.auth import Authentication
     from callpact.tool import Tool
     from callpact.watching.watcher import Asked
-    from callpact.wire.mcp_schema import Advertise
+    from callpact.wire.mcp_schema import Advertise, Rendering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,8 @@ class ServeOptions:
     name: str = "callpact"
     list_up_to: int = 200
     advertise: Advertise = "full"
+    rendering: Rendering | None = None
+    """As `[serve]` has it if it is None."""
     result_limit: int = 100_000
     ask_first: bool = False
     watch: bool = False
@@ -68,15 +70,16 @@ class ServeOptions:
     def arguments(self) -> list[str]:
         """How a server over stdio is told the same on its command line."""
         told: list[str] = []
-        for name in ("list_up_to", "advertise", "result_limit", "ask_first", "watch", "audit"):
+        for name in _REPEATED:
             value = getattr(self, name)
             if value != getattr(_DEFAULTS, name):
-                option = f"--{name.replace('_', '-')}"
+                option = "--as" if name == "rendering" else f"--{name.replace('_', '-')}"
                 told += [option] if value is True else [option, str(value)]
         return told + [part for scope in self.scopes for part in ("--scope", scope)]
 
 
 _DEFAULTS = ServeOptions()
+_REPEATED = ("list_up_to", "advertise", "rendering", "result_limit", "ask_first", "watch", "audit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,7 @@ async def _serve(  # noqa: PLR0917 - one of each
             identity=identity if authentication is None else _identify(),
             list_up_to=options.list_up_to,
             advertise=options.advertise,
+            rendering=options.rendering or _config(chosen).serve.as_,
             result_limit=options.result_limit,
             calls_per_tool=table.calls_per_tool,
             calls_per_caller=table.calls_per_caller,
@@ -269,11 +273,20 @@ def _identify() -> Any:
 # --- who may call, and where ------------------------------------------------------------------
 
 
+def _config_path(chosen: Chosen) -> Path:
+    return chosen.config or Path(DEFAULT_FILE)
+
+
+def _config(chosen: Chosen) -> Config:
+    """The configuration that is in use."""
+    path = _config_path(chosen)
+    is_used = chosen.config is not None or (not chosen.source and path.exists())
+    return read_config(path) if is_used else config_of({})
+
+
 def _read_access(chosen: Chosen) -> _Access:
     """The `[serve]` table of the configuration that is in use, and who may call by it."""
-    path = chosen.config or Path(DEFAULT_FILE)
-    is_used = chosen.config is not None or (not chosen.source and path.exists())
-    config = read_config(path) if is_used else config_of({})
+    path, config = _config_path(chosen), _config(chosen)
     file = path.parent / config.secrets if config.secrets else None
     secrets = chosen.opening().secrets or Secrets(None, file, os.environ)
     return _Access(config.serve, _authentication(config.serve, secrets), secrets)

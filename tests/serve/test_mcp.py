@@ -521,3 +521,53 @@ def test_output_schemas_are_shown_as_far_as_they_are_wanted(mode, advertise, is_
     (first, called), _ = ask(mode, story, advertise=advertise)
     assert (first.output_schema is not None) == is_shown
     assert called.structured_content == {"sum": 3}
+
+
+# --- FlowMCP's form -----------------------------------------------------------------------------
+
+
+@ERAS
+def test_as_flowmcp_results_and_failures_are_status_messages_and_data(mode):
+    async def question(client):
+        await client.list_tools()  # A strict client checks answers by what was listed.
+        names = {"t_add": {"a": 1, "b": 2}, "t_names": {}, "t_nothing": {}, "t_refuse": {}}
+        return {name: await client.call_tool(name, given) for name, given in names.items()}
+
+    answers, _ = ask(mode, question, rendering="flowmcp")
+    added = answers["t_add"]
+    assert added.structured_content == {"status": True, "messages": [], "data": {"sum": 3}}
+    assert json.loads(added.content[0].text) == added.structured_content
+    assert answers["t_names"].structured_content["data"] == ["a", "b"]
+    assert answers["t_nothing"].structured_content["data"] is None
+    refused = answers["t_refuse"]
+    assert refused.is_error
+    assert refused.structured_content is None
+    told = json.loads(refused.content[0].text)
+    assert (told["status"], told["data"]) == (False, None)
+    assert told["messages"][0].startswith("E005 refuse: ")
+
+
+@ERAS
+def test_as_flowmcp_a_wrong_call_names_every_issue_with_its_tool(mode):
+    for name, given in (("t_add", {"a": "x"}), ("plus", {"a": "x"})):
+        answer, _ = ask(mode, lambda client: client.call_tool(name, given), rendering="flowmcp")
+        told = json.loads(answer.content[0].text)
+        assert answer.is_error
+        assert len(told["messages"]) == 2
+        assert all(message.startswith("E004 add: Property ") for message in told["messages"])
+
+
+@ERAS
+def test_as_flowmcp_the_tools_that_search_and_read_on_have_the_same_form(mode):
+    many = [make(f"some{number}", names) for number in range(3)]
+
+    async def question(client):
+        await client.list_tools()
+        found = await client.call_tool("search_tools", {"query": "some"})
+        called = await client.call_tool("call_tool", {"name": "t.some1", "arguments": {}})
+        failed = await client.call_tool("call_tool", {"name": "t.some1", "arguments": {"x": 1}})
+        return found, called, failed
+
+    (found, called, _), _ = ask(mode, question, many, list_up_to=2, rendering="flowmcp")
+    assert found.structured_content["status"] is True
+    assert called.structured_content == {"status": True, "messages": [], "data": ["a", "b"]}

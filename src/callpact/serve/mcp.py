@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from callpact.client import Client
     from callpact.runtime import Runtime
-    from callpact.wire.mcp_schema import Advertise
+    from callpact.wire.mcp_schema import Advertise, Rendering
 
 LIST_TTL_MS = 2_000
 """Milliseconds for which a client may take a list for current."""
@@ -107,7 +107,7 @@ class Door:
     `identity` is whoever is at the other end, or a function that tells it of each request: what it
     may not use is neither listed nor run. Of more than `list_up_to` tools none is listed: three
     tools that search, describe and call them stand in for them. `advertise` is how much of an
-    output schema the list shows. Results over `result_limit` bytes come in pages of whole items.
+    output schema the list shows, `rendering` the form of results. Results over `result_limit` bytes come in pages of whole items.
     More calls at one time than `calls_per_tool` and `calls_per_caller` are refused.
     """
 
@@ -122,6 +122,7 @@ class Door:
         identity: Identity | Identify | None = None,
         list_up_to: int = LIST_UP_TO,
         advertise: Advertise = "full",
+        rendering: Rendering = "mcp",
         result_limit: int = LIMIT,
         calls_per_tool: int = CALLS_PER_TOOL,
         calls_per_caller: int = CALLS_PER_CALLER,
@@ -130,7 +131,10 @@ class Door:
         self._timeout = timeout
         self._identity = identity
         self._advertise: Advertise = advertise
-        self._views = Views(runtime, list_up_to=list_up_to, advertise=advertise)
+        self._rendering: Rendering = rendering
+        self._views = Views(
+            runtime, list_up_to=list_up_to, advertise=advertise, rendering=rendering
+        )
         self._rounds = Rounds()
         self._crowd = Crowd(calls_per_tool, calls_per_caller)
         self._kept = KeptReader(result_limit)
@@ -217,11 +221,14 @@ class Door:
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         identity = self._caller(context)
+        name = params.name
 
         async def begin(client: Client) -> _Ran:
+            nonlocal name
             view = self._views.of(identity)
             called, tool = self._called(view, params.name)
             meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
+            name = params.name if meant is None else meant.name
             call = self._request(context, params.name, params.arguments, meant)
             try:
                 envelope = await self._admitted(called, call, meant, identity, client)
@@ -235,7 +242,7 @@ class Door:
         try:
             ran = await self._run(context, params, begin)
         except CallError as error:
-            return _result(wire.encode_error(error))
+            return self._failed(error, name)
         if isinstance(ran, types.InputRequiredResult):
             return ran
         tool = cast("Tool", ran.subject)
@@ -244,6 +251,7 @@ class Door:
             tool,
             modern=is_modern(context.protocol_version),
             advertise=self._advertise,
+            rendering=self._rendering,
             paging=None if tool is self._kept.tool else self._kept.paging(_owner(identity)),
         )
         if "callpact/page" in result["_meta"] and self._kept.show():
@@ -252,7 +260,11 @@ class Door:
             return _result(result)
         except ValidationError as error:
             _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
-            return _result(wire.encode_error(HandlerCrashed(tool.id)))
+            return self._failed(HandlerCrashed(tool.id), tool.name)
+
+    def _failed(self, error: CallError, tool_name: str) -> types.CallToolResult:
+        wired = wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
+        return _result(wired)
 
     async def _admitted(
         self,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from callpact.offers import Prompt, Resource
     from callpact.runtime import Runtime
     from callpact.tool import Identity, Tool
-    from callpact.wire.mcp_schema import Advertise
+    from callpact.wire.mcp_schema import Advertise, Rendering
 
 PAGE_ENTRIES = 500
 """Entries in one page of a list of tools, resources or prompts."""
@@ -81,12 +81,19 @@ class View:
     """The catalog as callers of one set of rights see it."""
 
     def __init__(
-        self, runtime: Runtime, identity: Identity | None, list_up_to: int, advertise: Advertise
+        self,
+        runtime: Runtime,
+        identity: Identity | None,
+        *,
+        list_up_to: int,
+        advertise: Advertise,
+        rendering: Rendering,
     ) -> None:
         self.catalog = runtime.catalog
         self._runtime = runtime
         self._identity = identity
         self._advertise: Advertise = advertise
+        self._rendering: Rendering = rendering
         self._pages: dict[tuple[str, str], list[bytes]] = {}
         tools = tuple(tool for tool in self.catalog if self._sees(tool))
         self.has_stand_ins = len(tools) > list_up_to
@@ -146,7 +153,9 @@ class View:
         return [encode_resource(r) for r in self.resources if r.is_template == is_template]
 
     def _tool(self, era: str, tool: Tool) -> dict[str, Any]:
-        return wire.encode_tool(tool, modern=is_modern(era), advertise=self._advertise)
+        return wire.encode_tool(
+            tool, modern=is_modern(era), advertise=self._advertise, rendering=self._rendering
+        )
 
 
 def key_of(method: str) -> str:
@@ -192,10 +201,13 @@ def _joined(lists: Iterable[bytes]) -> bytes:
 class Views:
     """The views of a runtime's catalog, one for each set of rights that was seen lately."""
 
-    def __init__(self, runtime: Runtime, *, list_up_to: int, advertise: Advertise) -> None:
+    def __init__(
+        self, runtime: Runtime, *, list_up_to: int, advertise: Advertise, rendering: Rendering
+    ) -> None:
         self._runtime = runtime
         self._list_up_to = list_up_to
         self._advertise: Advertise = advertise
+        self._rendering: Rendering = rendering
         self._views: OrderedDict[Any, View] = OrderedDict()
 
     def of(self, identity: Identity | None) -> View:
@@ -210,7 +222,13 @@ class Views:
         )
         view = self._views.get(rights)
         if view is None or view.catalog is not self._runtime.catalog:
-            view = View(self._runtime, identity, self._list_up_to, self._advertise)
+            view = View(
+                self._runtime,
+                identity,
+                list_up_to=self._list_up_to,
+                advertise=self._advertise,
+                rendering=self._rendering,
+            )
             self._views[rights] = view
             while len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)

@@ -15,8 +15,10 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
+from callpact.errors import OutputRejected
 from callpact.json_text import json_text, sendable
 from callpact.schema.issues import explain
+from callpact.wire import flowmcp
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.gate import encode_issue
 from callpact.wire.mcp_content import (
@@ -34,7 +36,14 @@ from callpact.wire.mcp_content import (
     text_block,
 )
 from callpact.wire.mcp_portable import explicit
-from callpact.wire.mcp_schema import Advertise, View, input_schema, output_schema, view_of
+from callpact.wire.mcp_schema import (
+    Advertise,
+    Rendering,
+    View,
+    input_schema,
+    output_schema,
+    view_of,
+)
 from callpact.wire.paging import Items, Kept, Paging, cut, is_over, preview, take_apart
 
 if TYPE_CHECKING:
@@ -61,7 +70,9 @@ _TEXT = "text/plain"
 # --- definitions ----------------------------------------------------------------------------
 
 
-def encode_tool(tool: Tool, *, modern: bool, advertise: Advertise = "full") -> dict[str, Any]:
+def encode_tool(
+    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
+) -> dict[str, Any]:
     """A tool's definition for `tools/list`."""
     wire: dict[str, Any] = {
         "name": tool.wire_name,
@@ -73,7 +84,7 @@ def encode_tool(tool: Tool, *, modern: bool, advertise: Advertise = "full") -> d
     annotations = _annotations(tool)
     if annotations:
         wire["annotations"] = annotations
-    output = output_schema(tool, modern=modern, advertise=advertise)
+    output = output_schema(tool, modern=modern, advertise=advertise, rendering=rendering)
     if output is not None:
         wire["outputSchema"] = output
     meta = _definition_notes(tool)
@@ -136,6 +147,7 @@ def encode_result(
     *,
     modern: bool,
     advertise: Advertise = "full",
+    rendering: Rendering = "mcp",
     paging: Paging | None = None,
     duration: float | None = None,
 ) -> dict[str, Any]:
@@ -143,7 +155,7 @@ def encode_result(
 
     With `paging`, what is too large is delivered in part, and kept. `duration` is in seconds.
     """
-    view = view_of(tool, modern=modern, advertise=advertise)
+    view = view_of(tool, modern=modern, advertise=advertise, rendering=rendering)
     answer = _Answer(envelope, tool, view, modern, paging, duration)
     if isinstance(envelope.meta, MCPResponseMeta):
         return _relayed(answer, envelope.meta)
@@ -154,22 +166,31 @@ def encode_result(
         return _broken(answer)
     if isinstance(data, str) and not answer.view.is_published:
         return _texted(answer, data)
-    return _structured(answer, data)
+    block = _drawn(answer, data)
+    return _structured(answer, data, [block] if block is not None else None)
 
 
-def encode_error(error: CallError) -> dict[str, Any]:
+def encode_error(
+    error: CallError, *, rendering: Rendering = "mcp", tool_name: str = ""
+) -> dict[str, Any]:
     """A failure that the model should read, as a result with `isError`."""
-    text = json_text(encode_gate_error(error))
-    return {"content": [text_block(text)], "isError": True}
+    is_flowmcp = rendering == "flowmcp"
+    body = flowmcp.encode_error(error, tool_name) if is_flowmcp else encode_gate_error(error)
+    return {"content": [text_block(json_text(body))], "isError": True}
 
 
 def _texted(answer: _Answer, data: str) -> dict[str, Any]:
     """Text that nobody asked structure of: a medium, or itself."""
-    kind = answer.view.media
-    block = None if kind is None else encoded_media(data, kind)
+    block = _drawn(answer, data)
     if block is not None:
         return {"content": [block], "_meta": answer.notes()}
     return {"content": _text_blocks(answer, data), "_meta": answer.notes()}
+
+
+def _drawn(answer: _Answer, data: Any) -> Block | None:
+    """The picture or sound that a text is declared to be, in base64."""
+    kind = answer.view.media
+    return encoded_media(data, kind) if kind is not None and isinstance(data, str) else None
 
 
 def _text_blocks(answer: _Answer, text: str) -> list[Block]:
@@ -203,6 +224,8 @@ def _fitted(answer: _Answer, told: Told) -> Told:
 
     Under `warn` an answer may be of any kind: what the era cannot send is put into an object too.
     """
+    if answer.view.is_enveloped:
+        return told.enveloped()
     if answer.view.is_wrapped:
         return told.boxed()
     if told.value is None:  # The SDK drops a null in every era.
@@ -225,8 +248,11 @@ def _binary(answer: _Answer, data: bytes) -> dict[str, Any]:
     if answer.view.is_strict:
         return _broken(answer, [media_block(data, kind, tool)])
     if answer.view.is_published:
-        # What bytes are in JSON (design section 3); no answer can break a relaxed schema.
-        plain = {key: envelope.to_wire()[key] for key in ("data", "encoding")}
+        # What bytes are in JSON (design section 3); no answer can break a relaxed schema. FlowMCP
+        # has the base64 text itself (seed 000).
+        written = envelope.to_wire()
+        is_bare = answer.view.is_enveloped
+        plain = written["data"] if is_bare else {k: written[k] for k in ("data", "encoding")}
         content = [media_block(data, kind, tool)]
         structured = _fitted(answer, tell(plain)).value
         return _with_structure(structured, {"content": content, "_meta": answer.notes()})
@@ -409,6 +435,9 @@ def _broken(answer: _Answer, blocks: list[Block] | None = None) -> dict[str, Any
         }
     }
     others = blocks or []
+    if answer.view.is_enveloped:  # Seed 000 has no data in a failure: it stands beside it.
+        body = flowmcp.encode_error(OutputRejected(lambda: issues), answer.tool.name)
+        others = others or _text_blocks(answer, tell(answer.envelope.data).text)
     if not others:
         told = tell(answer.envelope.data)
         if is_over(answer.paging, told.size):

@@ -57,6 +57,12 @@ class Told(Struct, frozen=True):
         """The same as `{"result": …}`."""
         return Told({"result": self.value}, f'{{"result":{self.text}}}', self.size + 11)
 
+    def enveloped(self) -> Told:
+        """The same as a success of FlowMCP (seed 000)."""
+        begin = '{"status":true,"messages":[],"data":'
+        value: dict[str, Any] = {"status": True, "messages": [], "data": self.value}
+        return Told(value, f"{begin}{self.text}}}", self.size + len(begin) + 1)
+
 
 def tell(value: Any) -> Told:
     """A JSON value and its text; what not all peers could read is told in another way."""

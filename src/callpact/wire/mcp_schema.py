@@ -34,6 +34,8 @@ Advertise = Literal["full", "declared", "relaxed", "top", "none"]
 and `reject`, relaxed under `warn`), always as declared, always relaxed, the first level, nothing.
 """
 ADVERTISE: tuple[str, ...] = get_args(Advertise)
+Rendering = Literal["mcp", "flowmcp"]
+"""How results are delivered: as MCP's own form, or inside of FlowMCP's `{status, messages, data}`."""
 
 _RELAXED_NODES = 2_000
 """Fields that a relaxed schema tells; what lies beyond is left open."""
@@ -65,13 +67,20 @@ class View(Struct, frozen=True, gc=False):
     """Answers travel as `{"result": …}` because the published schema says so."""
     media: str | None
     """The media type of what is delivered as a picture, a sound or the like."""
+    is_enveloped: bool = False
+    """Answers travel as `{status, messages, data}`."""
 
 
-def view_of(tool: Tool, *, modern: bool, advertise: Advertise = "full") -> View:
+def view_of(
+    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
+) -> View:
     """How the answers of a tool travel to a peer of one era.
 
     Clients are not told of a medium: its schema would ask for base64 text beside the picture.
     """
+    if rendering == "flowmcp":  # The envelope is an object, and is always told.
+        view = view_of(tool, modern=modern, advertise=advertise)
+        return View(True, view.is_strict, False, view.media, is_enveloped=True)
     contract = tool.contract
     compiled, output = contract.compiled_output, contract.output
     media = _declared_media(output)
@@ -91,22 +100,31 @@ def view_of(tool: Tool, *, modern: bool, advertise: Advertise = "full") -> View:
 
 
 def output_schema(
-    tool: Tool, *, modern: bool, advertise: Advertise = "full"
+    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
 ) -> dict[str, Any] | None:
     """The published output schema: one that no answer of the tool can break."""
     view = view_of(tool, modern=modern, advertise=advertise)
+    if rendering == "flowmcp":
+        if advertise == "none":
+            return None
+        data = _shown(tool, view, advertise) if view.is_published else dict[str, Any]()
+        return _enveloped(bounded(data))
     if not view.is_published:
         return None
-    declared = cast("dict[str, Any]", tool.contract.output)
-    if not view.is_strict or _goes_round(declared):
-        shown = _Relaxer(declared, is_top=advertise == "top").whole()
-    else:
-        shown = _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
+    shown = _shown(tool, view, advertise)
     if view.is_wrapped:
         return _boxed(bounded(shown))
     # Older peers want to see an object at the root, not behind a reference; under a relaxed schema
     # what else comes is put into one.
     return bounded(shown) if modern else {**shown, "type": "object"}
+
+
+def _shown(tool: Tool, view: View, advertise: Advertise) -> dict[str, Any]:
+    """What is published of the declared schema."""
+    declared = cast("dict[str, Any]", tool.contract.output)
+    if not view.is_strict or _goes_round(declared):
+        return _Relaxer(declared, is_top=advertise == "top").whole()
+    return _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
 
 
 def _declared_media(output: Any) -> str | None:
@@ -152,6 +170,48 @@ def _boxed(schema: dict[str, Any]) -> dict[str, Any]:
             box[key] = _moved(inner.pop(key), is_names=True)
     box["properties"]["result"] = _moved(inner)
     return box
+
+
+_STATUS: dict[str, Any] = {
+    "status": {"type": "boolean", "description": "true on success, false on error"},
+    "messages": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Empty on success, error descriptions on failure",
+    },
+}
+"""The fields of FlowMCP's envelope beside `data` (seed 000)."""
+_ENVELOPE_BOX = "/properties/data"
+
+
+def _enveloped(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of `{status, messages, data}` around data of a schema."""
+    box = _boxed(schema)
+    data = _redirected(box["properties"].pop("result"))
+    kept = {key: _redirected(value, is_names=key in DEFINITIONS) for key, value in box.items()}
+    properties = {**_STATUS, "data": data}
+    return {**kept, "properties": properties, "required": ["status", "messages", "data"]}
+
+
+def _redirected(node: Any, *, is_names: bool = False) -> Any:
+    """The same schema with references into the box of a result led into that of an envelope."""
+    if isinstance(node, list):
+        return [_redirected(item) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    schema = cast("dict[str, Any]", node)
+    if not is_names and "$id" in schema:  # Its references look into itself.
+        return schema
+    led: dict[str, Any] = {}
+    for key, value in schema.items():
+        if not is_names and key in VALUES:
+            led[key] = value
+        elif not is_names and key == "$ref" and isinstance(value, str):
+            is_inside = value == f"#{_BOX}" or value.startswith(f"#{_BOX}/")
+            led[key] = f"#{_ENVELOPE_BOX}{value[len(_BOX) + 1 :]}" if is_inside else value
+        else:
+            led[key] = _redirected(value, is_names=not is_names and key in NAMED_SCHEMAS)
+    return led
 
 
 def _moved(node: Any, *, is_names: bool = False) -> Any:
