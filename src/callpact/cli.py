@@ -193,20 +193,7 @@ def show(*, tool: ToolName, chosen: Chosen, as_json: AsJson = False) -> None:
     out.print()
     print_properties("Takes", found.contract.input)
     print_properties("Gives", found.contract.output)
-    is_served = found.kind != "subscription" and found.disabled is None
-    facts = {
-        "policy": found.contract.policy,
-        "kind": found.kind,
-        "over MCP": found.wire_name if is_served else "not served",
-        "from": found.source,
-    }
-    if found.disabled is not None:
-        facts["disabled"] = f"{found.disabled.reason} [{found.disabled.code}]"
-    if needs := text.encode_needs(found.access):
-        facts["needs"] = needs
-    if found.aliases:
-        facts["also called"] = ", ".join(found.aliases)
-    for name, value in facts.items():
+    for name, value in text.encode_facts(found).items():
         out.print(f"[dim]{name:>12}[/]  {plain(str(value))}")
 
 

@@ -302,6 +302,20 @@ class Disabled(Struct, frozen=True):
     reason: str
 
 
+class Terms(Struct, frozen=True):
+    """Documentation, terms of service and data licence of what a tool reaches: shown, never judged."""
+
+    docs: tuple[str, ...] = ()
+    service: str | None = None
+    checked: str | None = None
+    language: str | None = None
+    licence: str | None = None
+    licence_name: str | None = None
+
+
+_NO_TERMS = Terms()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """One callable under a contract. `handler` is `async (arguments, context) -> value | envelope`.
@@ -340,6 +354,7 @@ class Tool:
     """A few words on what it is for, for clients that search among many tools."""
     always_listed: bool = False
     """True if it is listed also where others are only found by searching."""
+    terms: Terms = _NO_TERMS
 
     def __post_init__(self) -> None:
         if not isinstance(cast("Any", self.id), str) or not _ID.fullmatch(self.id):

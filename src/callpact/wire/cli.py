@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from callpact.envelope import ResponseEnvelope
     from callpact.errors import CallError
-    from callpact.tool import Access, Tool
+    from callpact.tool import Access, Terms, Tool
 
 Form = Literal["data", "envelope", "gate", "flowmcp"]
 
@@ -182,9 +182,55 @@ def encode_traits(tool: Tool) -> str:
     return "; ".join([*traits, *([f"needs {needs}"] if needs else [])])
 
 
+def encode_facts(tool: Tool) -> dict[str, str]:
+    """What there is to know of a tool beside its schemas, by label."""
+    is_served = tool.kind != "subscription" and tool.disabled is None
+    facts = {
+        "policy": tool.contract.policy,
+        "kind": tool.kind,
+        "over MCP": tool.wire_name if is_served else "not served",
+        "from": tool.source,
+    }
+    if tool.disabled is not None:
+        facts["disabled"] = f"{tool.disabled.reason} [{tool.disabled.code}]"
+    if needs := encode_needs(tool.access):
+        facts["needs"] = needs
+    if tool.aliases:
+        facts["also called"] = ", ".join(tool.aliases)
+    return facts | _terms_facts(tool.terms)
+
+
+def _terms_facts(terms: Terms) -> dict[str, str]:
+    facts: dict[str, str] = {}
+    if terms.docs:
+        facts["docs"] = ", ".join(terms.docs)
+    if terms.service is not None:
+        checked = f"checked {terms.checked}" if terms.checked else ""
+        language = f"language {terms.language}" if terms.language else ""
+        more = ", ".join(filter(None, (checked, language)))
+        facts["terms"] = f"{terms.service} ({more})" if more else terms.service
+    licence = ", ".join(filter(None, (terms.licence_name, terms.licence)))
+    return facts | ({"data licence": licence} if licence else {})
+
+
+def _encode_terms(terms: Terms) -> dict[str, Any]:
+    """With the names of seed 002, those that are given."""
+    members = {
+        "docs": list(terms.docs),
+        "termsOfService": terms.service,
+        "termsOfServiceCheckedAt": terms.checked,
+        "termsOfServiceLanguage": terms.language,
+        "dataLicense": terms.licence,
+        "dataLicenseName": terms.licence_name,
+    }
+    return {key: value for key, value in members.items() if value}
+
+
 def encode_description(tool: Tool) -> dict[str, Any]:
     """A tool in full."""
-    return {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
+    terms = _encode_terms(tool.terms)
+    told = {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
+    return {**told, "terms": terms} if terms else told
 
 
 def encode_json(value: Any, *, is_line: bool = False) -> str:

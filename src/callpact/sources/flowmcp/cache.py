@@ -50,6 +50,12 @@ class Head(Struct, frozen=True, rename="camel"):
     required_libraries: Any = ()
     meta: Any = None
     description: Any = ""
+    docs: Any = ()
+    terms_of_service: Any = None
+    terms_of_service_checked_at: Any = None
+    terms_of_service_language: Any = None
+    data_license: Any = None
+    data_license_name: Any = None
 
 
 class Manifest:

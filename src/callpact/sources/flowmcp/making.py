@@ -36,7 +36,7 @@ from callpact.sources.flowmcp.request import (
     seal,
 )
 from callpact.sources.flowmcp.rules.lists import resolve_lists
-from callpact.tool import Context, Contract, Disabled, Kind, Tool, wire_name
+from callpact.tool import Context, Contract, Disabled, Kind, Terms, Tool, wire_name
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,7 @@ class Workshop:
         self._tags: tuple[str, ...] = tuple(head.tags)
         self._source = f"flowmcp:{file}"
         self._stem = file.stem
+        self._terms = _terms(head)
 
     def make(self, name: str) -> Tool:
         """The tool that the file declares under a name.
@@ -211,6 +212,7 @@ class Workshop:
             keywords=(*_texts(meta.get("aliases")), *_texts([head.description])),
             search_hint=hint if isinstance(hint := meta.get("searchHint"), str) else "",
             always_listed=meta.get("alwaysLoad") is True,
+            terms=self._terms,
         )
 
     def _hookless(self, name: str) -> Disabled | None:
@@ -222,6 +224,18 @@ class Workshop:
 def _texts(given: Any) -> tuple[str, ...]:
     held = cast("list[Any]", given) if isinstance(given, list) else []
     return tuple(item for item in held if isinstance(item, str))
+
+
+def _terms(head: Head) -> Terms:
+    docs = _texts(head.docs)
+    given = (
+        head.terms_of_service,
+        head.terms_of_service_checked_at,
+        head.terms_of_service_language,
+        head.data_license,
+        head.data_license_name,
+    )
+    return Terms(docs, *(text if isinstance(text, str) and text else None for text in given))
 
 
 def _keyless(head: Head, secrets: Secrets) -> Disabled | None:
