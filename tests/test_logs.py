@@ -25,8 +25,9 @@ from callpact.logs import (
     call_observers,
     log_call,
 )
+from callpact.masker import MASK
 from callpact.runtime import Runtime
-from callpact.secrets import MASK, Secrets
+from callpact.secrets import Secrets
 from callpact.tool import Access, Call, Contract, Identity, Tool
 
 SECRET = 'k3y+/of"upstream'
@@ -233,7 +234,7 @@ def log_everywhere(value):
 @pytest.mark.parametrize("value", [SECRET, LATER], ids=["given", "found later"])
 def test_a_secret_is_masked_wherever_any_logger_puts_it(stderr, form, value):
     logs = configure("debug", form)
-    secrets = Secrets({"KEY": SECRET}, None, {"LATER": LATER})
+    secrets = Secrets({"KEY": SECRET}, None, {"LATER": LATER}, keys=["LATER"])
     logs.hide(secrets)
     assert secrets.get("LATER") == LATER
     log_everywhere(value)
@@ -330,7 +331,7 @@ class Mute:
 
 
 class Locked(Secrets):
-    def forms(self):
+    def masker(self):
         raise RuntimeError("the dictionary changed")
 
 

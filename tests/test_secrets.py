@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.errors import InvalidConfig, UsageError
-from callpact.secrets import MAX_MASKED_DEPTH, MAX_SECRETS_BYTES, Secrets
+from callpact.masker import MAX_MASKED_DEPTH
+from callpact.secrets import MAX_SECRETS_BYTES, Secrets
 
 KEY = "sk-live/12+34=56 é&"
 
@@ -39,12 +40,14 @@ def read(folder, text):
 def test_what_is_given_comes_before_the_file_before_the_environment(tmp_path):
     path = dotenv(tmp_path, "A=file\nB=file\n")
     environ = {"A": "environment", "B": "environment", "C": "environment"}
-    secrets = Secrets({"A": "given"}, path, environ)
+    secrets = Secrets({"A": "given"}, path, environ, keys=["*"])
     assert [secrets.get(name) for name in "ABCD"] == ["given", "file", "environment", None]
 
 
 def test_an_empty_value_counts_as_not_set(tmp_path):
-    secrets = Secrets({"A": ""}, dotenv(tmp_path, "A=\nB=''\n"), {"A": "environment", "C": ""})
+    secrets = Secrets(
+        {"A": ""}, dotenv(tmp_path, "A=\nB=''\n"), {"A": "environment", "C": ""}, keys=["*"]
+    )
     assert [secrets.get(name) for name in "ABC"] == ["environment", None, None]
 
 
@@ -235,7 +238,7 @@ def test_a_value_of_seven_characters_is_not_masked_and_one_of_eight_is():
 
 
 def test_of_the_environment_only_what_was_asked_for_is_masked():
-    secrets = Secrets(environ={"KEY": "abcdefgh", "HOME": "/home/user"})
+    secrets = Secrets(environ={"KEY": "abcdefgh", "HOME": "/home/user"}, keys=["*"])
     assert secrets.mask("abcdefgh /home/user") == "abcdefgh /home/user"
     secrets.get("KEY")
     assert secrets.mask("abcdefgh /home/user") == "*** /home/user"
@@ -302,7 +305,7 @@ def test_base64_of_anything_around_a_secret_does_not_hold_it(value, before, afte
 
 
 def test_no_form_of_the_object_shows_a_value(caplog):
-    secrets = Secrets({"KEY": KEY}, environ={"OTHER": "environment-value"})
+    secrets = Secrets({"KEY": KEY}, environ={"OTHER": "environment-value"}, keys=["*"])
     secrets.get("OTHER")
     logging.getLogger("test").warning("%s %r", secrets, secrets)
     texts = [repr(secrets), str(secrets), f"{secrets}", f"{secrets:}", f"{[secrets]}", caplog.text]

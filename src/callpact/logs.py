@@ -23,7 +23,8 @@ from time import time
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from callpact.json_text import json_text, sendable
-from callpact.secrets import MASK, Secrets
+from callpact.masker import MASK, Masker
+from callpact.secrets import Secrets
 
 if TYPE_CHECKING:
     from callpact.finished import CallFinished, Observer
@@ -85,8 +86,8 @@ class Logs(logging.Handler):
         super().__init__()
         self.form: LogForm = form
         self._known: tuple[Secrets, ...] = ()
-        self._seen: tuple[tuple[str, ...], ...] = ()
-        self._forms: tuple[str, ...] = ()
+        self._seen: tuple[Masker, ...] = ()
+        self._joined = Masker()
         self._output = _Output(self._told_dropped)
         self._decoded = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._partial = ""
@@ -200,8 +201,7 @@ class Logs(logging.Handler):
 
     def _clean(self, text: str, limit: int) -> str:
         """Masked first and cut then: half a secret is one, too."""
-        forms = self._all_forms()
-        end = limit * _AHEAD + (len(forms[0]) if forms else 0)
+        end = limit * _AHEAD + self._masker().longest
         clean = self._masked(text[:end])
         if len(text) <= end:
             return _cut(clean, limit)
@@ -211,23 +211,15 @@ class Logs(logging.Handler):
         return f"{clean[:limit]}…"
 
     def _masked(self, text: str) -> str:
-        forms = self._all_forms()
-        if not forms or len(text) < len(forms[-1]):
-            return text
-        for form in forms:
-            if form in text:
-                text = text.replace(form, MASK)
-        return text
+        return self._masker().mask(text)
 
-    def _all_forms(self) -> tuple[str, ...]:
-        """The secrets of all sources together, the longest first: one may stand within another."""
-        # Each for itself would leave what a longer one of another has more.
-        seen = tuple(secrets.forms() for secrets in self._known)
+    def _masker(self) -> Masker:
+        """For the secrets of all sources together: one may be part of another's."""
+        seen = tuple(secrets.masker() for secrets in self._known)
         if seen != self._seen:
-            forms = {form for each in seen for form in each}
-            self._forms = tuple(sorted(forms, key=len, reverse=True))
+            self._joined = Masker.joined(seen)
             self._seen = seen
-        return self._forms
+        return self._joined
 
     def _field(self, value: Any) -> Any:
         if isinstance(value, bool | int | float):

@@ -1,31 +1,30 @@
-"""Keys for upstreams: where they come from, and that none of them shows.
+"""Keys for upstreams: where they come from, who is given which, and that none of them shows.
 
 `Secrets` looks names up in what was given, then in a dotenv file, then in the environment, and
-masks every value it knows in texts and JSON data. It reads no file and no environment unasked.
+masks every value it knows in texts and JSON data. Of the environment it reads the names it was
+granted and no others; it reads no file unasked. Where a key may be sent is its source's business.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Self, cast
-from urllib.parse import quote, quote_plus
+from typing import Any, Literal, NoReturn, Self
 
 from callpact.errors import InvalidConfig, UsageError
+from callpact.masker import Masker
 
 MAX_SECRETS_BYTES = 1_000_000
 """Size of a file of secrets."""
-MAX_MASKED_DEPTH = 128
-"""Levels of JSON data in which secrets are looked for; what lies deeper is masked as a whole."""
-MIN_MASKED = 8
-"""Characters from which on a value is masked: shorter ones stand in too many other words."""
-MASK = "***"
-_MAX_ENCODED = 10_000
+EVERY_KEY = "*"
+"""Grants a source every name of the environment."""
+
+Standing = Literal["granted", "ungranted", "withheld", "unset"]
+"""Whether a name is given out: it is, it is set but nobody granted it, it is a token of a door of
+ours, or nothing is set under it."""
 
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.]*)[ \t]*=[ \t]*(.*)")
 _QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:#.*)?""")
@@ -36,16 +35,21 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 class Secrets:
     """Secrets by name: those given, before those of a dotenv file, before the environment.
 
-    A value that is empty counts as not set. Of the environment only what was asked for is known,
-    and masked. No repr, str, format, copy or pickle shows a value. Values of fewer characters than
-    `shortest` are not masked: they stand in too many other words.
+    Of the environment the names in `keys` are read, and no others; `*` reads all. Names in
+    `withheld`, and values that these have, are masked and never given out. With `only_keys` the
+    names of the file need to be in `keys`, too. A value that is empty counts as not set. No repr,
+    str, format, copy or pickle shows a value. Values of fewer than 8 characters are not masked:
+    they are part of too many other words.
 
     Raises:
         InvalidConfig: the file cannot be read, with the number of the line.
         UsageError: a value that is not text.
     """
 
-    __slots__ = ("_environ", "_forms", "_known", "_shortest", "warnings")
+    __slots__ = (
+        *("_environ", "_keys", "_known", "_learned", "_masker", "_only_keys", "_withheld"),
+        "warnings",
+    )
 
     def __init__(
         self,
@@ -53,7 +57,9 @@ class Secrets:
         file: Path | None = None,
         environ: Mapping[str, str] | None = None,
         *,
-        shortest: int = MIN_MASKED,
+        keys: Iterable[str] = (),
+        withheld: Iterable[str] = (),
+        only_keys: bool = False,
     ) -> None:
         warnings: list[str] = []
         found = read_dotenv(file, warnings) if file is not None else {}
@@ -64,62 +70,72 @@ class Secrets:
             if value:
                 found[name] = value
         self._known = found
-        self._environ = environ or {}
-        self._shortest = shortest
-        self._forms: tuple[str, ...] | None = None
+        self._learned: dict[str, str] = {}
+        """Values of the environment that were asked for."""
+        self._environ = {} if environ is None else environ
+        self._keys = frozenset(keys)
+        self._withheld = frozenset(withheld)
+        self._only_keys = only_keys
+        self._masker = (0, Masker())
         self.warnings = tuple(warnings)
 
+    def restricted(
+        self,
+        environ: Mapping[str, str],
+        *,
+        keys: Iterable[str],
+        withheld: Iterable[str],
+        only_keys: bool,
+    ) -> Secrets:
+        """The same values for one source, with these names of the environment beside them."""
+        asked = (frozenset(keys), frozenset(withheld), only_keys)
+        if environ is self._environ and asked == (self._keys, self._withheld, self._only_keys):
+            return self
+        return Secrets(self._known, None, environ, keys=asked[0], withheld=asked[1],
+                       only_keys=only_keys)  # fmt: skip
+
     def get(self, name: str) -> str | None:
-        """The value, or None where none is set."""
-        value = self._known.get(name) or self._environ.get(name) or None
-        if value and name not in self._known:
-            self._known[name] = value
-            self._forms = None
-        return value
+        """The value, or None where none is set or granted."""
+        return self._value(name) if self.standing(name) == "granted" else None
+
+    def standing(self, name: str) -> Standing:
+        """Whether a name is given out, and why not."""
+        value = self._value(name)
+        if value is None:
+            return "unset"
+        if name in self._withheld or any(value == self._value(each) for each in self._withheld):
+            standing = "withheld"
+        elif name in self._keys or EVERY_KEY in self._keys:
+            standing = "granted"
+        else:
+            is_given = name in self._known and not self._only_keys
+            return "granted" if is_given else "ungranted"
+        if name not in self._known:
+            self._learned[name] = value
+        return standing
+
+    def _value(self, name: str) -> str | None:
+        return self._known.get(name) or self._environ.get(name) or None
 
     def mask(self, text: str) -> str:
         """The text without any secret that is long enough, however it is encoded."""
-        for form in self.forms():
-            if form in text:
-                text = text.replace(form, MASK)
-        return text
+        return self.masker().mask(text)
 
     def mask_data(self, value: Any) -> Any:
         """JSON data without any secret: in strings, in keys, in bytes."""
-        return self._masked(value, MAX_MASKED_DEPTH) if self.forms() else value
+        return self.masker().mask_data(value)
 
-    def _masked(self, value: Any, depth: int) -> Any:
-        if isinstance(value, str):
-            return self.mask(value)
-        if isinstance(value, bytes):
-            for form in self.forms():
-                value = value.replace(form.encode("utf-8", "surrogatepass"), MASK.encode())
-            return value
-        if isinstance(value, Mapping | list | tuple):
-            if not depth:
-                return MASK
-            if isinstance(value, Mapping):
-                pairs = cast("Mapping[Any, Any]", value).items()
-                return {self._masked_key(k): self._masked(v, depth - 1) for k, v in pairs}
-            return [self._masked(item, depth - 1) for item in cast("list[Any]", value)]
-        return value
-
-    def _masked_key(self, key: Any) -> Any:
-        return self.mask(key) if isinstance(key, str) else key
-
-    def forms(self) -> tuple[str, ...]:
-        """Every text that must not show, the longest first."""
-        if self._forms is None:
-            # A copy: another thread may learn of a secret meanwhile.
-            known = tuple(self._known.values())
-            long = (value for value in known if len(value) >= self._shortest)
-            forms = {form for value in long for form in _forms(value)}
-            # The longest first: a secret may stand within another.
-            self._forms = tuple(sorted(forms, key=len, reverse=True))
-        return self._forms
+    def masker(self) -> Masker:
+        """What finds and hides the secrets; another one as soon as more of them are known."""
+        number = len(self._known) + len(self._learned)
+        if self._masker[0] != number:
+            # A copy: another thread may learn of a secret at the same time.
+            values = (*self._known.values(), *tuple(self._learned.values()))
+            self._masker = (len(values), Masker(values))
+        return self._masker[1]
 
     def __repr__(self) -> str:
-        return f"Secrets({', '.join(sorted(self._known))})"
+        return f"Secrets({', '.join(sorted({*self._known, *self._learned}))})"
 
     def __copy__(self) -> Self:
         return self
@@ -129,34 +145,6 @@ class Secrets:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("secrets are not pickled")
-
-
-def _forms(value: str) -> Iterator[str]:
-    """A value as it may stand in a text: as it is, in JSON, its pointers, Python, URLs, base64."""
-    data = value.encode("utf-8", "surrogatepass")
-    yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
-    yield repr(value)[1:-1]
-    yield repr(data)[2:-1]
-    yield value.replace("~", "~0").replace("/", "~1")
-    # In base64 so few characters stand in other words, and so many would take long to write.
-    if not MIN_MASKED <= len(value) <= _MAX_ENCODED:
-        return
-    for safe in ("", "/", "!*'()", ":/?#[]@!$&'()*+,;="):
-        for written in (quote(data, safe), quote_plus(data, safe)):
-            yield written
-            yield re.sub("%..", lambda match: match[0].lower(), written)
-    for whole in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
-        yield whole.decode()
-    # In base64 a value begins at one of three places within a group (`user:value` of Basic): what
-    # is left of it once its neighbours are cut off is the same everywhere.
-    for shift in range(3):
-        encoded = base64.b64encode(bytes(shift) + data).rstrip(b"=").decode()
-        end = len(encoded) if (shift + len(data)) % 3 == 0 else len(encoded) - 1
-        part = encoded[(0, 2, 3)[shift] : end]
-        yield part
-        yield part.replace("+", "-").replace("/", "_")
 
 
 def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:

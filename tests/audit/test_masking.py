@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from on_record import KEY, PASSWORD, SECRET_INPUT, Foreign, finished, raw, recorded, tool, written
 
 from callpact import Contract, Identity, ToolError
-from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import decode_line
+from callpact.audit.journal import Journal
 from callpact.audit.masking import Mask
 from callpact.audit.record import MAX_PAYLOAD_BYTES, payload_of
 from callpact.audit.recorder import Recorder
@@ -24,13 +23,13 @@ from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
     http_envelope,
-    local_envelope,
     mcp_envelope,
 )
 from callpact.errors import InvalidInput, Issue, UnknownTool
 from callpact.finished import CallFinished
+from callpact.masker import MIN_MASKED
 from callpact.schema import Change
-from callpact.secrets import MIN_MASKED, Secrets
+from callpact.secrets import Secrets
 
 
 def forms(secret):
@@ -85,14 +84,13 @@ def test_a_known_secret_shows_nowhere(tmp_path, value):
         value, LocalResponseMeta("a", 1), tuple(issues), (Change(f"/{KEY}", "filled", KEY),)
     )
     failed = InvalidInput(lambda: issues)
-    identity = Identity(KEY)
     recorded(
         tmp_path,
         finished(value, value),
-        finished(value, envelope=envelope, identity=identity, parent_id=KEY),
+        finished(value, envelope=envelope),
         finished(value, envelope=None, error=failed),
         finished({}, envelope=None, error=ToolError(KEY, f"no {KEY}", path=f"/{KEY}")),
-        CallFinished(KEY, KEY, value, 1, 0.5, None, UnknownTool(KEY), via=KEY),
+        CallFinished("1", KEY, value, 1, 0.5, None, UnknownTool(KEY)),
         secrets=[Secrets({"OTHER": "nothing-of-it"}), Secrets({"KEY": KEY})],
     )
     assert_hidden(tmp_path, KEY)
@@ -108,15 +106,9 @@ def test_a_secret_shows_in_none_of_many_lines(tmp_path, value):
         finished({}, value),
         finished(value, envelope=None, error=failed),
         finished(value, envelope=None, error=InvalidInput(lambda: [Issue("type", "no", "/a")])),
-        finished({}, {}, identity=Identity(KEY)),
-        finished({}, {}, identity=Identity(json.dumps(KEY))),
-        finished({}, {}, parent_id=repr(KEY)),
-        finished({}, {}, via=KEY),
-        finished({}, {}, client_name=f"cursor {KEY}"),
         finished({}, {}, logs=[LogLine("info", json.dumps(KEY)), LogLine(KEY, "x" * 995 + KEY)]),
         finished({}, envelope=None, error=failed, logs=[LogLine("info", KEY)]),
         finished({}, envelope=mcp_envelope(1, is_error=False, content=[], meta_ext=told)),
-        finished({}, {}, tool=dataclasses.replace(tool(), version=KEY)),
         finished({}, envelope=None, error=ToolError("full", json.dumps(KEY))),
     ]
     others = Secrets({str(n): f"{n:x}-nothing-of-it" for n in range(20)})
@@ -150,7 +142,7 @@ def test_a_secret_that_is_a_number_is_hidden(tmp_path):
 
 
 def test_a_secret_that_is_learned_later_is_hidden_from_then_on(tmp_path):
-    secrets = Secrets(environ={"KEY": KEY})
+    secrets = Secrets(environ={"KEY": KEY}, keys=["KEY"])
     journal = Journal(tmp_path)
     recorder = Recorder(journal, secrets=secrets)
     recorder(finished({"a": 1}, {}))
@@ -162,11 +154,10 @@ def test_a_secret_that_is_learned_later_is_hidden_from_then_on(tmp_path):
 def test_secrets_that_come_later_are_hidden_from_then_on(tmp_path):
     journal = Journal(tmp_path)
     recorder = Recorder(journal)
-    named = dataclasses.replace(tool(), version=f"1.0+{KEY}")
     recorder(finished({"a": 1}, {}))
     recorder.hide(Secrets({"KEY": KEY}))
     recorder(finished({"a": KEY}, {}))
-    recorder(finished({"a": 2}, {}, tool=named))
+    recorder(finished({"a": 2}, {}))
     assert_hidden(tmp_path, KEY)
     assert [record.input.size for record in written(tmp_path)] == [7, 11, 7]
 
@@ -181,27 +172,57 @@ def test_what_is_known_of_tools_stays_known_until_there_is_a_new_secret(tmp_path
     assert not recorder._tools
 
 
-def test_a_secret_in_the_name_of_a_version_is_hidden_once_it_is_known(tmp_path):
-    journal, secrets = Journal(tmp_path), Secrets(environ={"KEY": KEY})
-    recorder = Recorder(journal, secrets=secrets)
-    named = dataclasses.replace(tool(), version=KEY)
-    recorder(finished({}, {}, tool=named))
-    journal.rotate()
-    assert secrets.get("KEY") == KEY
-    for _ in range(3):
-        recorder(finished({}, {}, tool=named))
-    _, later = segments(tmp_path)
-    versions = [decode_line(line).version for line in later.read_bytes().splitlines()]
-    assert versions == ["***"] * 3
+IDENTITY = ("id", "tool", "version", "caller", "client", "via", "parent")
 
 
-def test_calls_whose_ids_hold_a_secret_are_still_told_apart(tmp_path):
-    events = [
-        CallFinished(f"{KEY}-{number}", "a.b", {}, 1, 0.5, local_envelope(1, "a.b"))
-        for number in range(2)
+@pytest.mark.parametrize("is_configured", [False, True])
+@pytest.mark.parametrize(
+    "word", ["shop.search", "alice-of-sales", "call-0001", "2.1.0-rc1", "desk 2"]
+)
+def test_what_identifies_a_call_is_never_masked(tmp_path, word, is_configured):
+    kept = dataclasses.replace(
+        tool(contract=Contract(input=SECRET_INPUT)), id="shop.search", version="2.1.0-rc1"
+    )
+    event = msgspec.structs.replace(
+        finished({"token": word, "user": word}, word, tool=kept),
+        call_id="call-0001",
+        parent_id="call-0001",
+        tool_id="shop.search",
+        identity=Identity("alice-of-sales"),
+        client_name="desk 2",
+        via="desk 2",
+    )
+    secrets = Secrets({"KEY": word}) if is_configured else ()
+    [record] = recorded(tmp_path, event, secrets=secrets)
+    told = [getattr(record, name) for name in IDENTITY]
+    assert told == [
+        *("call-0001", "shop.search", "2.1.0-rc1", "alice-of-sales", "desk 2", "desk 2"),
+        "call-0001",
     ]
-    first, second = recorded(tmp_path, *events, secrets=Secrets({"KEY": KEY}))
-    assert first.id != second.id
+    assert record.output.json == '"***"'
+    assert json.loads(record.input.json) == {"token": "***", "user": "***"}
+
+
+@pytest.mark.parametrize("word", ["schema_validation_failed", "user", "type", "/user"])
+def test_the_cause_of_an_error_is_never_masked_by_what_was_sent(tmp_path, word):
+    kept = tool(contract=Contract(input=SECRET_INPUT))
+    issues = [Issue("type", f"not {word}", "/user")]
+    failed = InvalidInput(lambda: issues)
+    event = finished({"token": word, "user": 1}, envelope=None, error=failed, tool=kept)
+    [record] = recorded(tmp_path, event)
+    assert record.key == "schema_validation_failed:/user:type"
+    assert (record.code, record.path, record.issues[0].code) == (
+        "schema_validation_failed",
+        "/user",
+        "type",
+    )
+    assert record.message == "not ***"
+
+
+def test_a_secret_in_a_name_that_no_tool_has_is_hidden(tmp_path):
+    event = CallFinished("1", f"get {KEY}", {}, 1, 0.5, None, UnknownTool("x"))
+    [record] = recorded(tmp_path, event, secrets=Secrets({"KEY": KEY}))
+    assert record.tool == "get ***"
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callpact.errors import CallError, InvalidManifest
+from callpact.masker import MIN_MASKED
 from callpact.runtime import Runtime
-from callpact.secrets import MIN_MASKED
 from callpact.sources.flowmcp.careful import in_key_order, read_carefully, stringify
 from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_exports
 from callpact.sources.flowmcp.loading import from_flowmcp

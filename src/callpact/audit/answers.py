@@ -20,10 +20,10 @@ from callpact.audit.violations import signature, thinned
 from callpact.audit.widening import stripped
 from callpact.errors import Issue
 from callpact.json_text import json_text
+from callpact.masker import MASK
 from callpact.schema import CompiledSchema, fit
 from callpact.schema.document import pointer, resolve
 from callpact.schema.issues import explain
-from callpact.secrets import MASK
 
 MAX_SAMPLES = 3
 """What was found at a place, told as samples."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from callpact.json_text import json_text
-from callpact.secrets import MASK
+from callpact.masker import MASK
 
 _SEPARATORS = re.compile(r"[-_\s]+")
 _CARRIERS = frozenset(

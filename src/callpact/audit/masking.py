@@ -10,9 +10,10 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from itertools import zip_longest
 from typing import Any, cast
 
 import orjson
@@ -22,9 +23,10 @@ from msgspec.json import Decoder
 from callpact.audit.carriers import within_text, without_carried
 from callpact.audit.record import MAX_RECORDED_TEXT
 from callpact.json_text import json_text
+from callpact.masker import MASK, Masker
 from callpact.schema import is_json
 from callpact.schema.secrecy import Secrets as SecretPlaces
-from callpact.secrets import MASK, Secrets
+from callpact.secrets import Secrets
 from callpact.tool import Tool
 
 MAX_TOLD_DEPTH = 100
@@ -41,11 +43,6 @@ MIN_ECHOED = 4
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MASKED_JSON = orjson.dumps(MASK)
 _anything = Decoder(Raw)
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_MAX_ESCAPED = 3
-_FEW_FORMS = 8  # So many are looked for one by one as quickly.
-_MANY_FORMS = 500  # Of more it takes longer to find out which are part of others.
-_INNER, _OUTER = b"x "
 
 
 class Hiding:
@@ -131,7 +128,8 @@ class Mask:
         self, secrets: Iterable[Secrets], on_news: Callable[[], None] | None = None
     ) -> None:
         self._secrets: tuple[Secrets, ...] = ()
-        self._known = _Forms(())
+        self._seen: tuple[Masker, ...] = ()
+        self._masker = Masker()
         self._on_news = on_news
         for each in secrets:
             self.hide(each)
@@ -140,55 +138,44 @@ class Mask:
         """Hide these from now on, also those of them that become known later."""
         if not any(secrets is known for known in self._secrets):
             self._secrets = (*self._secrets, secrets)
-            self._take_over()
+            self.refresh()
 
     def also(self, values: Iterable[str]) -> Mask:
         """One that hides these values, too."""
-        more = {str(number): value for number, value in enumerate(values)}
-        return Mask((*self._secrets, Secrets(more, shortest=MIN_ECHOED))) if more else self
+        more = Masker(values, shortest=MIN_ECHOED)
+        if not more:
+            return self
+        mask = Mask(())
+        mask._masker = Masker.joined((self._masker, more))
+        return mask
 
     def finds(self, text: str) -> bool:
-        """True if a secret may stand in a text, or in one that holds JSON; also at each new one."""
+        """True if a secret may be in a text, or in one that holds JSON; also at each new one."""
         lowered = text.lower()
         # One letter is looked for many times as quickly as a word, and these two are rare.
         if "z" in lowered and "authorization" in lowered:
             return True
         if "k" in lowered and "cookie" in lowered:
             return True
-        return bool(self._secrets) and self._finds_value(text)
-
-    def _finds_value(self, text: str) -> bool:
-        if self.refresh():
-            return True
-        known = self._known
-        run = known.run
-        # Nothing stands where there are nowhere as many of their letters in a row.
-        if run and text.isascii() and run not in text.encode().translate(known.table).decode():
-            return False
-        for form in known.fewest:  # noqa: SIM110 - a generator costs as much as the search
-            if form in text:
-                return True
-        return False
+        return self.refresh() or self._masker.finds(text)
 
     def refresh(self) -> bool:
         """Learn what sources have learned since, as they do when they need it; True if they did."""
-        for forms, told in self._known.told:
-            if forms() is not told:
-                self._take_over()
+        for secrets, seen in zip_longest(self._secrets, self._seen):
+            if secrets.masker() is not seen:
+                self._seen = tuple([each.masker() for each in self._secrets])
+                self._masker = Masker.joined(self._seen)
+                if self._on_news is not None:
+                    self._on_news()
                 return True
         return False
-
-    def _take_over(self) -> None:
-        self._known = _Forms(self._secrets)
-        if self._on_news is not None:
-            self._on_news()
 
     def text(self, text: Any) -> str:
         """A text without secrets, of bounded length, that every encoder takes."""
         told = text if isinstance(text, str) else _shown(text)
         if self.finds(told):
-            told = without_carried(self._without_values(told))
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", told[:MAX_RECORDED_TEXT])
+            told = without_carried(self._masker.mask(told))
+        return recordable(told)
 
     def json(self, value: Any) -> bytes:
         """The JSON of a value without secrets; what JSON cannot say is told."""
@@ -206,52 +193,18 @@ class Mask:
     def _masked(self, data: bytes) -> bytes:
         try:
             value = json.loads(data)  # Plain by now, whatever it was before.
-            for secrets in self._secrets:
-                value = secrets.mask_data(value)
-            text = json_text(without_carried(value))
-            if self._secrets and self._finds_value(text):  # In a number, or across parts.
-                text = self._without_values(text)
+            text = json_text(without_carried(self._masker.mask_data(value)))
+            if self._masker.finds(text):  # In a number, or across parts.
+                text = self._masker.mask(text)
                 json.loads(text)
         except (ValueError, RecursionError):
             return _MASKED_JSON
         return text.encode()
 
-    def _without_values(self, text: str) -> str:
-        for secrets in self._secrets:
-            text = secrets.mask(text)
-        for form in reversed(self._known.fewest):
-            text = text.replace(form, MASK)
-        return text
 
-
-class _Forms:
-    """Every text that must not show, as few as find all, the shortest first."""
-
-    def __init__(self, secrets: Sequence[Secrets]) -> None:
-        self.told = tuple([(each.forms, each.forms()) for each in secrets])
-        """What each of them said, and how to ask it: it says another once it knows more."""
-        every = {form for _, forms in self.told for form in forms}
-        found = sorted(every.union(*map(_escaped, every)), key=len)
-        if len(found) <= _MANY_FORMS:
-            found = [
-                form
-                for number, form in enumerate(found)
-                if not any(shorter in form for shorter in found[:number])
-            ]
-        self.fewest = tuple(found)
-        plain = [form for form in found if form.isascii()]
-        self.run = "" if len(plain) <= _FEW_FORMS else "x" * len(plain[0])
-        """As many letters as the shortest has, told as `table` tells them; empty if not worth it."""
-        letters = frozenset(map(ord, "".join(plain)))
-        self.table = bytes(_INNER if code in letters else _OUTER for code in range(256))
-
-
-def _escaped(form: str) -> Iterator[str]:
-    """A text as it stands in JSON within JSON within JSON."""
-    if _ESCAPED.search(form):
-        for _ in range(_MAX_ESCAPED):
-            form = json.dumps(form, ensure_ascii=False)[1:-1]
-            yield form
+def recordable(text: str) -> str:
+    """A text of bounded length that every encoder takes."""
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_RECORDED_TEXT])
 
 
 class Telling:

@@ -20,7 +20,7 @@ from orjson import OPT_APPEND_NEWLINE, Fragment, dumps
 from callpact.audit.health import Health
 from callpact.audit.journal import Journal
 from callpact.audit.lines import Head, encode_head, encode_line
-from callpact.audit.masking import Hiding, Mask
+from callpact.audit.masking import Hiding, Mask, recordable
 from callpact.audit.record import (
     MAX_PAYLOAD_BYTES,
     MAX_RECORDED_BEFORE,
@@ -151,7 +151,7 @@ class Recorder:
             mask = mask.also(hiding.found)
         # Where a secret may stand in an answer, what stood there before is not told.
         tells_before = not known.hides_output
-        writing = _Writing(mask, known.names, tells_before=tells_before)
+        writing = _Writing(mask, self._mask, known, tells_before=tells_before)
         text, tool, ms = mask.text, event.tool, event.duration * 1000
         more: dict[str, Any] = {}
         if envelope is not None:
@@ -168,18 +168,19 @@ class Recorder:
         if error is not None:
             more |= {"gate": event.gate, **writing.error(error)}
         record = Record(
-            _id(event.call_id, mask),
+            _id(event.call_id),
             event.started,
             ms if math.isfinite(ms) else 0.0,
-            text(event.tool_id),
+            _tool_id(event, self._mask),
             "" if tool is None else tool.kind,
-            None if tool is None or tool.version is None else text(tool.version),
+            None if tool is None or tool.version is None else recordable(tool.version),
             known.contract,
             event.policy or known.policy,
-            caller=None if event.identity is None else text(event.identity.id),
-            client=text(event.client_name),
-            via=text(event.via),
-            parent=None if event.parent_id is None else _id(event.parent_id, mask),
+            # Never masked: a call must be found by them, whatever it was given.
+            caller=None if event.identity is None else recordable(event.identity.id),
+            client=recordable(event.client_name),
+            via=recordable(event.via),
+            parent=None if event.parent_id is None else _id(event.parent_id),
             count=event.count,
             input=writing.payload(arguments),
             logs=writing.logs(event.logs),
@@ -200,8 +201,9 @@ class Recorder:
         sent, given = _marks_secrets(contract.input), _marks_secrets(contract.output)
         head = encode_head(Head(tool.id, tool.kind, tool.version, contract_hash, contract.policy))
         is_plain = not (sent or given or is_hashed or self._mask.finds(head.decode()))
-        names = _declared(contract) if is_hashed else None
-        known = _Known(tool, Fragment(head), contract_hash, sent, given, names, is_plain)
+        declared = _declared(contract) if sent or given or is_hashed else frozenset({""})
+        names = declared if is_hashed else None
+        known = _Known(tool, Fragment(head), contract_hash, sent, given, names, declared, is_plain)
         self._tools[tool.id] = known
         return known
 
@@ -231,6 +233,8 @@ class _Known(Struct, frozen=True):
     hides_output: bool = False
     names: frozenset[str] | None = None
     """Where only hashes are kept: the names that the contract itself tells."""
+    declared: frozenset[str] = frozenset({""})
+    """The names that the contract tells, where a value of a call may be the same word."""
     is_plain: bool = False
 
     @property
@@ -306,13 +310,18 @@ def _server(meta: Any) -> str:
     return " ".join(part for part in parts if isinstance(part, str))
 
 
-def _id(id: str, mask: Mask) -> str:
-    """An id as it is, or one that is told apart from others all the same."""
-    told = mask.text(id)
+def _id(id: str) -> str:
+    """An id as it is, or a shorter one that is told apart from others all the same."""
+    told = recordable(id)
     if told == id:
         return told
     digits = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{told[:100]}~{digits[:16]}"
+
+
+def _tool_id(event: CallFinished, mask: Mask) -> str:
+    """The id of a tool as it is; a name that no tool has is a text of the caller."""
+    return mask.text(event.tool_id) if event.tool is None else recordable(event.tool_id)
 
 
 def _least(event: CallFinished, mask: Mask) -> bytes:
@@ -320,7 +329,7 @@ def _least(event: CallFinished, mask: Mask) -> bytes:
     code = None if event.error is None else mask.text(event.error.code)
     gate = cast("Any", event.gate)
     record = Record(
-        _id(event.call_id, mask), event.started, 0.0, mask.text(event.tool_id), gate=gate, code=code
+        _id(event.call_id), event.started, 0.0, _tool_id(event, mask), gate=gate, code=code
     )
     return encode_line(record)
 
@@ -376,9 +385,13 @@ class _Writing:
     `names` are those that a contract declares, where nothing else may be told of what was sent.
     """
 
-    def __init__(self, mask: Mask, names: frozenset[str] | None, *, tells_before: bool) -> None:
+    def __init__(self, mask: Mask, configured: Mask, known: _Known, *, tells_before: bool) -> None:
+        names = known.names
         self._mask = mask
+        self._configured = configured
+        """Without the values of this call: codes and rules are words of ours and of the tool."""
         self._names = names
+        self._declared = known.declared
         self._is_hashed = names is not None
         self._tells_before = tells_before and names is None
 
@@ -389,7 +402,7 @@ class _Writing:
         return Payload("", len(data), data.decode())
 
     def error(self, error: CallError) -> dict[str, Any]:
-        text, issues, path = self._mask.text, error.issues, error.path
+        text, issues, path = self._configured.text, error.issues, error.path
         code = text(error.code)
         place = None if path is None else self._place(path)
         return {
@@ -401,17 +414,17 @@ class _Writing:
         }
 
     def notes(self, given: tuple[Issue, ...] | tuple[Change, ...]) -> tuple[Note, ...]:
-        text = self._mask.text
+        text, word = self._mask.text, self._configured.text
         notes: list[Note] = []
         for item in given[:MAX_RECORDED_ISSUES]:
             if isinstance(item, Change):
                 words = "invented" if item.invented else ""
                 before = _before(item) if self._tells_before else None
                 before = None if before is None else text(before)
-                notes.append(Note(text(item.action), self._place(item.path), words, before))
+                notes.append(Note(word(item.action), self._place(item.path), words, before))
             else:
                 place = self._place(item.path)
-                notes.append(Note(text(item.code), place, self._words(item.message)))
+                notes.append(Note(word(item.code), place, self._words(item.message)))
         return tuple(notes)
 
     def logs(self, given: Sequence[LogLine]) -> tuple[LogLine, ...]:
@@ -424,7 +437,8 @@ class _Writing:
         """A path may tell a key that was sent."""
         if self._names is not None:
             path = "/".join(part if part in self._names else "*" for part in path.split("/"))
-        return self._mask.text(path)
+        is_declared = all(part in self._declared or part.isdigit() for part in path.split("/"))
+        return (self._configured if is_declared else self._mask).text(path)
 
     def _words(self, message: str) -> str:
         """A message may tell what was sent."""

@@ -18,7 +18,7 @@ from callpact.audit.record import Note, Payload, Record, error_key, note_of
 from callpact.audit.store import MAX_ROWS
 from callpact.errors import InvalidInput
 from callpact.gate import admit
-from callpact.secrets import MASK
+from callpact.masker import MASK
 from callpact.tool import OPEN, Contract, Tool
 
 MAX_SAMPLES = 20

@@ -17,8 +17,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from callpact.errors import Failed, InvalidInput, InvalidSchema, Issue
+from callpact.masker import MASK
 from callpact.net import Request
-from callpact.secrets import MASK
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
 
