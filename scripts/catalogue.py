@@ -78,9 +78,15 @@ async def _report(given: argparse.Namespace) -> int:
 def _loaded(
     path: Path, lists: Path | None, packs: Path | None, transport: StubTransport
 ) -> FlowMCPTools:
-    secrets = Secrets(environ=_Recorded(known=""))
+    secrets = Secrets(environ=_Recorded(known=""), keys=["*"])
     return from_flowmcp(
-        path, lists=lists, libraries=["*"], secrets=secrets, transport=transport, packs=packs
+        path,
+        lists=lists,
+        libraries=["*"],
+        secrets=secrets,
+        keys=["*", "INFURA_API_KEY@*.infura.io"],
+        transport=transport,
+        packs=packs,
     )
 
 

@@ -125,7 +125,7 @@ def test_json_lines_have_times_in_utc(ask, log):
         (["--caller", ""], [2]),
         (["--gate", "input"], [4]),
         (["--code", "timeout"], [3]),
-        (["--key", "schema_validation_failed:*"], [4]),
+        (["--cause", "schema_validation_failed:*"], [4]),
         (["--version", "2.0.0"], [2]),
         (["--contract", "abc"], [1]),
         (["--client", "cursor 1.4"], [2]),

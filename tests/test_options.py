@@ -249,8 +249,9 @@ def test_the_environment_has_keys_too_and_the_file_comes_first(folder, upstream,
     write(KEYED)
     monkeypatch.setenv("WEATHER_KEY", "from-outside")
     to = ("--upstream", f"https://api.example.com=http://127.0.0.1:{upstream.port}")
-    assert run(*CALL, *to).code == 0
-    assert run(*CALL, *to, "--secrets", secrets_file()).code == 0
+    assert run(*CALL, *to).code == 7
+    assert run(*CALL, *to, "--key", "WEATHER_KEY").code == 0
+    assert run(*CALL, *to, "--key", "WEATHER_KEY", "--secrets", secrets_file()).code == 0
     keys = [path.partition("=")[2] for path in upstream.heard]
     assert keys == ["from-outside", SECRET]
 

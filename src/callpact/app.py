@@ -18,7 +18,7 @@ import msgspec
 from callpact.catalog import Catalog, joined
 from callpact.config import DEFAULT_FILE, Config, SourceConfig, config_of, read_config
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
-from callpact.secrets import Secrets
+from callpact.secrets import Secrets, key_name
 from callpact.sources.loaded import Finding, Opening, Source, Tools
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Wanted:
     secrets: Path | None
     libraries: tuple[str, ...]
     upstreams: Mapping[str, str]
+    withheld: tuple[str, ...] = ()
+    """Names of secrets that are tokens of our own doors."""
+    is_alone: bool = True
+    """True if no other source could be given the keys of a file that all share."""
 
     @property
     def ref(self) -> str:
@@ -154,7 +158,7 @@ async def load_part(
             await source.aclose()
         raise
     report.extend(loaded.report)
-    if secrets is not None and (given is None or secrets is not given.secrets):
+    if secrets is not None and (given is None or given.secrets is None):
         report += [Finding(wanted.ref, "warning", text) for text in secrets.warnings]
     return Part(wanted, catalog, tuple(report), source, secrets, since)
 
@@ -171,8 +175,22 @@ def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> 
         (*told.libraries, *wanted.libraries),
         (*told.hosts, *settings.hosts),
         {**wanted.upstreams, **told.upstreams},
-        told.secrets or secrets or Secrets(None, wanted.secrets, os.environ),
+        _granted(wanted, told, secrets),
         (*told.hook_hosts, *settings.hook_hosts),
+        (*told.keys, *settings.keys),
+    )
+
+
+def _granted(wanted: Wanted, told: Opening, known: Secrets | None) -> Secrets:
+    """The keys of a source; of a file that sources share only those that it is granted by name."""
+    settings = wanted.settings
+    secrets = told.secrets or known or Secrets(None, wanted.secrets)
+    is_shared = told.secrets is not None or settings.secrets is None
+    return secrets.restricted(
+        os.environ,
+        keys=map(key_name, (*told.keys, *settings.keys)),
+        withheld=wanted.withheld,
+        only_keys=is_shared and not wanted.is_alone,
     )
 
 
@@ -222,10 +240,13 @@ def wanted_sources(refs: Iterable[str], file: Path | None) -> tuple[Wanted, ...]
     named = tuple(refs)
     if named:
         config = config_of({f"{_UNNAMED}{i}": ref for i, ref in enumerate(named)})
+        serve = config.serve if file is None else read_config(file).serve
     else:
         config = _configured(file)
+        serve = config.serve
     folder = file.parent if file is not None and not named else Path()
-    return tuple(_each_wanted(config, folder))
+    withheld = tuple(table.secret for table in serve.tokens.values())
+    return tuple(_each_wanted(config, folder, withheld))
 
 
 def _configured(file: Path | None) -> Config:
@@ -241,7 +262,9 @@ def _configured(file: Path | None) -> Config:
     return config
 
 
-def _each_wanted(config: Config, folder: Path) -> Iterator[Wanted]:
+def _each_wanted(config: Config, folder: Path, withheld: tuple[str, ...]) -> Iterator[Wanted]:
+    # Code of the user's own is given no keys.
+    keyed = [each for each in config.sources.values() if not _is_python(each.ref, folder)]
     for name, settings in config.sources.items():
         file = settings.secrets or config.secrets
         yield Wanted(
@@ -251,7 +274,13 @@ def _each_wanted(config: Config, folder: Path) -> Iterator[Wanted]:
             folder / file if file else None,
             (*config.libraries, *settings.libraries),
             dict(config.upstreams),
+            withheld,
+            len(keyed) <= 1,
         )
+
+
+def _is_python(ref: str, folder: Path) -> bool:
+    return ref.startswith("python:") or _sniffed(ref, folder) == "python"
 
 
 def _selected(loaded: Tools, settings: SourceConfig, report: list[Finding]) -> Catalog:

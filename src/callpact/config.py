@@ -44,7 +44,15 @@ class SourceConfig(BaseModel):
     timeout: float | None = Field(
         None, gt=0, le=3600, description="Seconds that a call of its tools may take"
     )
-    secrets: str | None = Field(None, description="File of keys (dotenv) for its upstreams")
+    secrets: str | None = Field(
+        None, description="File of keys (dotenv) for its upstreams; it is granted all of them"
+    )
+    keys: list[str] = Field(
+        [],
+        description="Keys that it is granted, of the environment and of a secrets file that "
+        "several sources share: `NAME`, `NAME@host` to bind one to a host or to `*.site.com`; `*` "
+        "for a catalogue that you trust with all",
+    )
     hosts: list[str] = Field(
         [], description="Private addresses that its tools may reach: hosts, `host:port` or ranges"
     )
@@ -56,7 +64,9 @@ class SourceConfig(BaseModel):
         [], description="FlowMCP: libraries that hooks may use beside the six; `*` for all"
     )
     hook_hosts: list[str] = Field(
-        [], description="FlowMCP: hosts that hooks may reach beside their file's own; `*` for all"
+        [],
+        description="FlowMCP: hosts that hooks may reach beside their file's own, as "
+        "`data.site.com`, `*.site.com` or with a port; `*` for all",
     )
 
 
@@ -175,7 +185,11 @@ class Config(BaseModel):
         default_factory=AuditConfig.model_construct,
         description="What is kept of calls; an address stands for a table with this `store`",
     )
-    secrets: str | None = Field(None, description="File of keys (dotenv) for all sources")
+    secrets: str | None = Field(
+        None,
+        description="File of keys (dotenv) for sources without one of their own; where there are "
+        "several, each is granted those in its `keys`",
+    )
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
     upstreams: dict[str, str] = Field(
         {},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import re
 import sys
 from collections import Counter
@@ -96,6 +95,20 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "key": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--key",
+                help=(
+                    "A key of the environment that sources are granted: `NAME`, or `NAME@host` to "
+                    "bind it to a host; `*` for all. Repeatable."
+                ),
+                metavar="NAME",
+            ),
+        ],
+        None,
+    ),
     "upstream": (
         Annotated[
             list[str] | None,
@@ -127,8 +140,8 @@ _SHARED: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--hook-host",
                 help=(
-                    "FlowMCP: a host that hooks may reach beside their file's own; `*` for all. "
-                    "Repeatable."
+                    "FlowMCP: a host that hooks may reach beside their file's own, or a pattern "
+                    "(`*.site.com`); `*` for all. Repeatable."
                 ),
                 metavar="HOST",
             ),
@@ -162,6 +175,7 @@ class Chosen:
     lists: Path | None = None
     allow_library: list[str] | None = None
     secrets: Path | None = None
+    key: list[str] | None = None
     upstream: list[str] | None = None
     allow_host: list[str] | None = None
     hook_host: list[str] | None = None
@@ -181,7 +195,7 @@ class Chosen:
             raise UsageError(f"--lists: {self.lists} is not a folder")
         secrets = None
         if self.secrets is not None:
-            secrets = Secrets(None, self.secrets, os.environ)
+            secrets = Secrets(None, self.secrets)
         return Opening(
             "",
             profile=None if self.profile is None else self.profile.value,
@@ -191,6 +205,7 @@ class Chosen:
             upstreams=_upstreams(self.upstream),
             secrets=secrets,
             hook_hosts=_names("--hook-host", self.hook_host),
+            keys=_names("--key", self.key),
         )
 
     def arguments(self) -> list[str]:
@@ -198,7 +213,7 @@ class Chosen:
         parts = [] if self.profile is None else ["--profile", self.profile.value]
         parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
         parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
-        for option in ("allow_library", "upstream", "allow_host", "hook_host"):
+        for option in ("allow_library", "key", "upstream", "allow_host", "hook_host"):
             for value in cast("list[str]", getattr(self, option) or ()):
                 parts += [f"--{option.replace('_', '-')}", value]
         return parts

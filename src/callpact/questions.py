@@ -89,7 +89,7 @@ _FILTER: dict[str, Any] = {
     "client": _option("--client", "Of this client program, as `claude-code 2.1.0`; '' for none."),
     "gate": Annotated[GateName | None, typer.Option("--gate", help="Stopped there.")],
     "code": _option("--code", "With this error code."),
-    "key": _option("--key", "With this cause, as `stats` tells it."),
+    "cause": _option("--cause", "With this cause, as `stats --by key` shows it."),
     "via": _option(
         "--via", "Through this door: `http`, `cli`, `mcp*`; '' for code of the process."
     ),
@@ -141,6 +141,7 @@ def filter_of(
     since: str | None = None,
     until: str | None = None,
     contract: str | None = None,
+    cause: str | None = None,
     **parts: str | None,
 ) -> Filter:
     """Which calls are meant by what was written.
@@ -157,7 +158,7 @@ def filter_of(
         contract = hash_pattern(contract)
     outcome = None if failed is None else "failed" if failed else "ok"
     named = {name: None if part is None else str(part) for name, part in parts.items()}
-    return Filter(since=begin, until=end, contract=contract, outcome=outcome, **named)
+    return Filter(since=begin, until=end, contract=contract, outcome=outcome, key=cause, **named)
 
 
 def hash_pattern(text: str) -> str:

@@ -91,8 +91,11 @@ class Secrets:
         asked = (frozenset(keys), frozenset(withheld), only_keys)
         if environ is self._environ and asked == (self._keys, self._withheld, self._only_keys):
             return self
-        return Secrets(self._known, None, environ, keys=asked[0], withheld=asked[1],
-                       only_keys=only_keys)  # fmt: skip
+        made = Secrets(
+            self._known, None, environ, keys=asked[0], withheld=asked[1], only_keys=only_keys
+        )
+        made.warnings = self.warnings
+        return made
 
     def get(self, name: str) -> str | None:
         """The value, or None where none is set or granted."""
@@ -145,6 +148,11 @@ class Secrets:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("secrets are not pickled")
+
+
+def key_name(entry: str) -> str:
+    """The name in an entry of `keys`, which may bind it to a host: `SHOP_KEY@api.example.com`."""
+    return entry.partition("@")[0]
 
 
 def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:

@@ -288,7 +288,9 @@ def _read_access(chosen: Chosen) -> _Access:
     """The `[serve]` table of the configuration that is in use, and who may call by it."""
     path, config = _config_path(chosen), _config(chosen)
     file = path.parent / config.secrets if config.secrets else None
-    secrets = chosen.opening().secrets or Secrets(None, file, os.environ)
+    names = [token.secret for token in config.serve.tokens.values()]
+    known = chosen.opening().secrets or Secrets(None, file)
+    secrets = known.restricted(os.environ, keys=names, withheld=(), only_keys=False)
     return _Access(config.serve, _authentication(config.serve, secrets), secrets)
 
 

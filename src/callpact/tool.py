@@ -355,6 +355,8 @@ class Tool:
     always_listed: bool = False
     """True if it is listed also where others are only found by searching."""
     terms: Terms = _NO_TERMS
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of the keys that its source may send for it, each with the hosts that it is sent to."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast("Any", self.id), str) or not _ID.fullmatch(self.id):

@@ -271,7 +271,7 @@ def test_tokens_come_from_the_environment_and_from_a_file(tmp_path):
     file = tmp_path / "keys.env"
     file.write_text(f"CI_TOKEN={CI}\n", "utf-8")
     file.chmod(0o600)
-    secrets = Secrets(None, file, {"ROOT_TOKEN": ROOT})
+    secrets = Secrets(None, file, {"ROOT_TOKEN": ROOT}, keys=["ROOT_TOKEN"])
     tables = {
         "ci": Table("CI_TOKEN", scopes=["read"]),
         "root": Table("ROOT_TOKEN", "boss", ["admin"], {"project:42": ["write"]}),

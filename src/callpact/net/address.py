@@ -292,6 +292,11 @@ def _literal(host: str) -> Address | None:
         return None
 
 
+def is_address(host: str) -> bool:
+    """True if a host in its one spelling is an address, not a name."""
+    return _literal(host) is not None
+
+
 def _refused(host: str, port: int, why: str) -> Refused:
     shown = f"[{host}]" if ":" in host else host
     return Refused(host, why, f'; if this is meant, allow it by name: hosts = ["{shown}:{port}"]')

@@ -138,16 +138,18 @@ class HttpTransport:
             if hops == self._limits.redirects:
                 raise bad_redirect(place.host, answer.status, f"is one too many, after {hops}")
             hops += 1
-            target = self._target(place, answer)
+            named = self._target(place, answer)
+            target = self._checked(named)
+            if target.origin != place.origin and request.check_redirect is not None:
+                request.check_redirect(named)
             request = next_request(request, answer.status, place, target)
             place = target
 
     def _target(self, place: Place, redirect: Redirect) -> Place:
         try:
-            target = redirected(place, redirect.status, redirect.locations)
+            return redirected(place, redirect.status, redirect.locations)
         except Refused as refused:
             raise refused.told() from None
-        return self._checked(target)
 
     def _place(self, url: str) -> Place:
         try:

@@ -7,7 +7,7 @@ connection.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from callpact.errors import InvalidInput, Issue, UsageError
+from callpact.masker import Masker
+from callpact.net.address import Place
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUES = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
@@ -28,7 +30,9 @@ class Request(Struct, frozen=True):
 
     `secret_headers` names headers that hold credentials: like `Authorization` and `Cookie` they
     never follow a redirect to another origin. A body that holds some (`has_secret_body`) does not
-    either: such a redirect is an error. The repr shows no query, no header and no body.
+    either, nor do any of the `credentials` that a redirect repeats in its address: such a redirect
+    is an error. `check_redirect` raises for a place on another origin that the request may not be
+    led to. The repr shows no query, no header and no body.
     """
 
     method: str
@@ -37,6 +41,8 @@ class Request(Struct, frozen=True):
     body: bytes | None = None
     secret_headers: tuple[str, ...] = ()
     has_secret_body: bool = False
+    credentials: Masker | None = None
+    check_redirect: Callable[[Place], None] | None = None
 
     def __repr__(self) -> str:
         return f"Request({self.method!r}, {shown_host(self.url)!r})"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urljoin
 
+from msgspec.structs import replace
+
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.failure import bad_redirect
 from callpact.net.message import Request
@@ -46,7 +48,7 @@ def next_request(request: Request, status: int, source: Place, target: Place) ->
     """The request of the next hop: its method, its body, its headers.
 
     Raises:
-        UpstreamError: credentials in the body would reach another origin.
+        UpstreamError: credentials in the body or the address would reach another origin.
     """
     method, body = request.method, request.body
     dropped: set[str] = set()
@@ -56,10 +58,19 @@ def next_request(request: Request, status: int, source: Place, target: Place) ->
         method, body = "GET", None
         dropped |= _OF_THE_BODY
     if source.origin != target.origin:
+        if request.credentials is not None and request.credentials.finds(target.url):
+            what = "leads to another origin, with credentials of the request in its address"
+            raise bad_redirect(source.host, status, what)
         if body is not None and request.has_secret_body:
             what = "leads to another origin, while the body of the request holds credentials"
             raise bad_redirect(source.host, status, what)
         dropped |= _CREDENTIALS | {name.lower() for name in request.secret_headers}
     headers = {k: v for k, v in request.headers.items() if k.lower() not in dropped}
-    has_secret_body = request.has_secret_body and body is not None
-    return Request(method, target.url, headers, body, request.secret_headers, has_secret_body)
+    return replace(
+        request,
+        method=method,
+        url=target.url,
+        headers=headers,
+        body=body,
+        has_secret_body=request.has_secret_body and body is not None,
+    )

@@ -72,6 +72,8 @@ class Opening(Struct, frozen=True):
     secrets: Secrets | None = None
     hook_hosts: tuple[str, ...] = ()
     """Hosts that its hooks may reach beside the one that their file names."""
+    keys: tuple[str, ...] = ()
+    """Names of the environment that it is granted, some bound to a host: `SHOP_KEY@api.x.com`."""
 
 
 class Source(Protocol):

@@ -16,7 +16,6 @@ import calls
 from callpact.errors import CallError, Timeout
 from callpact.hooks.limits import HookLimits
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.request import token
 from callpact.wire import flowmcp
 
 HERE = Path(__file__).parent
@@ -34,7 +33,7 @@ META = {
 }
 PROFILES = ("strict", "compat")
 ID = "shop.getIt"
-MARK = token("").removesuffix("-end")
+MARK = "callpact-secret-"
 
 
 def _file(*parameters, profile="compat", tools=None, **fields):
@@ -405,8 +404,7 @@ def test_an_error_is_shown_with_the_line_of_the_file(hooked):
     error = failed(shop, "postRequest", sends=1)
     line, column = error.details["line"], error.details["column"]
     assert "throw new Error( 'here' )" in text[line - 1]
-    file = shop.tool.source.removeprefix("flowmcp:")
-    assert error.message.endswith(f"Error: here ({file}:{line}:{column})")
+    assert error.message.endswith(f"Error: here (shop/Shop.mjs:{line}:{column})")
 
 
 def test_a_long_message_is_cut(hooked):
@@ -437,8 +435,7 @@ def test_a_factory_that_throws_is_told_with_its_line(hooked):
     shop = hooked(f"a: ( () => {{ throw new Error( 'no factory' ) }} )(), {post('')}")
     error = failed(shop, "handlers")
     assert error.details["line"] > 0
-    file = shop.tool.source.removeprefix("flowmcp:")
-    assert f"Error: no factory ({file}:{error.details['line']}:" in error.message
+    assert f"Error: no factory (shop/Shop.mjs:{error.details['line']}:" in error.message
 
 
 def test_hooks_keep_nothing_from_call_to_call(hooked):

@@ -356,7 +356,7 @@ def test_a_key_comes_from_what_is_given_before_the_environment(put, monkeypatch)
     )
     for secrets, sent in (({}, "from the environment"), ({"SHOP_KEY": "given"}, "given")):
         transport = StubTransport(lambda _: {"body": "{}"})
-        (only,) = load(folder, secrets=secrets, transport=transport)
+        (only,) = load(folder, secrets=secrets, keys=["SHOP_KEY"], transport=transport)
         assert only.disabled is None
         asyncio.run(Runtime([only]).execute("shop.getIt"))
         assert parse_qsl(urlsplit(transport.requests[0].url).query) == [("k", sent)]

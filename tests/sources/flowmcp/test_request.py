@@ -654,7 +654,7 @@ def test_a_secret_that_goes_missing_is_named_and_nothing_is_sent(shop, monkeypat
     assert "KEY" in error.message
 
 
-def test_only_secrets_of_the_call_are_taken_out_of_its_answer(tmp_path):
+def test_all_secrets_of_the_file_are_taken_out_of_its_answers(tmp_path):
     tools = {
         "getA": tool(parameter("k", value="{{A_KEY}}")),
         "getB": tool(parameter("k", value="{{B_KEY}}")),
@@ -666,8 +666,8 @@ def test_only_secrets_of_the_call_are_taken_out_of_its_answer(tmp_path):
         secrets=secrets,
         answer=answered(["first-secret", "second-secret"]),
     )
-    assert made.call(name="shop.getA").data == ["***", "second-secret"]
-    assert made.call(name="shop.getB").data == ["first-secret", "***"]
+    assert made.call(name="shop.getA").data == ["***", "***"]
+    assert made.call(name="shop.getB").data == ["***", "***"]
 
 
 # --- the function ---------------------------------------------------------------------------

@@ -56,6 +56,7 @@ class Head(Struct, frozen=True, rename="camel"):
     terms_of_service_language: Any = None
     data_license: Any = None
     data_license_name: Any = None
+    root: Any = ""
 
 
 class Manifest:

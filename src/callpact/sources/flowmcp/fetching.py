@@ -1,33 +1,34 @@
 """What hooks may fetch: the origin that their file names as `root`, and hosts that are allowed.
 
-Only `executeRequest` may fetch at all. A secret leaves only for the origin of `root`, whatever else
-is allowed, only if the file declares it, and is taken out of every answer before a hook sees it.
-The rules of `net` hold as for any request.
+Only `executeRequest` may fetch at all. A key leaves only for the hosts that it is bound to
+(`grants.py`), only if the file declares it, and is taken out of every answer before a hook sees it.
+A redirect is held to the same hosts. The rules of `net` hold as for any request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
-from callpact.errors import CallError, Failed, InvalidConfig
+from callpact.errors import CallError, Failed
 from callpact.net import Request, Response, Transport, check_request
-from callpact.net.address import Place, Refused, normal_host, place_of
-from callpact.secrets import Secrets
-from callpact.sources.flowmcp.request import Draft, holds_secret, seal, shown
+from callpact.net.address import Place, Refused, place_of
+from callpact.net.host_patterns import HostPatterns
+from callpact.sources.flowmcp.grants import FileKeys
+from callpact.sources.flowmcp.request import Draft, Placeholders, seal
 from callpact.tool import Context
 
 if TYPE_CHECKING:
     from callpact.hooks.steps import Effect
 
-ANY_HOST = "*"
 MAX_SLEEP = 10
 """Seconds that a timer of a library in a hook may wait at one time."""
 
@@ -35,71 +36,73 @@ MAX_SLEEP = 10
 class Fetching:
     """The requests that the hooks of one file may make."""
 
-    def __init__(
-        self,
-        root: str,
-        secrets: Secrets,
-        transport: Transport,
-        hosts: Collection[str] = frozenset(),
-    ) -> None:
-        self._root = _origin(root)
-        self._secrets = secrets
+    def __init__(self, keys: FileKeys, transport: Transport, hosts: HostPatterns) -> None:
+        self._keys = keys
+        self._secrets = keys.secrets
         self._transport = transport
         self._hosts = hosts
 
-    def masked(self, text: str) -> str:
-        """The text without any secret, and without the tokens that stand for them."""
-        return self._secrets.mask(shown(text))
+    def masked(self, text: str, marks: Placeholders) -> str:
+        """The text without any secret, and without the placeholders of the call."""
+        return self._secrets.mask(marks.shown(text))
 
     def masked_data(self, data: Any) -> Any:
         """JSON data without any secret."""
         return self._secrets.mask_data(data)
 
-    def sealed(self, draft: Draft, names: Collection[str]) -> Request:
-        """The request that a hook made, if it may leave; `names` are the file's own secrets.
+    def sealed(self, draft: Draft, marks: Placeholders) -> Request:
+        """The request that a hook made, if it may leave.
 
         Raises:
-            Failed: `address_not_allowed`, or `handler_error` for a secret of somebody else.
+            Failed: `address_not_allowed`, `server_param_missing`, or `handler_error` for a key of
+                another file.
             InvalidInput: a header that does not stay one line.
         """
+        request, names = seal(draft, marks, self._keys.value)
         try:
-            place = place_of(draft.url)
+            place = place_of(request.url)
         except Refused as refused:
             raise refused.told() from None
-        if place.origin != self._root:
-            self._check_other(place, holds_secret=holds_secret(draft))
-
-        def secret(name: str) -> str | None:
-            if name not in names:
-                words = f"the key '{name}' is not among the file's requiredServerParams"
-                raise Failed("handler_error", words, details={"name": name})
-            return self._secrets.get(name)
-
-        request = seal(draft, secret)
+        self._keys.check(names, place)
+        if not self._keys.allows(names, place):
+            self._check_host(place)
         check_request(request)
-        return request
+        return replace(request, check_redirect=self._check_host)
 
-    def _check_other(self, place: Place, *, holds_secret: bool) -> None:
-        """Refuse a secret to another origin than `root`, and all other hosts unless allowed."""
-        host = place.host
-        if holds_secret:
-            words = f"'{host}' is not the root of the file: a key may not be sent there"
-            raise Failed("address_not_allowed", words, details={"host": host})
-        if host in self._hosts or ANY_HOST in self._hosts:
+    def _check_host(self, place: Place) -> None:
+        """Refuse all hosts but that of `root` and those that are allowed.
+
+        Raises:
+            Failed: `address_not_allowed`, with the line that allows it.
+        """
+        root = self._keys.root
+        if place.origin == root.origin or self._hosts.match(place):
             return
-        allow = f"hooks may not reach it unless the configuration allows it (--hook-host {host})"
-        if self._root is None or host != self._root[1]:
-            words = f"'{host}' is not the root of the file: {allow}"
-        elif place.scheme != "https":
-            words = f"'{host}' is the root of the file, but not without TLS: {allow}"
+        if root.origin is None:
+            why = "the root of the file names no host" if not root.host else (
+                f"the root of the file is a template for {root.host}"
+            )  # fmt: skip
+            if root.is_keyed and HostPatterns([root.host or "*"], "root").match(place):
+                return
+        elif place.host != root.host:
+            why = "it is not the root of the file"
+        elif place.scheme == "https":
+            return
         else:
-            return
-        raise Failed("address_not_allowed", words, details={"host": host})
+            why = "it is the root of the file, but not without TLS"
+        is_template = bool(root.host) and HostPatterns([root.host], "root").match(place)
+        entry = root.host if is_template else _written(place)
+        entries = ", ".join(f'"{each}"' for each in (*self._hosts.entries, entry))
+        words = (
+            f"'{place.host}': {why}, so hooks may not reach it; to allow it, write "
+            f"`hook_hosts = [{entries}]` in the table of its source, or `--hook-host {entry}`"
+        )
+        raise Failed("address_not_allowed", words, details={"host": place.host})
 
     def performing(
-        self, kind: str, context: Context, names: Collection[str]
+        self, kind: str, context: Context, marks: Placeholders
     ) -> Callable[[Effect], Awaitable[Any]]:
-        """What answers the effects of one call of a hook."""
+        """The function that answers the effects of one call of a hook."""
 
         async def perform(effect: Effect) -> Any:
             from callpact.hooks.pool import EffectRefused
@@ -112,10 +115,11 @@ class Fetching:
                 raise EffectRefused(f"fetch is for executeRequest alone, not for {kind} (SEC100)")
             try:
                 draft = _draft(effect.data)
-                request = self.sealed(draft, names)
+                request = self.sealed(draft, marks)
                 response = await self._transport.send(request, deadline=context.deadline)
             except CallError as error:
-                raise EffectRefused(self.masked(f"fetch failed: {error.message}")) from None
+                words = self.masked(f"fetch failed: {error.message}", marks)
+                raise EffectRefused(words) from None
             return self._reply(response, draft)
 
         return perform
@@ -146,36 +150,15 @@ class Fetching:
         return masked if clean == data else orjson.dumps(clean).decode()
 
 
+def _written(place: Place) -> str:
+    return f"[{place.host}]" if ":" in place.host else place.host
+
+
 async def _sleep(data: Any) -> None:
     """Wait, as the timers of libraries do; hooks themselves have none."""
     asked = data.get("ms") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - the guest made it
     ms = asked if isinstance(asked, int | float) else 0
     await asyncio.sleep(min(max(ms, 0) / 1000, MAX_SLEEP))
-
-
-def checked_hosts(names: Iterable[str]) -> frozenset[str]:
-    """Hosts that hooks may reach beside their own, as `place_of` spells them; `*` for all.
-
-    Raises:
-        InvalidConfig: a name is not that of a host.
-    """
-    return frozenset(name if name == ANY_HOST else _spelt(name) for name in names)
-
-
-def _spelt(name: str) -> str:
-    try:
-        return normal_host(name)
-    except Refused:
-        raise InvalidConfig(
-            f"a host for hooks is a name or an address alone, as data.example.com; got '{name}'"
-        ) from None
-
-
-def _origin(root: str) -> tuple[str, str, int] | None:
-    try:
-        return place_of(shown(root)).origin
-    except Refused:
-        return None
 
 
 def _phrase(status: int) -> str:

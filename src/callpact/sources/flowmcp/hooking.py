@@ -1,8 +1,8 @@
 """Hooks around a request: what each is given, and what it may give back.
 
 The shapes are those of seed 002 and, under `compat`, also those that real files rely on. A hook
-never sees a secret: where one stands, it sees a token (`request.py`), which the host replaces when
-the request leaves. What hooks may fetch stands in `fetching.py`; the JavaScript itself runs in
+never sees a secret: it sees a placeholder (`request.py`), made for this one call, which the host
+replaces when the request leaves. What hooks may fetch stands in `fetching.py`; the JavaScript itself runs in
 `callpact.hooks`.
 """
 
@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed, InvalidInput
+from callpact.net import Request
 from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks
-from callpact.sources.flowmcp.request import Draft, RequestPlan, as_text, shown, token
+from callpact.sources.flowmcp.request import Draft, Placeholders, RequestPlan, as_text
 from callpact.tool import Context
 
 if TYPE_CHECKING:
@@ -37,25 +38,32 @@ _MAX_WORDS = 500
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-class Send(Protocol):
-    """What sends a tool's request and reads its answer, as JSON if a hook reads it next."""
+class Sender(Protocol):
+    """Sends the requests of a tool."""
 
-    async def __call__(
-        self, draft: Draft, context: Context, *, for_hook: bool
-    ) -> ResponseEnvelope[Any]: ...
+    def sealed(self, draft: Draft, marks: Placeholders) -> Request:
+        """The request of the file's own making, with its keys."""
+        ...
+
+    async def send(
+        self, request: Request, context: Context, *, for_hook: bool
+    ) -> ResponseEnvelope[Any]:
+        """The answer, read as JSON if a hook reads it next."""
+        ...
 
 
 class HookedCall:
-    """How a tool is called whose file has hooks: `preRequest`, the request, `postRequest`."""
+    """One call of a tool whose file has hooks: `preRequest`, the request, `postRequest`."""
 
     def __init__(
-        self, name: str, plan: RequestPlan, hooks: FileHooks, send: Send, fetching: Fetching
+        self, name: str, plan: RequestPlan, hooks: FileHooks, sender: Sender, fetching: Fetching
     ) -> None:
         self._name = name
         self._plan = plan
         self._hooks = hooks
-        self._send = send
+        self._sender = sender
         self._fetching = fetching
+        self._marks = Placeholders()
 
     async def run(self, arguments: Mapping[str, Any], context: Context) -> ResponseEnvelope[Any]:
         """Call the tool.
@@ -69,16 +77,18 @@ class HookedCall:
             raise self._unopened(error) from None
         kinds = realm.hooks.get(self._name, frozenset())
         payload = {**self._plan.defaults, **arguments}
-        draft = planned = self._plan.draft(arguments)
+        draft = planned = self._plan.draft(arguments, self._marks)
         if "preRequest" in kinds:
             draft, payload = await self._before(realm, draft, payload, context)
         if "executeRequest" in kinds:
             data = await self._instead(realm, draft, payload, context)
             envelope = local_envelope(data, context.tool_id)
         else:
-            if draft is not planned:
-                self._check(draft)
-            envelope = await self._send(draft, context, for_hook="postRequest" in kinds)
+            if draft is planned:
+                request = self._sender.sealed(draft, self._marks)
+            else:
+                request = self._sealed(draft)
+            envelope = await self._sender.send(request, context, for_hook="postRequest" in kinds)
         if "postRequest" in kinds:
             given = {"response": envelope.data, "struct": _struct(draft), "payload": payload}
             answer = await self._call(realm, "postRequest", given, context)
@@ -108,15 +118,18 @@ class HookedCall:
         if not is_edited and _is_same(new_payload, payload):
             return draft, payload
         try:
-            made = self._edited(draft, new_struct) if is_edited else self._plan.draft(new_payload)
+            if is_edited:
+                made = self._edited(draft, new_struct)
+            else:
+                made = self._plan.draft(new_payload, self._marks)
         except InvalidInput as error:
             raise self._failed("preRequest", error.message, {}) from None
         return made, new_payload
 
-    def _check(self, draft: Draft) -> None:
-        """Refuse a request of a hook's making that may not be sent."""
+    def _sealed(self, draft: Draft) -> Request:
+        """A request of a hook's making, if it may be sent."""
         try:
-            self._fetching.sealed(draft, self._plan.known_secrets)
+            return self._fetching.sealed(draft, self._marks)
         except (InvalidInput, Failed) as error:
             if error.code in {"address_not_allowed", "server_param_missing"}:
                 raise
@@ -154,7 +167,7 @@ class HookedCall:
         struct = _struct(draft)
         given: dict[str, Any] = {"struct": struct, "payload": payload}
         if self._hooks.profile == "compat":
-            secrets = {name: token(name) for name in self._plan.known_secrets}
+            secrets = {name: self._marks.of(name) for name in self._plan.known_secrets}
             given = {
                 "struct": {**struct, "status": True, "messages": [], "data": None},
                 "payload": {**payload, **struct, "userParams": payload, "serverParams": secrets},
@@ -175,7 +188,7 @@ class HookedCall:
     ) -> dict[str, Any]:
         from callpact.hooks.steps import Done
 
-        perform = self._fetching.performing(kind, context, self._plan.known_secrets)
+        perform = self._fetching.performing(kind, context, self._marks)
         try:
             argument = _json(given)
         except InvalidInput:
@@ -187,22 +200,25 @@ class HookedCall:
         self._log(step.logs, kind, context)
         if not isinstance(step, Done):
             raise self._failed(kind, f"{step.name}: {step.message}", _place(step))
-        # What leaves for the caller names secrets; the request that is sent needs their tokens.
-        data = step.data if kind == "preRequest" else shown(step.data)
+        # The caller sees the names of keys; the request that is sent needs their placeholders.
+        data = step.data if kind == "preRequest" else self._marks.shown(step.data)
         try:
             answer = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
             raise self._failed(kind, "what it returned is nested too deep", {}) from None
         if not isinstance(answer, dict):
             raise self._failed(kind, "it must return an object", {"reason": "SEC101"})
-        if kind != "preRequest" and self._fetching.masked(data) != data:
+        if kind != "preRequest" and self._masked(data) != data:
             answer = self._fetching.masked_data(answer)
         return cast("dict[str, Any]", answer)
 
     def _log(self, logs: Sequence[Log], kind: str, context: Context) -> None:
         for line in logs:
             level = _LEVELS.get(line.level, logging.INFO)
-            context.logger.log(level, "%s: %s", kind, self._fetching.masked(line.text))
+            context.logger.log(level, "%s: %s", kind, self._masked(line.text))
+
+    def _masked(self, text: str) -> str:
+        return self._fetching.masked(text, self._marks)
 
     def _unopened(self, error: DeclarationError) -> Failed:
         from callpact.hooks.loading import HooksRefused
@@ -219,12 +235,12 @@ class HookedCall:
     def _failed(self, kind: str, words: str, details: Mapping[str, Any]) -> Failed:
         line = details.get("line")
         place = f" ({self._hooks.file}:{line}:{details['column']})" if line else ""
-        told = self._fetching.masked(words)
+        told = self._masked(words)
         told = told if len(told) <= _MAX_WORDS else f"{told[:_MAX_WORDS]}…"
         message = f"The hook {kind} of '{self._name}' failed: {told}{place}"
         told_details = {"hook": kind, **details}
         if "reason" in details:
-            told_details["reason"] = self._fetching.masked(details["reason"])
+            told_details["reason"] = self._masked(details["reason"])
         return Failed("handler_error", message, details=told_details)
 
 

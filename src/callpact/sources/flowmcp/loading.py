@@ -13,16 +13,16 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from callpact.errors import DeclarationError, InvalidManifest, SourceRefused
 from callpact.folders import cache_folder
 from callpact.net import HttpTransport, Transport
-from callpact.secrets import Secrets
+from callpact.net.host_patterns import HostPatterns
+from callpact.secrets import Secrets, key_name
 from callpact.sources.flowmcp.cache import Cache, Entry, Manifest, hash_of, packed
 from callpact.sources.flowmcp.checking import ListFile, check_text, read_list
 from callpact.sources.flowmcp.codes import Profile
-from callpact.sources.flowmcp.fetching import checked_hosts
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.files import (
     SKIPPED_FOLDERS,
@@ -34,6 +34,7 @@ from callpact.sources.flowmcp.files import (
     lists_above,
     unreadable,
 )
+from callpact.sources.flowmcp.grants import Asked, FileKeys, KeyGrants, Root, read_root
 from callpact.sources.flowmcp.kinds import other_kind
 from callpact.sources.flowmcp.making import Workshop
 from callpact.sources.flowmcp.naming import Loaded, tell_apart
@@ -74,11 +75,14 @@ class _Loading:
     profile: Profile
     lists: Mapping[str, ListFile]
     libraries: frozenset[str]
+    root: Path
     secrets: Secrets
+    grants: KeyGrants
+    asked: Asked
     transport: Transport
     cache: Cache
     hooks: CatalogueHooks
-    hook_hosts: frozenset[str]
+    hook_hosts: HostPatterns
 
 
 def from_flowmcp(
@@ -88,6 +92,7 @@ def from_flowmcp(
     lists: str | Path | None = None,
     libraries: Iterable[str] = (),
     secrets: Mapping[str, str] | Secrets | None = None,
+    keys: Iterable[str] = (),
     transport: Transport | None = None,
     cache: Path | None = None,
     packs: Path | None = None,
@@ -97,33 +102,39 @@ def from_flowmcp(
     """Make Tools of a FlowMCP file, or of every one in a folder.
 
     `lists` is a folder of shared lists, beside those that the catalogue has itself (`_lists`).
-    `libraries` extends the six that hooks may use; `*` allows all. `secrets` come before the
-    environment. `cache` is a folder where it is kept what checking gave; unchanged files are then
+    `libraries` extends the six that hooks may use; `*` allows all. `secrets` are keys by name;
+    `keys` are the names that are read from the environment, also as `NAME@host` to bind one to
+    hosts, or `*` for a catalogue that is trusted with all of them. `cache` is a folder where it is kept what checking gave; unchanged files are then
     not checked again. `packs` is the folder of libraries for hooks, by default the user's own;
     `hook_hosts` are hosts that hooks may reach beside the one that their file names (`*`: all).
 
     Raises:
         SourceRefused: there is no such file or folder, or no FlowMCP file in it.
-        InvalidConfig: what should be a host for hooks is none.
+        InvalidConfig: an entry of `keys` or `hook_hosts` is not of its form.
     """
     root = Path(path)
     report: list[Finding] = []
     with _paused_collector():
         found = _found(root)
         known = _read_lists(_list_files(root, found, lists), profile, report)
-        allowed = frozenset(libraries)
+        allowed, grants = frozenset(libraries), KeyGrants(keys)
         loading = _Loading(
             profile=profile,
             lists=known,
             libraries=allowed,
-            secrets=_known(secrets),
+            root=root,
+            secrets=_known(secrets, grants),
+            grants=grants,
+            asked=Asked(),
             transport=HttpTransport() if transport is None else transport,
             cache=Cache(cache, [str(root.absolute()), profile, *sorted(allowed), *_told(known)]),
             hooks=CatalogueHooks(known, profile, packs=packs, limits=hook_limits),
-            hook_hosts=checked_hosts(hook_hosts),
+            hook_hosts=HostPatterns(hook_hosts, "hook_hosts"),
         )
         files = [candidate for candidate in found if not candidate.is_list]
-        loaded = [tool for file in files for tool in _load(file, loading, report)]
+        # All are read before a tool is made: a key that several ask for may need to be bound.
+        read = [each for file in files if (each := _read(file, loading, report)) is not None]
+        loaded = [tool for each in read for tool in _load(each, loading, report)]
         loading.cache.save()
         return FlowMCPTools(tell_apart(loaded, report), report, loading.transport, loading.hooks)
 
@@ -144,8 +155,10 @@ def _paused_collector() -> Generator[None]:
             gc.enable()
 
 
-def _known(secrets: Mapping[str, str] | Secrets | None) -> Secrets:
-    return secrets if isinstance(secrets, Secrets) else Secrets(secrets, environ=os.environ)
+def _known(secrets: Mapping[str, str] | Secrets | None, grants: KeyGrants) -> Secrets:
+    if isinstance(secrets, Secrets):
+        return secrets
+    return Secrets(secrets, environ=os.environ, keys=map(key_name, grants.entries))
 
 
 def _found(root: Path) -> list[Candidate]:
@@ -194,30 +207,60 @@ def _read_lists(
     return known
 
 
-def _load(candidate: Candidate, loading: _Loading, report: list[Finding]) -> list[Loaded]:
+class _ReadFile(NamedTuple):
+    """One file that passed its checks."""
+
+    file: Path
+    data: bytes
+    entry: Entry
+    manifest: Manifest
+    root: Root
+
+
+def _read(candidate: Candidate, loading: _Loading, report: list[Finding]) -> _ReadFile | None:
     file = candidate.path
     try:
         data = candidate.read()
         entry, manifest = _entry(data, candidate, loading)
     except InvalidManifest as error:
         report.append(unreadable(file, error))
-        return []
+        return None
     report.extend(entry.findings)
     if manifest is None:
-        return []
-    head = manifest.head
+        return None
+    names = manifest.head.required_server_params
+    root = read_root(manifest.head.root, names)
+    loading.asked.add(names, root)
+    return _ReadFile(file, data, entry, manifest, root)
+
+
+def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[Loaded]:
+    file, entry, head = read.file, read.entry, read.manifest.head
     hooks = None
     if entry.handlers is not None:
-        text, libraries = as_text(data), head.required_libraries or ()
+        text, libraries = as_text(read.data), head.required_libraries or ()
         hooks = loading.hooks.of_file(
-            str(file), text, entry.handlers, head.tools, libraries, hooked=entry.hooked
+            _shown(file, loading.root),
+            text,
+            entry.handlers,
+            head.tools,
+            libraries,
+            hooked=entry.hooked,
         )
+    keys = FileKeys(
+        head.required_server_params,
+        read.root,
+        loading.secrets,
+        loading.grants,
+        loading.asked,
+        has_hooks=hooks is not None,
+    )
     workshop = Workshop(
         entry,
-        manifest,
+        read.manifest,
         file,
         lists=loading.lists,
-        secrets=loading.secrets,
+        keys=keys,
         transport=loading.transport,
         hooks=hooks,
         hosts=loading.hook_hosts,
@@ -230,6 +273,12 @@ def _load(candidate: Candidate, loading: _Loading, report: list[Finding]) -> lis
         except DeclarationError as error:
             report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
     return made
+
+
+def _shown(file: Path, root: Path) -> str:
+    """A file as callers see it, who may be far away: its place in the catalogue."""
+    is_inside = file != root and file.is_relative_to(root)
+    return file.relative_to(root).as_posix() if is_inside else file.name
 
 
 def _entry(data: bytes, candidate: Candidate, loading: _Loading) -> tuple[Entry, Manifest | None]:
@@ -310,6 +359,7 @@ class FlowMCPSource:
             lists=given.lists,
             libraries=given.libraries,
             secrets=given.secrets,
+            keys=given.keys,
             transport=transport,
             cache=cache_folder("flowmcp"),
             hook_hosts=given.hook_hosts,

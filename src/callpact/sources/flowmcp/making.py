@@ -5,7 +5,7 @@ Nothing is checked here; `loading.py` gives what checking let pass.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,16 @@ from typing import Any, cast
 
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import Failed, restored
-from callpact.net import Transport
+from callpact.net import Request, Transport
+from callpact.net.address import Refused, place_of
+from callpact.net.host_patterns import HostPatterns
 from callpact.secrets import Secrets
 from callpact.sources.flowmcp.answer import read_answer
-from callpact.sources.flowmcp.cache import Entry, Head, Manifest
+from callpact.sources.flowmcp.cache import Entry, Manifest
 from callpact.sources.flowmcp.checking import ListFile
 from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks, Unhooked
+from callpact.sources.flowmcp.grants import FileKeys
 from callpact.sources.flowmcp.hooking import HookedCall
 from callpact.sources.flowmcp.naming import id_part
 from callpact.sources.flowmcp.output import JSON, mime_type, output_schema
@@ -30,10 +33,11 @@ from callpact.sources.flowmcp.parameters import (
 )
 from callpact.sources.flowmcp.request import (
     Draft,
+    Placeholders,
     RequestPlan,
-    missing_secret,
     plan_request,
     seal,
+    unsealed,
 )
 from callpact.sources.flowmcp.rules.lists import resolve_lists
 from callpact.tool import Context, Contract, Disabled, Kind, Terms, Tool, wire_name
@@ -87,10 +91,10 @@ class _Calling:
     """What calls a tool: its request is drafted, sealed, sent, and its answer read."""
 
     making: _Making
-    secrets: Secrets
+    keys: FileKeys
     transport: Transport
     hooks: FileHooks | None
-    hosts: Collection[str]
+    hosts: HostPatterns
 
     @cached_property
     def mime_type(self) -> str:
@@ -98,43 +102,55 @@ class _Calling:
 
     @cached_property
     def used(self) -> Secrets | None:
-        """The secrets that a call may send, which its answer may echo."""
-        plan = self.making.plan
-        names = plan.secrets if self.hooked is None else plan.known_secrets
-        known = {name: value for name in names if (value := self.secrets.get(name))}
+        """The secrets of the file, which an answer may echo."""
+        secrets = self.keys.secrets
+        known = {name: value for name in self.keys.names if (value := secrets.get(name))}
         return Secrets(known) if known else None
 
-    def secret(self, name: str) -> str | None:
-        """A secret that the file asks for, and none of anybody else."""
-        return self.secrets.get(name) if name in self.making.plan.known_secrets else None
-
     @cached_property
-    def hooked(self) -> HookedCall | None:
-        """How it is called if its file has hooks."""
-        making = self.making
-        if self.hooks is None or making.name not in self.hooks.tools:
+    def fetching(self) -> Fetching | None:
+        """What its hooks may reach, if the file has some for it."""
+        if self.hooks is None or self.making.name not in self.hooks.tools:
             return None
-        root = making.main.get("root", "")
-        fetching = Fetching(root, self.secrets, self.transport, self.hosts)
-        return HookedCall(making.name, making.plan, self.hooks, self.send, fetching)
+        return Fetching(self.keys, self.transport, self.hosts)
 
     def call(
         self, arguments: dict[str, Any], context: Context
     ) -> Coroutine[Any, Any, ResponseEnvelope[Any]]:
-        if self.hooked is not None:
-            return self.hooked.run(arguments, context)
-        return self.send(self.making.plan.draft(arguments), context)
+        making = self.making
+        if self.fetching is not None:
+            hooks = cast("FileHooks", self.hooks)
+            hooked = HookedCall(making.name, making.plan, hooks, self, self.fetching)
+            return hooked.run(arguments, context)
+        marks = Placeholders()
+        return self.send(self.sealed(making.plan.draft(arguments, marks), marks), context)
+
+    def sealed(self, draft: Draft, marks: Placeholders) -> Request:
+        """The request with its keys, if it leads where they may be sent.
+
+        Raises:
+            Failed: `address_not_allowed`, or `server_param_missing`.
+        """
+        if not self.keys.names:
+            return unsealed(draft)
+        request, names = seal(draft, marks, self.keys.value)
+        if names:
+            try:
+                self.keys.check(names, place_of(request.url))
+            except Refused as refused:
+                raise _masked(refused.told(), self.keys.secrets) from None
+        return request
 
     async def send(
-        self, draft: Draft, context: Context, *, for_hook: bool = False
+        self, request: Request, context: Context, *, for_hook: bool = False
     ) -> ResponseEnvelope[Any]:
-        request = seal(draft, self.secret)
+        """The answer, without the secrets of the file."""
         try:
             response = await self.transport.send(request, deadline=context.deadline)
             is_json = for_hook and "json" in response.headers.get("content-type", "")
             return read_answer(response, JSON if is_json else self.mime_type, self.used)
         except Failed as error:
-            raise _masked(error, self.secrets) from None
+            raise _masked(error, self.keys.secrets) from None
 
 
 def _masked(error: Failed, secrets: Secrets) -> Failed:
@@ -156,22 +172,23 @@ class Workshop:
         file: Path,
         *,
         lists: Mapping[str, ListFile],
-        secrets: Secrets,
+        keys: FileKeys,
         transport: Transport,
-        hooks: FileHooks | Unhooked | None = None,
-        hosts: Collection[str] = (),
+        hooks: FileHooks | Unhooked | None,
+        hosts: HostPatterns,
     ) -> None:
         head = manifest.head
         self._manifest = manifest
         self._head = head
         self._lists = lists
-        self._secrets = secrets
+        self._keys = keys
         self._transport = transport
         self._aliases = entry.aliases
         self._hooks = hooks if isinstance(hooks, FileHooks) else None
         self._unhooked = hooks if isinstance(hooks, Unhooked) else None
         self._hosts = hosts
-        self._keyless = _keyless(head, secrets)
+        self._keyless = keys.disabled()
+        self._destinations = keys.destinations()
         self._tags: tuple[str, ...] = tuple(head.tags)
         self._source = f"flowmcp:{file}"
         self._stem = file.stem
@@ -193,7 +210,7 @@ class Workshop:
             id=f"{head.namespace}.{id_part(name, 'tool')}",
             description=own.description,
             contract=Contract.later(making.contract),
-            handler=_Calling(making, self._secrets, self._transport, self._hooks, self._hosts).call,
+            handler=_Calling(making, self._keys, self._transport, self._hooks, self._hosts).call,
             title=f"{head.name}: {name}",
             tags=self._tags,
             aliases=(f"{head.namespace}/{self._stem}::{name}",),
@@ -213,6 +230,7 @@ class Workshop:
             search_hint=hint if isinstance(hint := meta.get("searchHint"), str) else "",
             always_listed=meta.get("alwaysLoad") is True,
             terms=self._terms,
+            keys=self._destinations,
         )
 
     def _hookless(self, name: str) -> Disabled | None:
@@ -236,11 +254,3 @@ def _terms(head: Head) -> Terms:
         head.data_license_name,
     )
     return Terms(docs, *(text if isinstance(text, str) and text else None for text in given))
-
-
-def _keyless(head: Head, secrets: Secrets) -> Disabled | None:
-    for key in head.required_server_params:
-        if secrets.get(key) is None:
-            missing = missing_secret(key)
-            return Disabled(missing.code, missing.message)
-    return None

@@ -1,7 +1,8 @@
 """The request of a FlowMCP tool: planned once, drafted per call, sealed with the secrets last.
 
-A draft holds a token in the place of every secret, so that whatever looks at it (a hook, a log)
-never sees one. `seal` puts the secrets in when the request leaves.
+A draft holds a placeholder for every secret, so that a hook or a log never sees one. `seal` puts
+the secrets in when the request leaves. Placeholders are random and those of one call alone: what a
+caller gives can never be one, also if a hook of another call has shown it its own.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from callpact.errors import Failed, InvalidInput, InvalidSchema, Issue
-from callpact.masker import MASK
+from callpact.errors import InvalidInput, InvalidSchema, Issue
+from callpact.masker import MASK, Masker
 from callpact.net import Request
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
 
-# Letters that no encoding touches, and a part that no caller can guess: a value that a caller
-# gives can look like a placeholder, but never be one.
-_MARK = f"callpact-secret-{os.urandom(8).hex()}-"
-_MARK_BYTES = _MARK.encode()
-_TOKEN = re.compile(rf"{_MARK}([A-Za-z0-9_]+)-end")
+# Letters that no encoding touches. Of a plan alone; no hook and no caller ever sees it.
+_SLOT = f"callpact-slot-{os.urandom(8).hex()}-"
+_SLOTS = re.compile(rf"{_SLOT}([A-Za-z0-9_]+)-end")
+_PLACEHOLDER = re.compile(r"callpact-secret-([0-9a-f]{16})-([A-Za-z0-9_]+)-end")
 _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
 _BODIED = frozenset({"POST", "PUT"})
+_MIN_CREDENTIAL = 4  # Characters of a key that a redirect is searched for.
 _REST = re.compile(r"[^/?#]*")
 # However often it is encoded, some server decodes it before it resolves the path; servers of
 # Java take `..;x` for `..`, those of Windows `\\` for `/`.
@@ -38,6 +39,41 @@ _STEP = re.compile(
     r"(?=\Z|[/;]|%(?:25)*(?:2F|5C|3B|00|23|3F))",
     re.IGNORECASE,
 )
+
+
+class Placeholders:
+    """What stands for the keys of a file in one call."""
+
+    __slots__ = ("_code", "_mark")
+
+    def __init__(self) -> None:
+        self._code = os.urandom(8).hex()
+        self._mark = f"callpact-secret-{self._code}-"
+
+    def of(self, name: str) -> str:
+        """The placeholder of a key."""
+        return f"{self._mark}{name}-end"
+
+    def fill(self, template: str) -> str:
+        """A text of a plan with the placeholders of this call."""
+        return template.replace(_SLOT, self._mark)
+
+    def is_in(self, text: str) -> bool:
+        """True if a text holds one of them."""
+        return self._mark in text
+
+    def replaced(self, text: str, value: Callable[[str], str]) -> str:
+        """A text with the value of each key in place of its placeholder."""
+        if self._mark not in text:
+            return text
+        return _PLACEHOLDER.sub(
+            lambda found: value(found[2]) if found[1] == self._code else found[0], text
+        )
+
+    def shown(self, text: str) -> str:
+        """A text with the names of keys for their placeholders; half of one becomes a mask."""
+        named = self.replaced(text, lambda name: f"{{{{SERVER_PARAM:{name}}}}}")
+        return named.replace(self._mark, MASK)
 
 
 class Draft(Struct, frozen=True):
@@ -78,7 +114,7 @@ class RequestPlan:
 
     method: str
     path: tuple[str | _Insert, ...]
-    """The address with its inserts; secrets are tokens in it already."""
+    """The address with its inserts; secrets have slots in it already."""
     parameters: tuple[Parameter, ...]
     headers: dict[str, str]
     defaults: dict[str, Any]
@@ -94,52 +130,54 @@ class RequestPlan:
         fill(self, "query", tuple(_pair(p) for p in self.parameters if p.location == "query"))
         fill(self, "body", tuple(p for p in self.parameters if p.location == "body"))
 
-    def draft(self, arguments: Mapping[str, Any]) -> Draft:
+    def draft(self, arguments: Mapping[str, Any], marks: Placeholders) -> Draft:
         """The request for these arguments, which passed the gate.
 
         Raises:
             InvalidInput: a value would leave its place in the path.
         """
         values = {**self.defaults, **arguments} if self.defaults else arguments
-        url = self._address(values)
+        url, headers = self._address(values, marks), self.headers
         if self.query:
-            pairs = self._pairs(values)
+            pairs = self._pairs(values, marks)
             if pairs:
                 url += _joint(url) + "&".join(pairs)
+        if self.secrets:
+            headers = {name: marks.fill(text) for name, text in headers.items()}
         if self.method not in _BODIED:
-            return Draft(self.method, url, self.headers)
-        found = ((parameter.key, _filled(parameter, values)) for parameter in self.body)
+            return Draft(self.method, url, headers)
+        found = ((parameter.key, _filled(parameter, values, marks)) for parameter in self.body)
         body = {key: value for key, value in found if value is not _ABSENT}
-        return Draft(self.method, url, self.headers, body)
+        return Draft(self.method, url, headers, body)
 
-    def _pairs(self, values: Mapping[str, Any]) -> list[str]:
+    def _pairs(self, values: Mapping[str, Any], marks: Placeholders) -> list[str]:
         pairs: list[str] = []
         for pair in self.query:
             if pair.is_fixed:
-                pairs.append(pair.begin)
+                pairs.append(marks.fill(pair.begin))
                 continue
             argument = pair.argument
             if argument is None:
-                value = _filled(pair.parameter, values)
+                value = _filled(pair.parameter, values, marks)
             else:
                 value = values.get(argument, _ABSENT)
             if value is not _ABSENT:
                 pairs.append(pair.begin + _form(value if type(value) is str else as_text(value)))
         return pairs
 
-    def _address(self, values: Mapping[str, Any]) -> str:
+    def _address(self, values: Mapping[str, Any], marks: Placeholders) -> str:
         if len(self.path) == 1 and isinstance(self.path[0], str):
-            return self.path[0]
+            return marks.fill(self.path[0])
         made: list[str] = []
         for piece in self.path:
             if isinstance(piece, str):
-                made.append(piece)
+                made.append(marks.fill(piece))
                 continue
             value = values.get(piece.argument) if piece.argument is not None else None
             if type(value) is str and value.isascii() and value.isalnum():  # As most are.
                 made.append(value)
                 continue
-            text = _insert(piece, values)
+            text = _insert(piece, values, marks)
             if text is None and piece.is_segment and made and made[-1].endswith("/"):
                 made[-1] = made[-1][:-1]  # An optional part of the path that was left out.
             made.append(text or "")
@@ -168,7 +206,7 @@ class RequestPlan:
 def _pair(parameter: Parameter) -> _Pair:
     begin = f"{_form(parameter.key)}="
     if not parameter.inputs:
-        return _Pair(parameter, begin + _form(_sealed_text(parameter.parts)), None, is_fixed=True)
+        return _Pair(parameter, begin + _form(_slotted(parameter.parts)), None, is_fixed=True)
     return _Pair(parameter, begin, parameter.argument, is_fixed=False)
 
 
@@ -189,7 +227,7 @@ def plan_request(
     secrets = frozenset(cast("list[str]", main.get("requiredServerParams", ())))
     inserts = {p.key: p for p in parameters if p.location == "insert"}
     headers = {
-        name: _sealed_text(read_parts(as_text(value), secrets, name))
+        name: _slotted(read_parts(as_text(value), secrets, name))
         for name, value in _headers(main, tool)
     }
     if tool["method"] in _BODIED and not any(name.lower() == "content-type" for name in headers):
@@ -197,7 +235,7 @@ def plan_request(
     path = _planned(f"{main.get('root', '')}{tool['path']}", secrets, inserts)
     used = {part.text for p in parameters for part in p.parts if part.kind == "server"}
     texts = [*headers.values(), *(piece for piece in path if isinstance(piece, str))]
-    used |= {name for text in texts for name in _TOKEN.findall(text)}
+    used |= {name for text in texts for name in _SLOTS.findall(text)}
     given = [item for parameter in parameters for item in parameter.inputs]
     defaults = {item.name: item.default for item in given if item.default is not UNSET}
     return RequestPlan(
@@ -234,7 +272,7 @@ def _planned(
             is_in_query = "?" in url[: match.start()] or "#" in url[: match.start()]
             pieces.append(_Insert(parameter, is_segment, is_in_query, parameter.argument))
         else:
-            pieces.append(token(name.removeprefix("SERVER_PARAM:").strip()))
+            pieces.append(_slot(name.removeprefix("SERVER_PARAM:").strip()))
     pieces.append(url[end:])
     return _merged(pieces)
 
@@ -249,37 +287,32 @@ def _merged(pieces: Iterable[str | _Insert]) -> tuple[str | _Insert, ...]:
     return tuple(merged)
 
 
-def token(name: str) -> str:
-    """What stands in a draft for a secret."""
-    return f"{_MARK}{name}-end"
+def _slot(name: str) -> str:
+    return f"{_SLOT}{name}-end"
 
 
-def shown(text: str) -> str:
-    """A text with the names of secrets where it has their tokens; half a token becomes a mask."""
-    if _MARK not in text:
-        return text
-    return _TOKEN.sub(r"{{SERVER_PARAM:\1}}", text).replace(_MARK, MASK)
+def _slotted(parts: Iterable[Part]) -> str:
+    return "".join(_slot(part.text) if part.kind == "server" else part.text for part in parts)
 
 
-def _sealed_text(parts: Iterable[Part]) -> str:
-    return "".join(token(part.text) if part.kind == "server" else part.text for part in parts)
-
-
-def _filled(parameter: Parameter, values: Mapping[str, Any]) -> Any:
+def _filled(parameter: Parameter, values: Mapping[str, Any], marks: Placeholders) -> Any:
     """The value that is sent for a parameter; absent if the caller left out what is optional."""
     if any(given.name not in values for given in parameter.inputs):
         return _ABSENT
     if parameter.argument is not None:
         return values[parameter.argument]
-    return "".join(
-        as_text(values[part.text]) if part.kind == "user" else _sealed_text((part,))
-        for part in parameter.parts
-    )
+    return "".join(_filled_part(part, values, marks) for part in parameter.parts)
 
 
-def _insert(insert: _Insert, values: Mapping[str, Any]) -> str | None:
+def _filled_part(part: Part, values: Mapping[str, Any], marks: Placeholders) -> str:
+    if part.kind == "user":
+        return as_text(values[part.text])
+    return marks.of(part.text) if part.kind == "server" else part.text
+
+
+def _insert(insert: _Insert, values: Mapping[str, Any], marks: Placeholders) -> str | None:
     parameter, argument = insert.parameter, insert.argument
-    value = _filled(parameter, values) if argument is None else values.get(argument, _ABSENT)
+    value = _filled(parameter, values, marks) if argument is None else values.get(argument, _ABSENT)
     if value is _ABSENT:
         return None
     encode = _component if insert.is_in_query else _path_part
@@ -356,40 +389,41 @@ def _written(value: Any) -> str:
         raise InvalidInput(lambda: [Issue("maximum", text)]) from None
 
 
-def seal(draft: Draft, secret: Callable[[str], str | None]) -> Request:
-    """The request that leaves, with the secrets in their places.
+def unsealed(draft: Draft) -> Request:
+    """The request of a file that has no secrets."""
+    return Request(draft.method, draft.url, draft.headers.copy(), _body(draft))
 
-    Raises:
-        Failed: `server_param_missing`, with the name of the key, never a value.
+
+class Sealed(NamedTuple):
+    """A request with its secrets, and the names of these."""
+
+    request: Request
+    names: frozenset[str]
+
+
+def seal(draft: Draft, marks: Placeholders, key: Callable[[str], str]) -> Sealed:
+    """The request that leaves, with the secrets in place of this call's placeholders.
+
+    `key` gives the value of a key, and raises for one that may not be used.
     """
     body, headers = _body(draft), draft.headers
-    if not _is_marked(draft.url, headers, body):
-        return Request(draft.method, draft.url, headers.copy(), body)
+    has_secret_body = body is not None and marks.is_in(body.decode("latin-1"))
+    if not has_secret_body and not marks.is_in("\n".join((draft.url, *headers.values()))):
+        return Sealed(unsealed(draft), frozenset())
+    used: dict[str, str] = {}
 
-    def value(match: re.Match[str]) -> str:
-        found = secret(match[1])
-        if found is None:
-            raise missing_secret(match[1])
+    def value(name: str) -> str:
+        found = used[name] = key(name)
         return found
 
-    has_secret_body = body is not None and _MARK_BYTES in body
     if has_secret_body:
-        body = _body(replace(draft, body=_replaced(draft.body, value)))
-    secret_headers = tuple(name for name, text in headers.items() if _MARK in text)
-    filled = {name: _TOKEN.sub(value, text) for name, text in headers.items()}
-    url = _TOKEN.sub(lambda match: _component(value(match)), draft.url)
-    return Request(draft.method, url, filled, body, secret_headers, has_secret_body)
-
-
-def holds_secret(draft: Draft) -> bool:
-    """True if a secret will stand in the request."""
-    return _is_marked(draft.url, draft.headers, _body(draft))
-
-
-def _is_marked(url: str, headers: Mapping[str, str], body: bytes | None) -> bool:
-    if _MARK in url or (body is not None and _MARK_BYTES in body):
-        return True
-    return _MARK in "\n".join(headers.values())
+        body = _body(replace(draft, body=_replaced(draft.body, marks, value)))
+    secret_headers = tuple(name for name, text in headers.items() if marks.is_in(text))
+    filled = {name: marks.replaced(text, value) for name, text in headers.items()}
+    url = marks.replaced(draft.url, lambda name: _component(value(name)))
+    credentials = Masker(used.values(), shortest=_MIN_CREDENTIAL)
+    request = Request(draft.method, url, filled, body, secret_headers, has_secret_body, credentials)
+    return Sealed(request, frozenset(used))
 
 
 def _body(draft: Draft) -> bytes | None:
@@ -408,19 +442,13 @@ def _json(value: Any) -> bytes:
     return _written(value).encode() if b".0" in written else written
 
 
-def missing_secret(name: str) -> Failed:
-    """What a call gets whose key is not configured."""
-    text = f"The key {name} is not set: put it into the environment or the secrets file"
-    return Failed("server_param_missing", text, details={"name": name})
-
-
-def _replaced(value: Any, secret: Callable[[re.Match[str]], str]) -> Any:
+def _replaced(value: Any, marks: Placeholders, key: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return _TOKEN.sub(secret, value)
+        return marks.replaced(value, key)
     if isinstance(value, bytes):
-        return _TOKEN.sub(secret, value.decode("latin-1")).encode("latin-1", "replace")
+        return marks.replaced(value.decode("latin-1"), key).encode("latin-1", "replace")
     if isinstance(value, list):
-        return [_replaced(item, secret) for item in cast("list[Any]", value)]
+        return [_replaced(item, marks, key) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {k: _replaced(v, secret) for k, v in cast("dict[str, Any]", value).items()}
+        return {k: _replaced(v, marks, key) for k, v in cast("dict[str, Any]", value).items()}
     return value
