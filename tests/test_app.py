@@ -9,6 +9,8 @@ import pytest
 
 from callpact.app import load_app
 from callpact.errors import CallpactError, DuplicateTool, InvalidConfig, SourceRefused
+from callpact.secrets import Secrets
+from callpact.sources.loaded import Opening
 
 TOOLS = """
 from callpact import tool
@@ -222,3 +224,89 @@ def test_a_file_of_keys_that_others_can_read_is_told(folder, mode, told):
     warnings = [finding.message for finding in load([], config).report]
     assert len(warnings) == told
     assert not any("0123456789" in warning for warning in warnings)
+
+
+# --- keys -----------------------------------------------------------------------------------
+
+KEYED = """
+export const main = {{
+    namespace: '{name}', name: 'Keyed', description: 'Keyed.', version: '4.0.0',
+    root: 'https://api.{name}.example', requiredServerParams: [ '{key}' ],
+    tools: {{ getIt: {{
+        method: 'GET', path: '/it', description: 'It',
+        parameters: [ {{ position: {{ key: 'k', value: '{{{{{key}}}}}', location: 'query' }},
+            z: {{ primitive: 'string()', options: [] }} }} ],
+        tests: [ {{ _description: 'One' }} ]
+    }} }}
+}}
+"""
+
+
+def catalogue(folder, name, key):
+    (folder / name).mkdir()
+    (folder / name / "Keyed.mjs").write_text(KEYED.format(name=name, key=key), "utf-8")
+
+
+def keyless(app):
+    return {tool.id: tool.disabled.reason for tool in app.catalog if tool.disabled is not None}
+
+
+def env_file(folder, text):
+    (folder / "keys.env").write_text(text, "utf-8")
+    (folder / "keys.env").chmod(0o600)
+
+
+@pytest.mark.parametrize("is_in_file", [True, False])
+@pytest.mark.parametrize("keys", ["*", "DOOR_TOKEN"])
+def test_a_token_of_a_door_is_given_to_no_source(folder, monkeypatch, is_in_file, keys):
+    catalogue(folder, "tea", "DOOR_TOKEN")
+    top = ""
+    if is_in_file:
+        env_file(folder, "DOOR_TOKEN=a-token-of-the-door\n")
+        top = 'secrets = "keys.env"\n'
+    else:
+        monkeypatch.setenv("DOOR_TOKEN", "a-token-of-the-door")
+    config = configure(
+        folder,
+        f'{top}[sources.tea]\nref = "flowmcp:tea"\nkeys = ["{keys}"]\n'
+        '[serve.tokens.ci]\nsecret = "DOOR_TOKEN"\n',
+    )
+    given = Opening("", keys=("*",), secrets=Secrets(None, folder / "keys.env" if top else None))
+    for app in (load((), config), asyncio.run(load_app(["flowmcp:tea"], config, given))):
+        assert "is a token of [serve]" in keyless(app)["tea.getIt"]
+
+
+def test_a_source_is_given_the_keys_of_its_own_table_alone(folder, monkeypatch):
+    monkeypatch.setenv("TEA_KEY", "the-key-of-the-tea")
+    catalogue(folder, "tea", "TEA_KEY")
+    catalogue(folder, "evil", "TEA_KEY")
+    config = configure(
+        folder,
+        '[sources.tea]\nref = "flowmcp:tea"\nkeys = ["TEA_KEY"]\n'
+        '[sources.evil]\nref = "flowmcp:evil"\n',
+    )
+    reasons = keyless(load((), config))
+    assert list(reasons) == ["evil.getIt"]
+    assert "TEA_KEY is set, but not granted" in reasons["evil.getIt"]
+
+
+def test_of_a_file_that_sources_share_each_is_given_the_keys_it_names(folder):
+    env_file(folder, "TEA_KEY=the-key-of-the-tea\n")
+    catalogue(folder, "tea", "TEA_KEY")
+    catalogue(folder, "evil", "TEA_KEY")
+    tables = '[sources.tea]\nref = "flowmcp:tea"\nkeys = ["TEA_KEY"]\n[sources.evil]\nref = "flowmcp:evil"\n'
+    config = configure(folder, f'secrets = "keys.env"\n{tables}')
+    assert list(keyless(load((), config))) == ["evil.getIt"]
+    own = configure(folder, f'{tables}secrets = "keys.env"\n')
+    assert list(keyless(load((), own))) == ["tea.getIt"]
+
+
+def test_one_source_is_given_all_keys_of_the_file_also_beside_code_of_the_users_own(folder):
+    env_file(folder, "TEA_KEY=the-key-of-the-tea\n")
+    catalogue(folder, "tea", "TEA_KEY")
+    config = configure(
+        folder,
+        'secrets = "keys.env"\n[sources.tea]\nref = "flowmcp:tea"\n'
+        '[sources.shop]\nref = "python:app_shop.py"\n',
+    )
+    assert keyless(load((), config)) == {}

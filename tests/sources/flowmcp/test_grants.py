@@ -27,8 +27,8 @@ def load(tmp_path):
 
     def make(files, **given):
         for name, fields in files.items():
-            tools = {f"get{name}": calls.tool(calls.parameter("k", value="{{SHOP_KEY}}"))}
-            code = fields.pop("code", "")
+            own = {f"get{name}": calls.tool(calls.parameter("k", value="{{SHOP_KEY}}"))}
+            code, tools = fields.pop("code", ""), fields.pop("tools", own)
             data = calls.main(
                 tools, **{"name": name, "requiredServerParams": ["SHOP_KEY"], **fields}
             )
@@ -235,3 +235,44 @@ def test_hosts_of_a_key_add_up():
     grants = KeyGrants(["A", "B@x.example", "B@*.y.example"])
     assert grants.hosts("A") is None
     assert json.dumps(list(grants.hosts("B").entries)) == '["x.example", "*.y.example"]'
+
+
+TEMPLATE = """export const handlers = () => ({ getShop: {
+    preRequest: async ( { struct, payload } ) => {
+        struct.url = struct.url.replace( '--chain--', 'main-net' ); return { struct, payload }
+    },
+    executeRequest: async ( { struct } ) => {
+        const answer = await fetch( struct.url )
+        return { response: { status: answer.status, url: struct.url } }
+    } } })"""
+
+
+def test_a_template_that_holds_its_key_in_the_path_is_called_with_one_narrow_line(load):
+    root = "https://--chain--.infura.example/v3/{{SHOP_KEY}}"
+    files = {"Shop": {"root": root, "code": TEMPLATE}}
+    refused, _ = load(dict(files), secrets=GIVEN)
+    line = 'keys = ["SHOP_KEY@*.infura.example"]'
+    assert f"`{line}`" in reasons(refused)["getShop"]
+    files = {"Shop": {"root": root, "code": TEMPLATE}}
+    tools, transport = load(files, secrets=GIVEN, keys=["SHOP_KEY@*.infura.example"])
+    envelope = asyncio.run(Runtime(tools).execute("shop.getShop", {}))
+    assert envelope.data["status"] == 200
+    assert VALUE not in envelope.data["url"]
+    (request,) = transport.requests
+    assert request.url.startswith(f"https://main-net.infura.example/v3/{VALUE}/it")
+
+
+def test_a_template_without_a_key_is_called_with_one_narrow_line(load):
+    root = "https://explorer.--chain--.lukso.example"
+    files = {"Shop": {"root": root, "code": TEMPLATE, "requiredServerParams": []}}
+    plain = {"tools": {"getShop": calls.tool()}}
+    refused, _ = load({"Shop": {**files["Shop"], **plain}})
+    error = None
+    try:
+        asyncio.run(Runtime(refused).execute("shop.getShop", {}))
+    except CallError as caught:
+        error = caught
+    assert "a template for *.lukso.example" in error.message
+    assert '`hook_hosts = ["*.lukso.example"]`' in error.message
+    tools, _ = load({"Shop": {**files["Shop"], **plain}}, hook_hosts=["*.lukso.example"])
+    assert outcome(tools, "shop.getShop") == "sent"
