@@ -20,7 +20,17 @@ from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.files import Candidate, find_files
 from callpact.sources.flowmcp.fixing import NotWritten, fix_file
 from callpact.sources.loaded import Finding, Opening
-from callpact.terminal import counted, err, flat, out, plain, print_json, print_lines
+from callpact.terminal import (
+    Row,
+    counted,
+    err,
+    flat,
+    out,
+    plain,
+    print_json,
+    print_lines,
+    print_table,
+)
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
 
@@ -97,15 +107,20 @@ def check_paths(
     was_written = _fix(candidates) if fixes else True
     verdicts: Counter[str] = Counter()
     reports: list[FileReport] = []
+    asking: list[FileReport] = []
     is_shown = not (as_json and out.is_terminal)
     for report in _checked(candidates, demands, is_shown=is_shown, opens_hooks=opens_hooks):
         verdicts[report.verdict] += 1
+        if report.keys:
+            asking.append(report)
         if as_json:
             print_json(_encode(report), sys.stdout, is_line=True)
         elif report.findings:
             reports.append(report)
     for report in reports:
         _print(report)
+    if not as_json:
+        _print_keys(asking)
     ok, warned, failed = (verdicts[verdict] for verdict in ("ok", "warning", "error"))
     summary = f"{counted(verdicts.total(), 'file')}: {ok:,} ok, {warned:,} with warnings, {failed:,} with errors"
     (err if as_json else out).print(summary, style="bold" if not as_json else "dim")
@@ -180,12 +195,26 @@ def _print(report: FileReport) -> None:
     out.print()
 
 
+def _print_keys(asking: list[FileReport]) -> None:
+    """Which file asks for which key, and where it would be sent."""
+    if not asking:
+        return
+    rows = [
+        Row((name, report.host or "no host of its own", report.file))
+        for report in asking
+        for name in report.keys
+    ]
+    print_table(rows, ["KEY", "SENT TO", "BY"])
+    out.print()
+
+
 def _row(found: Finding) -> list[str]:
     place = f"{found.line or 1}:{found.column or 1}"
     return [found.severity, found.code, place, *map(flat, (found.path or "-", found.message))]
 
 
 def _encode(report: FileReport) -> dict[str, Any]:
+    keys = {"keys": dict.fromkeys(report.keys, report.host)} if report.keys else {}
     return {
         "file": report.file,
         "verdict": report.verdict,
@@ -194,6 +223,7 @@ def _encode(report: FileReport) -> dict[str, Any]:
         "name": report.name,
         "tools": list(report.tools),
         "schemaHash": report.hash,
+        **keys,
     }
 
 

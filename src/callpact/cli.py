@@ -16,6 +16,7 @@ import typer
 
 from callpact.app import load_app
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
+from callpact.doctor import examine, print_keys
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
 from callpact.logs import Logs
@@ -170,9 +171,26 @@ def list_tools(*, chosen: Chosen, as_json: AsJson = False) -> None:
         style = "" if tool.disabled is None else "dim"
         rows.append(Row(cells[: 4 + len(last)], style, "bold"))
     print_table(rows, ["TOOL", "DOES", "ARGUMENTS", "POLICY", *last])
+    print_keys(catalog)
     disabled = sum(tool.disabled is not None for tool in catalog)
     more = f", {disabled:,} of them disabled" if disabled else ""
     err.print(f"{counted(len(catalog))}{more}", style="dim")
+
+
+@app.command()
+@takes_sources
+def doctor(*, chosen: Chosen) -> None:
+    """Report why tools cannot be called, and which file sends which key where.
+
+    Exit code 1 if a tool is disabled or a declaration could not be loaded.
+    """
+
+    async def go() -> bool:
+        async with await chosen.load() as loaded:
+            return examine(loaded)
+
+    if not asyncio.run(go()):
+        raise typer.Exit(1)
 
 
 @app.command()

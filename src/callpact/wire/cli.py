@@ -134,7 +134,10 @@ def first_line(description: str) -> str:
 
 
 def encode_summary(tool: Tool) -> dict[str, Any]:
-    """A tool in a list; `access` and `disabled` only where not everybody can call it."""
+    """A tool in a list; `access` and `disabled` only where not everybody can call it.
+
+    `keys` are those that are sent for it, each with the hosts that it is sent to.
+    """
     summary: dict[str, Any] = {
         "id": tool.id,
         "wireName": tool.wire_name,
@@ -146,6 +149,8 @@ def encode_summary(tool: Tool) -> dict[str, Any]:
     }
     if tool.access != OPEN:
         summary["access"] = _encode_access(tool.access)
+    if tool.keys:
+        summary["keys"] = dict(tool.keys)
     if tool.disabled is not None:
         summary["disabled"] = {"code": tool.disabled.code, "reason": tool.disabled.reason}
     return summary
@@ -191,6 +196,8 @@ def encode_facts(tool: Tool) -> dict[str, str]:
         "over MCP": tool.wire_name if is_served else "not served",
         "from": tool.source,
     }
+    if tool.keys:
+        facts["keys"] = ", ".join(f"{name} to {hosts}" for name, hosts in tool.keys.items())
     if tool.disabled is not None:
         facts["disabled"] = f"{tool.disabled.reason} [{tool.disabled.code}]"
     if needs := encode_needs(tool.access):

@@ -33,11 +33,12 @@ from callpact.sources.flowmcp.files import (
     list_folders,
     unreadable,
 )
+from callpact.sources.flowmcp.grants import read_root
 from callpact.sources.flowmcp.kinds import other_kind
 from callpact.sources.flowmcp.opened import opened_hits
 from callpact.sources.flowmcp.places import Places, in_order
 from callpact.sources.flowmcp.reading import read_schema_file
-from callpact.sources.flowmcp.rules.hit import members
+from callpact.sources.flowmcp.rules.hit import is_text, items, members
 from callpact.sources.flowmcp.rules.hooks import hook_hits
 from callpact.sources.loaded import Finding
 
@@ -64,6 +65,10 @@ class FileReport(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     hash: str | None = None
     """The hash of `main` as it is, whatever its `schemaHash` says."""
+    keys: tuple[str, ...] = ()
+    """Names of the keys that it asks for."""
+    host: str = ""
+    """The host of its root, or the pattern of a template: where its keys are sent."""
 
     @property
     def verdict(self) -> Verdict:
@@ -129,6 +134,7 @@ class Catalogue:
             if other is not None:
                 return _Looked(FileReport(str(path), (other,)))
             main = read_schema_file(text).data or {}
+        keys = tuple(filter(is_text, items(main.get("requiredServerParams"))))
         report = FileReport(
             str(path),
             checked.findings,
@@ -136,6 +142,8 @@ class Catalogue:
             _text_or_none(main.get("name")),
             tuple(members(main.get("tools", main.get("routes")))),
             checked.hash,
+            keys,
+            read_root(_text_or_none(main.get("root")) or "", keys).host,
         )
         return _Looked(report, checked)
 

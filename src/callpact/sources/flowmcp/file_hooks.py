@@ -6,6 +6,7 @@ a file whose hooks cannot run which tools that concerns and why.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +84,13 @@ class CatalogueHooks:
         try:
             missing = [name for name in libraries if name not in self._installed]
         except DeclarationError as error:  # PackRefused: one file must not stop the others.
-            return f"Its hooks need libraries: {error}"
+            return f"Its hooks need libraries: {self.shown(error)}"
         return _lacking(missing) if missing else None
+
+    def shown(self, error: DeclarationError) -> str:
+        """An error as callers see it, who may be far away: without the folder of libraries."""
+        folder = str(self._folder)
+        return str(error).replace(f"{folder}{os.sep}", "").replace(folder, "the libraries")
 
     @cached_property
     def pool(self) -> Pool:
@@ -113,10 +119,16 @@ class CatalogueHooks:
         return hooks.is_installed()
 
     @cached_property
-    def _installed(self) -> Mapping[str, Pack]:
-        from callpact.hooks.packs import installed, user_packs
+    def _folder(self) -> Path:
+        from callpact.hooks.packs import user_packs
 
-        return installed(self._packs or user_packs())
+        return self._packs or user_packs()
+
+    @cached_property
+    def _installed(self) -> Mapping[str, Pack]:
+        from callpact.hooks.packs import installed
+
+        return installed(self._folder)
 
 
 class FileHooks:
@@ -133,6 +145,7 @@ class FileHooks:
         packs: Sequence[Pack],
     ) -> None:
         self.file = file
+        """Its name as callers see it, who may be far away."""
         self._handlers = handlers
         self._names = names
         self.profile: Profile = catalogue.profile
@@ -146,6 +159,10 @@ class FileHooks:
     def tools(self) -> frozenset[str]:
         """The tools that may have hooks; the others need none of the file's code."""
         return hooked_tools(self._text, self._handlers, self._names)
+
+    def shown(self, error: DeclarationError) -> str:
+        """An error as callers see it."""
+        return self._catalogue.shown(error)
 
     async def open(self) -> Realm:
         """The file's realm; two calls that come first at the same time may each open one.

@@ -224,7 +224,7 @@ class HookedCall:
         from callpact.hooks.loading import HooksRefused
 
         if not isinstance(error, HooksRefused):
-            return self._failed("handlers", str(error), {})
+            return self._failed("handlers", self._hooks.shown(error), {})
         return self._failed("handlers", f"{error.name}: {error.message}", _place(error))
 
     def _misshapen(self, kind: str, wanted: str, answer: Mapping[str, Any]) -> Failed:
