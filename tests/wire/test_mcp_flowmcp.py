@@ -56,9 +56,7 @@ def delivered(tool, *, modern=True, **more):
 
 
 @ERAS
-@pytest.mark.parametrize(
-    "data", [{"price": 7}, [1, 2], "text", 7, None, [], {}], ids=json.dumps
-)
+@pytest.mark.parametrize("data", [{"price": 7}, [1, 2], "text", 7, None, [], {}], ids=json.dumps)
 def test_a_success_is_status_messages_and_data_in_structure_and_text(data, modern):
     result = delivered(make_tool(data), modern=modern)
     assert result["structuredContent"] == {"status": True, "messages": [], "data": data}

@@ -18,7 +18,7 @@ from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.secrets import Secrets
 from callpact.sources.flowmcp.answer import read_answer
-from callpact.sources.flowmcp.cache import Entry, Manifest
+from callpact.sources.flowmcp.cache import Entry, Head, Manifest
 from callpact.sources.flowmcp.checking import ListFile
 from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks, Unhooked
