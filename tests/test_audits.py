@@ -42,7 +42,7 @@ def test_five_per_cent_of_the_calls_of_a_tool_fail_with_one_cause(ask, tmp_path)
     assert row[1:6] == ["100", "5", "5.0", "%", "5"]
 
 
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 def test_drift_names_both_paths_their_share_and_a_patch_that_holds(ask, tmp_path, policy):
     source = tmp_path / "market.py"
     source.write_text(MARKET.replace('policy="warn"', f'policy="{policy}"'), "utf-8")

@@ -57,7 +57,7 @@ async def echo(text: str, number: float = 0, flag: bool = False, tags: list[str]
     return {"text": text, "number": number, "flag": flag, "tags": tags}
 
 
-@tool
+@tool(policy="cast")
 async def offer() -> Offer:
     """An upstream that changed."""
     return {"price": "12.5", "vendor": "acme"}
@@ -335,7 +335,7 @@ def test_in_a_pipe_a_tool_is_one_line_however_much_there_is_to_say(desk, run):
     done = run("list", "-s", "wordy.py", "-s", "desk.py:add")
     header, *lines = done.out.decode().splitlines()
     assert [line.split()[0] for line in lines] == ["wordy.talk", "desk.add"]
-    assert lines[0].endswith("a lot.  a          cast")
+    assert lines[0].endswith("a lot.  a          convert")
     assert header.index("ARGUMENTS") == lines[1].index("a, [b]")
 
 

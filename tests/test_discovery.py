@@ -227,7 +227,7 @@ def test_one_tool_with_text_that_no_json_can_say_does_not_cost_the_others():
 
 
 @pytest.mark.parametrize("name", ["shop.price", "shop_price", "oldPrice"])
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 def test_a_description_holds_everything_as_it_was_declared(name, policy):
     output = {"type": "object", "properties": {"price": {"type": "number"}}}
     tool = _tool(

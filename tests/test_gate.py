@@ -353,6 +353,90 @@ def test_what_a_handler_warned_of_stays_before_what_the_gate_adds():
     assert len(again.warnings) > 1
 
 
+# --- release: convert -----------------------------------------------------------------------
+
+
+def test_convert_hands_a_fitting_answer_back_as_the_same_envelope():
+    envelope = local_envelope(GOOD, "shop.search")
+    assert release(Contract(output=OUT, policy="convert"), envelope) is envelope
+
+
+def test_convert_converts_and_strips_as_cast_does_and_tells_both():
+    data = {"id": "k1", "price": "12.5", "vendor": "acme"}
+    envelope = _released(data, "convert")
+    assert envelope.data == GOOD
+    assert [(c.path, c.action, c.before) for c in envelope.changes] == [
+        ("/price", "converted", "12.5"),
+        ("/vendor", "stripped", "acme"),
+    ]
+    assert _codes(envelope.warnings) == [("type", "/price")]
+    assert data == {"id": "k1", "price": "12.5", "vendor": "acme"}
+
+
+def test_convert_strips_what_a_closed_schema_forbids():
+    closed = {**OUT, "additionalProperties": False}
+    assert _released({**GOOD, "vendor": "acme"}, "convert", closed).data == GOOD
+
+
+@pytest.mark.parametrize(
+    ("data", "codes"),
+    [
+        ({"id": "k1", "price": "n/a"}, [("type", "/price")]),
+        ({"id": "k1"}, [("required", "/price")]),
+        ({"id": None, "price": "1", "unit": "stone"}, [("type", "/id"), ("enum", "/unit")]),
+        ({"id": "k1", "price": True}, [("type", "/price")]),
+        ([], [("type", "")]),
+        (None, [("type", "")]),
+        ("{}", [("type", "")]),
+        (b"{}", [("type", "")]),
+    ],
+)
+def test_convert_refuses_what_is_still_wrong_or_missing_and_tells_only_that(data, codes):
+    with pytest.raises(OutputRejected) as caught:
+        _released(data, "convert")
+    assert _codes(caught.value.issues) == codes
+    assert caught.value.code == "output_validation_failed"
+
+
+def test_convert_tells_what_a_converted_value_breaks():
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 20}}}
+    with pytest.raises(OutputRejected, match="must be ≥ 20, got 12"):
+        _released({"n": "12"}, "convert", schema)
+
+
+def test_convert_fills_nothing_in_not_even_a_default():
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "default": "Berlin"}},
+        "required": ["city"],
+    }
+    with pytest.raises(OutputRejected) as caught:
+        _released({}, "convert", schema)
+    assert _codes(caught.value.issues) == [("required", "/city")]
+
+
+def test_convert_neither_cuts_nor_pads_a_list():
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+    for data in ([1], [1, 2, 3]):
+        with pytest.raises(OutputRejected):
+            _released(data, "convert", schema)
+    assert _released(["1", 2.0], "convert", schema).data == [1, 2]
+
+
+def test_convert_lets_errors_of_mcp_servers_out():
+    envelope = mcp_envelope(None, is_error=True, content=[])
+    assert release(Contract(output=OUT, policy="convert"), envelope) is envelope
+
+
+@pytest.mark.parametrize("own", ["pass", "warn", "cast"])
+def test_a_call_can_ask_for_convert_where_the_contract_is_looser(own):
+    contract = Contract(output=OUT, policy=own)
+    with pytest.raises(OutputRejected):
+        release(contract, local_envelope({"id": "k1"}, "a.b"), "convert")
+    with pytest.raises(UsageError, match="only tighten"):
+        release(Contract(output=OUT, policy="convert"), local_envelope({}, "a.b"), "cast")
+
+
 # --- release: reject ------------------------------------------------------------------------
 
 CLOSED = {**OUT, "additionalProperties": False}
@@ -616,7 +700,7 @@ def test_a_call_can_tighten_the_policy_but_never_loosen_it():
 
 
 def test_an_unknown_policy_of_a_call_is_wrong_use():
-    with pytest.raises(UsageError, match="policy must be one of pass, warn, cast, reject"):
+    with pytest.raises(UsageError, match="policy must be one of pass, warn, cast, convert, reject"):
         tightened(Contract(output=OUT), "strict")
 
 

@@ -337,7 +337,14 @@ async def test_each_result_is_warned_of_on_its_own():
 
 
 @pytest.mark.parametrize(
-    ("policy", "tightened"), [("reject", None), ("cast", "reject"), ("warn", "reject")]
+    ("policy", "tightened"),
+    [
+        ("reject", None),
+        ("cast", "reject"),
+        ("warn", "reject"),
+        ("convert", None),
+        ("cast", "convert"),
+    ],
 )
 @_story
 async def test_a_result_that_is_rejected_ends_the_stream_and_closes_the_generator(

@@ -170,7 +170,9 @@ def test_an_output_schema_that_says_nothing_counts_as_none(unknown):
 
 @pytest.mark.parametrize("policy", ["strict", "", 5, ["cast"], "CAST"])
 def test_an_unknown_policy_is_refused_with_the_known_ones(policy):
-    with pytest.raises(InvalidTool, match="policy must be one of pass, warn, cast, reject"):
+    with pytest.raises(
+        InvalidTool, match="policy must be one of pass, warn, cast, convert, reject"
+    ):
         Contract(output={"type": "object"}, policy=policy)
 
 

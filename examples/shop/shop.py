@@ -68,7 +68,7 @@ async def product_search(
     return {"products": found[:limit], "total": len(found)}
 
 
-@tool(namespace="shop", kind="query")
+@tool(namespace="shop", kind="query", policy="cast")
 async def supplier_offer(product_id: str) -> Offer:
     """Ask the supplier for an offer; this supplier changed its answers without telling anybody.
 
@@ -79,7 +79,8 @@ async def supplier_offer(product_id: str) -> Offer:
         raise ToolError(
             "unknown_product", f"There is no product '{product_id}'", path="/product_id"
         )
-    # Not what was promised: the point of the example.
+    # Not what was promised: the point of the example. Under `cast` it is fitted, and the missing
+    # stock invented; under `convert`, the policy of functions that name none, it is refused.
     return {"id": product_id, "price": "12.50", "vendor": "acme"}  # type: ignore[return-value]
 
 

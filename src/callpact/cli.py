@@ -100,6 +100,7 @@ class PolicyName(StrEnum):
     pass_ = "pass"  # noqa: S105 - a policy
     warn = "warn"
     cast = "cast"
+    convert = "convert"
     reject = "reject"
 
 

@@ -36,6 +36,7 @@ _BYTES = (bytes, bytearray, memoryview)
 _QUIET_FOR_WARN = frozenset(
     {"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"}
 )
+_REFUSING: tuple[Policy, ...] = ("convert", "reject")
 
 
 def grant(tool: Tool, identity: Identity | None) -> None:
@@ -149,7 +150,8 @@ def release(
     """Let an answer out as the contract's output policy says; the envelope is never changed.
 
     Raises:
-        OutputRejected: the answer breaks its schema under `reject`.
+        OutputRejected: the answer breaks its schema under `reject`, or still does after all that
+            `convert` may do.
         NotJson: the data can be neither JSON nor bytes.
     """
     schema = contract.compiled_output
@@ -200,9 +202,22 @@ def _release_slowly(
     found: tuple[Issue, ...] = () if issues is None else tuple(issues())
     if policy == "warn":
         return _told(envelope, data, found, ())
+    if policy == "convert":
+        return _told(envelope, *_converted(schema, data, found))
     fitted = schemas.fit(schema, data)
     warnings = found + tuple(_invented(change) for change in fitted.changes if change.invented)
     return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
+
+
+def _converted(
+    schema: CompiledSchema, data: Any, found: tuple[Issue, ...]
+) -> tuple[Any, tuple[Issue, ...], tuple[Change, ...]]:
+    """The answer converted and stripped; refused where that does not make it keep its schema."""
+    fitted = schemas.fit(schema, data, invent=False)
+    still = _judge(schema, fitted.value, "Output")
+    if still is not None:
+        raise OutputRejected(still)
+    return fitted.value, found + _not_done(fitted, "converted"), fitted.changes
 
 
 def _undeclared(schema: CompiledSchema, data: Any) -> Any:
@@ -231,7 +246,7 @@ def _release_unjudged(
 ) -> ResponseEnvelope[Any]:
     """Bytes and content blocks are not what a schema speaks of: a cast would make zeros of them."""
     issue = Issue("type", f"Output must be structured data, got {kind}", "", "JSON", kind)
-    if policy == "reject":
+    if policy in _REFUSING:
         raise OutputRejected(lambda: [issue])
     return _told(envelope, envelope.data, (issue,), ())
 
@@ -306,9 +321,7 @@ def _invented(change: Change) -> Issue:
 
 
 def _residual(schema: CompiledSchema, fitted: Fitted) -> tuple[Issue, ...]:
-    told = (
-        () if fitted.problem is None else (Issue("cast", f"Output was not cast: {fitted.problem}"),)
-    )
+    told = _not_done(fitted, "cast")
     issues = _judge(schema, fitted.value, "Output")
     if issues is None:
         return told
@@ -317,6 +330,11 @@ def _residual(schema: CompiledSchema, fitted: Fitted) -> tuple[Issue, ...]:
         for issue in issues()
     )
     return (*told, *still)
+
+
+def _not_done(fitted: Fitted, verb: str) -> tuple[Issue, ...]:
+    problem = fitted.problem
+    return () if problem is None else (Issue("cast", f"Output was not {verb}: {problem}"),)
 
 
 def _told(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from callpact.client import Client, Resumed
     from callpact.env import Env
 
-Policy = Literal["pass", "warn", "cast", "reject"]
+Policy = Literal["pass", "warn", "cast", "convert", "reject"]
 InputPolicy = Literal["exact", "tolerant"]
 Kind = Literal["query", "mutation", "subscription", "interactive"]
 POLICIES: tuple[str, ...] = get_args(Policy)
@@ -44,8 +44,9 @@ class Contract:
     """What a tool promises: the schema of its input, the schema of its output, and the policies.
 
     `policy` says what happens to an answer that breaks its schema: delivered as it is (`pass`),
-    with warnings (`warn`), fitted (`cast`), or not at all (`reject`). Without an output schema it
-    is `pass`. `input_policy="tolerant"` repairs input where no meaning can be lost. `formats` makes
+    with warnings (`warn`), fitted with invented values (`cast`), converted where that loses nothing
+    and else not at all (`convert`), or not at all (`reject`). The default is `cast`, without an
+    output schema `pass`. `input_policy="tolerant"` repairs input where no meaning can be lost. `formats` makes
     `format` an assertion.
 
     Raises:

@@ -38,7 +38,7 @@ from callpact.errors import (
 )
 from callpact.gate import admit, release
 from callpact.runtime import Runtime
-from callpact.schema import check, fit
+from callpact.schema import check, convert, fit, strip
 from callpact.tool import POLICIES, Admitted, Contract, Tool
 
 TEXT = st.text(max_size=8)
@@ -182,7 +182,8 @@ def test_release_gives_json_or_an_output_rejection_and_never_touches_what_came(
     if isinstance(outcome, ResponseEnvelope):
         assert json.loads(outcome.to_json(details=True))
     else:
-        assert type(outcome) in ({OutputRejected, NotJson} if policy == "reject" else {NotJson})
+        is_refusing = policy in {"convert", "reject"}
+        assert type(outcome) in ({OutputRejected, NotJson} if is_refusing else {NotJson})
         assert outcome.code == "output_validation_failed"
         assert outcome.issues
     assert envelope.data is value
@@ -200,6 +201,22 @@ def test_what_a_cast_does_not_warn_of_keeps_its_schema(schema, value):
     assert still_wrong == ("residual" in told)
     if released.data != before:
         assert released.changes
+
+
+@given(SCHEMAS, JSON)
+def test_convert_delivers_what_keeps_its_schema_with_nothing_invented_or_refuses(schema, value):
+    before = copy.deepcopy(value)
+    contract = Contract(output=schema, policy="convert")
+    outcome = _outcome(release, contract, local_envelope(value, "t.tool"))
+    assert value == before
+    if isinstance(outcome, OutputRejected):
+        assert check(schema, strip(schema, convert(schema, value)))
+        return
+    assert check(schema, outcome.data) == []
+    assert {change.action for change in outcome.changes} <= {"converted", "stripped"}
+    assert not any(change.invented for change in outcome.changes)
+    cast = release(contract.with_policy("cast"), local_envelope(value, "t.tool"))
+    assert (outcome.data, outcome.changes) == (cast.data, cast.changes)
 
 
 @given(SCHEMAS, JSON)

@@ -22,6 +22,7 @@ from mcp_types import methods
 import awkward
 from awkward import BLOCKS, CASES, LARGE, NOT_JSON, UNSENDABLE
 from callpact.runtime import Runtime
+from callpact.schema import convert, strip
 from callpact.serve.mcp import Door
 from callpact.sources.function import from_functions
 from callpact.tool import Contract, Tool
@@ -31,12 +32,12 @@ from schema_lint import lint_tool
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 SIZES = pytest.mark.parametrize("advertise", ADVERTISE)
-POLICIES = pytest.mark.parametrize("policy", ["pass", "warn", "cast", "reject"])
+POLICIES = pytest.mark.parametrize("policy", ["pass", "warn", "cast", "convert", "reject"])
 VIEWS = pytest.mark.parametrize(
     ("policy", "advertise"),
     [
         ("pass", "full"),
-        *product(["warn", "cast", "reject"], ADVERTISE),
+        *product(["warn", "cast", "convert", "reject"], ADVERTISE),
     ],  # `pass` publishes nothing.
 )
 PATIENCE = 60
@@ -189,20 +190,31 @@ def is_due(case, contract, advertise, answer, listed):
     is_strict = is_strict and (policy != "warn" or advertise == "declared")
     if case.plain is BLOCKS:
         is_medium = isinstance(schema, dict) and "contentEncoding" in schema
-        is_refused = not is_medium and (policy == "reject" or is_strict)
+        is_refused = not is_medium and (policy in {"convert", "reject"} or is_strict)
         return code_of(answer) == (FOUND if is_refused else None)
     if is_kept(schema, case.plain) and not (case.has_extra and policy != "warn"):
         brought = delivered(answer, case)
-        # `cast` makes 7 of 7.0.
-        return brought == case.plain if policy == "cast" else same(brought, case.plain)
+        # `cast` and `convert` make 7 of 7.0.
+        is_fitted = policy in {"cast", "convert"}
+        return brought == case.plain if is_fitted else same(brought, case.plain)
     if policy == "reject" or (policy == "warn" and is_strict):
         return code_of(answer) == FOUND
     if policy == "warn":
         return same(delivered(answer, case), case.plain)
+    if policy == "convert":
+        return _is_converted(case, schema, answer)
     # It is fitted; what is beyond that is told, and where a strict schema is published not sent.
     if code_of(answer) is None and is_kept(schema, delivered(answer, case)):
         return True
     return code_of(answer) == (FOUND if is_strict else None)
+
+
+def _is_converted(case, schema, answer):
+    """Converted and stripped if that is enough, else refused: nothing is invented."""
+    plain = strip(schema, convert(schema, case.plain))
+    if not is_kept(schema, plain):
+        return code_of(answer) == FOUND
+    return code_of(answer) is None and same(delivered(answer, case), plain)
 
 
 def wrong(cases, tools, advertise, asked):
@@ -334,7 +346,7 @@ def anything():
 
 @ERAS
 @SIZES
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 def test_functions_that_do_not_keep_their_annotations_are_accepted(policy, advertise, era):
     made = from_functions([cup, point, teas, level, pairs, anything], namespace="f", policy=policy)
     tools = list(made)

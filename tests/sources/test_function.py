@@ -174,13 +174,29 @@ def test_every_option_of_the_decorator_reaches_the_tool():
     assert (built.contract.policy, built.contract.input_policy) == ("reject", "tolerant")
 
 
-def test_the_defaults_of_a_tool_are_mutation_exact_cast_and_open():
+def test_the_defaults_of_a_tool_are_mutation_exact_convert_and_open():
     async def f() -> int:
         return 1
 
     built = made(f)
     assert (built.kind, built.contract.input_policy) == ("mutation", "exact")
-    assert (built.contract.policy, built.access) == ("cast", Access())
+    assert (built.contract.policy, built.access) == ("convert", Access())
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [(int, "abc"), (int, 1.5), (int, None), (bool, "yes"), (list[int], [1, "x"]), (str, 7)],
+)
+def test_a_function_that_breaks_its_return_type_fails_and_nothing_is_invented(annotation, value):
+    with pytest.raises(OutputRejected):
+        run(answering(annotation, value))
+
+
+def test_a_function_without_a_checked_return_type_passes_its_answers():
+    async def f():
+        return {"any": "thing"}
+
+    assert made(f).contract.policy == "pass"
 
 
 def test_the_namespace_is_the_decorators_then_the_arguments_then_the_modules():
@@ -1231,7 +1247,7 @@ def test_a_dict_instead_of_a_model_goes_to_the_gate_as_it_is():
     with pytest.raises(OutputRejected) as caught:
         run(answering(Address, wrong), policy="reject")
     assert caught.value.path == "/street"
-    cast = run(answering(Address, wrong))
+    cast = run(answering(Address, wrong), policy="cast")
     assert "extra" not in cast.data
     assert "type" in {issue.code for issue in cast.warnings}
 

@@ -93,7 +93,7 @@ def test_an_async_generator_function_is_a_subscription_without_being_told():
     assert built.kind == "subscription"
     assert inspect.isasyncgenfunction(built.handler)
     assert built.contract.output == {"type": "integer"}
-    assert (built.contract.policy, built.contract.input_policy) == ("cast", "exact")
+    assert (built.contract.policy, built.contract.input_policy) == ("convert", "exact")
     assert built.description == "Count up."
     assert received(count, {"to": 3}) == [0, 1, 2]
     assert received(count, {"to": 0}) == []

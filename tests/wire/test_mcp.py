@@ -101,7 +101,7 @@ def test_what_is_not_promised_is_not_published(output, policy, modern):
     assert "outputSchema" not in encode_tool(make_tool(output=output, policy=policy), modern=modern)
 
 
-@pytest.mark.parametrize("policy", ["cast", "reject"])
+@pytest.mark.parametrize("policy", ["cast", "convert", "reject"])
 def test_a_root_that_is_not_an_object_is_boxed_for_older_peers_only(policy):
     tool = make_tool(output=STRINGS, policy=policy)
     assert encode_tool(tool, modern=True)["outputSchema"] == STRINGS
@@ -475,7 +475,7 @@ def test_data_with_a_thin_meta_of_another_server_is_delivered(modern):
 
 
 @ERAS
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 def test_data_that_was_read_from_the_text_of_another_server_is_delivered_as_data(policy, modern):
     data = {"price": 1.5, "stock": 2}
     answer = mcp_envelope(data, is_error=False, content=[TextBlock(json.dumps(data))])
@@ -545,7 +545,7 @@ ANSWERS = (
 
 @given(
     output=st.sampled_from(OUTPUTS),
-    policy=st.sampled_from([None, "pass", "warn", "cast", "reject"]),
+    policy=st.sampled_from([None, "pass", "warn", "cast", "convert", "reject"]),
     answer=ANSWERS,
     modern=st.booleans(),
 )

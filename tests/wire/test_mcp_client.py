@@ -214,7 +214,7 @@ def quiet(caplog):
 
 
 @ERAS
-@pytest.mark.parametrize("policy", ["pass", "warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["pass", "warn", "cast", "convert", "reject"])
 def test_a_strict_client_takes_every_answer_of_every_policy(policy, mode):
     assert refusals(mode, make_tools([policy], VALUES)) == []
 

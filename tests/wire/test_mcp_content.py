@@ -26,7 +26,7 @@ from callpact.wire.mcp import encode_result, encode_tool
 from callpact.wire.mcp_content import MAX_BEFORE, MAX_NOTES
 
 ERAS = pytest.mark.parametrize("modern", [True, False], ids=["2026-07-28", "2025-11-25"])
-POLICIES = pytest.mark.parametrize("policy", ["pass", "warn", "cast", "reject"])
+POLICIES = pytest.mark.parametrize("policy", ["pass", "warn", "cast", "convert", "reject"])
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 JPEG = b"\xff\xd8\xff\xe0" + b"\x00" * 8
 PICTURE = {"type": "string", "contentEncoding": "base64", "contentMediaType": "image/png"}

@@ -72,7 +72,7 @@ def kept_keywords(node) -> set[str]:
 
 
 @ERAS
-@pytest.mark.parametrize("policy", ["cast", "reject"])
+@pytest.mark.parametrize("policy", ["cast", "convert", "reject"])
 def test_full_is_the_declared_schema_where_the_contract_holds_it(policy, modern):
     assert output_schema(make_tool(policy=policy), modern=modern) == SHOP
 
@@ -86,7 +86,7 @@ def test_full_is_relaxed_where_answers_may_break_it(modern):
 
 
 @ERAS
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 def test_declared_and_relaxed_hold_whatever_the_policy(policy, modern):
     tool = make_tool(policy=policy)
     assert output_schema(tool, modern=modern, advertise="declared") == SHOP
@@ -95,7 +95,7 @@ def test_declared_and_relaxed_hold_whatever_the_policy(policy, modern):
 
 
 @ERAS
-@pytest.mark.parametrize("policy", ["pass", "warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["pass", "warn", "cast", "convert", "reject"])
 def test_none_is_no_schema(policy, modern):
     tool = make_tool(policy=policy)
     assert "outputSchema" not in encode_tool(tool, modern=modern, advertise="none")
@@ -291,7 +291,7 @@ def test_a_definition_of_the_same_name_is_not_overwritten():
 
 @ERAS
 @pytest.mark.parametrize("advertise", ["full", "declared", "relaxed", "top"])
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 @pytest.mark.parametrize(
     "wrapped", [dict, lambda schema: {"type": "array", "items": schema, "$defs": schema["$defs"]}]
 )
@@ -301,7 +301,7 @@ def test_what_is_open_is_published_so_that_no_client_warns(wrapped, policy, adve
 
 
 @ERAS
-@pytest.mark.parametrize("policy", ["warn", "cast", "reject"])
+@pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])
 @pytest.mark.parametrize("advertise", ["full", "relaxed", "top"])
 @pytest.mark.parametrize(
     "definitions",
@@ -431,7 +431,9 @@ def test_a_relaxed_schema_takes_every_json_value(node, value, modern):
                 assert is_valid(bare, {"result": value, "a": value, "b": [value]})
 
 
-@given(node=NODES, modern=st.booleans(), policy=st.sampled_from(["warn", "cast", "reject"]))
+@given(
+    node=NODES, modern=st.booleans(), policy=st.sampled_from(["warn", "cast", "convert", "reject"])
+)
 def test_no_client_warns_of_what_is_published(node, modern, policy):
     for schema in rootings(node):
         tool = make_tool(schema, policy=policy)

@@ -45,7 +45,7 @@ MIN_STEADY = 10
 """Answers that hold an optional field, one after the other, before its absence is told."""
 BUCKETS = 24
 """Parts of the window in which findings are counted, at most."""
-_CLOSED = ("cast", "reject")
+_CLOSED = ("cast", "convert", "reject")
 
 
 class Finding(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 `cast` alone is exactly seed 001's (TypeBox's) cast. `fit` is what a contract with policy `cast`
 does to an answer: convert what says exactly what is wanted, cast the rest, strip what is left over.
+Policy `convert` leaves the cast out.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ def strip(schema: object, value: Any) -> Any:
     return _pass("strip", schema, value)
 
 
-def fit(schema: object, value: Any) -> Fitted:
+def fit(schema: object, value: Any, *, invent: bool = True) -> Fitted:
     """Convert, cast and strip; a value that needs none of it comes back as the same object.
+
+    Without `invent` nothing is cast: what cannot be converted stays wrong, what is missing missing.
 
     Raises:
         InvalidSchema: the schema itself cannot be used.
@@ -63,7 +66,7 @@ def fit(schema: object, value: Any) -> Fitted:
     node, run = _nodes(compiled).start(value)
     try:
         new = node.convert(value, run)
-        if not _holds(compiled.accepts, new):
+        if invent and not _holds(compiled.accepts, new):
             try:
                 new = _cast(node, new, run)
             except CastError as error:

@@ -101,7 +101,7 @@ def _tool(
             contract=Contract(
                 input=compiled_input,
                 output=compiled_output,
-                policy=options.policy or policy,
+                policy=options.policy or policy or _default_policy(compiled_output),
                 input_policy=options.input_policy,
             ),
             handler=_handler(function, signature),
@@ -117,6 +117,11 @@ def _tool(
         )
     except DeclarationError as error:
         raise InvalidTool(f"{label}: {error}") from None
+
+
+def _default_policy(output: CompiledSchema | None) -> Policy:
+    """Nothing is invented for a function: its author can mend what it returns."""
+    return "pass" if output is None or output.is_unknown else "convert"
 
 
 def _kind(options: ToolOptions, signature: Signature, label: str) -> Kind:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from callpact.tool import Tool
 
 Advertise = Literal["full", "declared", "relaxed", "top", "none"]
-"""How much of an output schema clients are told: by its policy (`full`: as declared under `cast`
-and `reject`, relaxed under `warn`), always as declared, always relaxed, the first level, nothing.
+"""How much of an output schema clients are told: by its policy (`full`: as declared under `cast`,
+`convert` and `reject`, relaxed under `warn`), always as declared, always relaxed, the first level, nothing.
 """
 ADVERTISE: tuple[str, ...] = get_args(Advertise)
 Rendering = Literal["mcp", "flowmcp"]

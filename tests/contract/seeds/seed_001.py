@@ -54,7 +54,7 @@ ROWS = (
         "001.execute.output-warns-only",
         "6. data that breaks the output schema is a warning, never an error.",
         "divergent",
-        "design.md section 3: so under pass, warn and cast; policy reject (seed 004) raises",
+        "design.md section 3: so under pass, warn and cast; convert and reject (seed 004) raise",
     ),
     ("001.execute.order", "7. The steps run in this order; the envelope is returned."),
     (
