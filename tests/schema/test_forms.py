@@ -7,6 +7,7 @@ import pytest
 
 from callpact.schema import compile_schema
 from callpact.schema.forms import plain_form
+from callpact.schema.integers import resources
 
 INT = {"type": "integer"}
 OPEN = [
@@ -60,7 +61,8 @@ def test_plain_json_is_still_accepted(schema):
 
 def test_a_form_can_always_be_compiled():
     for schema in OPEN:
-        jsonschema_rs.validator_for(plain_form(schema), offline=True)
+        formed, _ = plain_form(schema)
+        jsonschema_rs.validator_for(formed, offline=True, registry=resources())
 
 
 NEEDS_SOMETHING = [

@@ -6,7 +6,6 @@ first use, so that loading ten thousand tools costs ten thousand compilations an
 
 from __future__ import annotations
 
-import functools
 import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
@@ -28,12 +27,12 @@ from callpact.schema.document import (
 )
 from callpact.schema.forms import (
     INVERTING,
-    RESOURCES,
     UNFORMABLE,
     any_json,
     closed_form,
     plain_form,
 )
+from callpact.schema.integers import count_integers, inexact_integers, resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +167,7 @@ class CompiledSchema:
         if not is_json(value):
             return not_json(value)
         try:
-            return self._told(value)
+            return self._told(value) or inexact_integers(self._validator, value)
         except UnicodeEncodeError:  # A lone surrogate, in text that only now was looked at.
             return not_json(value)
 
@@ -196,30 +195,45 @@ class CompiledSchema:
         """What is not needed to load a tool is made when it is first asked for, then kept."""
         if name == "document":
             made = self._facts.document
-        elif name in ("accepts", "fits"):
-            made = self._formed(plain_form if name == "accepts" else closed_form)
+        elif name == "accepts":
+            made = self._accepts()
+        elif name == "fits":
+            made = self._fits()
         else:
             raise AttributeError(f"a compiled schema has no attribute {name!r}")
         setattr(self, name, made)
         return made
 
-    def _formed(self, form: Callable[[Document], Document]) -> Callable[[Any], bool]:
-        """One validator that does it all, or two in a row where the schema forbids rewriting."""
-        facts, is_valid = self._facts, self._validator.is_valid
-        is_formable = self._links is None or self._links.is_formable
-        if form is closed_form and self._links is not None and self._links.weight > MAX_DETAIL:
+    def _accepts(self) -> Callable[[Any], bool]:
+        """One validator that does it all, or several in a row where the schema forbids rewriting."""
+        is_valid = self._validator.is_valid
+        if not self._is_formable:
+
+            def judge(value: Any) -> bool:
+                return is_json(value) and is_valid(value)
+
+            return self._exactly(judge) if count_integers(self.document) else judge
+        formed, is_exact = plain_form(self.document)
+        judge = is_valid if formed == self.document else self._compile(formed, resources()).is_valid
+        return judge if is_exact else self._exactly(judge)
+
+    def _exactly(self, judge: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        return lambda value: judge(value) and not inexact_integers(self._validator, value)
+
+    def _fits(self) -> Callable[[Any], bool]:
+        if not self._is_formable or (self._links is not None and self._links.weight > MAX_DETAIL):
             return _never
-        if facts.keywords & UNFORMABLE or not is_formable:
-            if form is closed_form:
-                return _never
-            return lambda value: is_json(value) and is_valid(value)
-        formed = form(self.document)
-        if formed == self.document:
-            return is_valid
-        judge = self._compile(formed, _resources()).is_valid
-        if form is closed_form and facts.keywords & INVERTING:
-            return lambda value: judge(value) and is_valid(value)
-        return judge
+        formed, is_exact = closed_form(self.document)
+        is_same = formed == self.document
+        judge = self._validator.is_valid if is_same else self._compile(formed, resources()).is_valid
+        if is_exact and not self._facts.keywords & INVERTING:
+            return judge
+        return lambda value: judge(value) and self.accepts(value)
+
+    @property
+    def _is_formable(self) -> bool:
+        has_formable_links = self._links is None or self._links.is_formable
+        return has_formable_links and not self._facts.keywords & UNFORMABLE
 
     def _compile(self, document: Document, registry: jsonschema_rs.Registry | None = None) -> Any:
         options: dict[str, Any] = _ASSERTING if self._formats else _ANNOTATING
@@ -265,11 +279,6 @@ def compile_schema(schema: object, *, formats: bool = False) -> CompiledSchema:
 _MAX_SHARED = 1_000
 _shared: dict[tuple[str, bool], CompiledSchema] = {}
 """Small schemas compiled lately: tools that declare the same one share it."""
-
-
-@functools.cache
-def _resources() -> jsonschema_rs.Registry:
-    return jsonschema_rs.Registry(RESOURCES)
 
 
 def _never(_value: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from callpact.schema.document import MAX_VALUE_DEPTH, Document, is_old_draft, resolve
+from callpact.schema.integers import EXACT, WHOLE, count_integers, says_integer
 
 _LEVEL = "callpact.json.{}"
 _ANY_JSON: dict[str, Any] = {"$ref": "#/$defs/" + _LEVEL.format(0)}
@@ -18,15 +19,6 @@ _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 # Asserts the same without counting any key as evaluated: `not` keeps no annotations.
 _QUIET_JSON: dict[str, Any] = {"not": {"not": _ANY_JSON}}
 _NOTHING: dict[str, Any] = {"not": {}}
-# To draft 4, and to it alone, 7.0 is no integer: what `convert` would change.
-_WHOLE: dict[str, Any] = {"$ref": "urn:callpact:integer"}
-_WHOLE_RESOURCE: dict[str, Any] = {
-    "$schema": "http://json-schema.org/draft-04/schema#",
-    "id": "urn:callpact:integer",
-    "type": "integer",
-}
-RESOURCES = [("urn:callpact:integer", _WHOLE_RESOURCE)]
-"""What a closed form may refer to."""
 
 UNFORMABLE = frozenset(
     {
@@ -65,14 +57,26 @@ def any_json() -> dict[str, Any]:
     return {"$defs": levels, **_ANY_JSON}
 
 
-def plain_form(document: Document) -> Document:
-    """The form that accepts the same JSON values and nothing that is not JSON."""
-    return _Former(document, closed=False).form()
+def plain_form(document: Document) -> tuple[Document, bool]:
+    """The form that accepts the same JSON values and nothing that is not JSON.
+
+    Integers are exact in it (`integers.py`). False beside it if it does not say so of all of them.
+    """
+    return _formed(document, closed=False)
 
 
-def closed_form(document: Document) -> Document:
-    """The form that rejects every value that needs a conversion or a strip."""
-    return _Former(document, closed=True).form()
+def closed_form(document: Document) -> tuple[Document, bool]:
+    """The form that rejects every value that needs a conversion or a strip.
+
+    False beside it if it does not say of all integers that they are exact.
+    """
+    return _formed(document, closed=True)
+
+
+def _formed(document: Document, *, closed: bool) -> tuple[Document, bool]:
+    former = _Former(document, closed=closed)
+    formed = former.form()
+    return formed, len(former.integers) == count_integers(document)
 
 
 class _Former:
@@ -81,6 +85,8 @@ class _Former:
         self._closed = closed
         self._is_old = is_old_draft(document)
         self._visits = False
+        self.integers: set[int] = set()
+        """Parts of the document that want an integer, and are formed so that it is exact."""
         self._opened: dict[str, str] = {}
         """Definitions that are also wanted as a part of `allOf`, by reference."""
 
@@ -119,8 +125,10 @@ class _Former:
         if "array" in types:
             self._form_array(schema)
         more = [self._any(quiet=True)] if None in types and not covered else []
+        if says_integer(schema):
+            self.integers.add(id(cast("Any", node)))
+            more.append(self._integer(types))
         if self._closed:
-            more.extend(self._whole(schema, types))
             if "oneOf" in schema:
                 # Exactly one of the open variants (INVERTING), and any of the closed ones.
                 more.append({"anyOf": schema.pop("oneOf")})
@@ -130,11 +138,12 @@ class _Former:
             schema["allOf"] = [*schema.get("allOf", ()), *more]
         return schema
 
-    def _whole(self, schema: dict[str, Any], types: set[Any]) -> list[Any]:
-        if "integer" in types and "number" not in types and not {"const", "enum"} & schema.keys():
-            others = sorted(types - {"integer"})
-            return [{"anyOf": [_WHOLE, {"type": others}]} if others else _WHOLE]
-        return []
+    def _integer(self, types: set[Any]) -> dict[str, Any]:
+        if not self._closed:
+            return EXACT
+        # What `convert` would change is no integer here: 7.0.
+        others = sorted(types - {"integer"})
+        return {"anyOf": [WHOLE, {"type": others}]} if others else WHOLE
 
     def _close(self, schema: dict[str, Any]) -> list[Any]:
         if self._is_old:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from msgspec import structs
+
 from callpact.errors import Issue
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import pointer
@@ -124,7 +126,7 @@ class _Writer:
             message = error.message
             if message.startswith("Value "):
                 message = self._side + message[5:]
-            return [Issue(error.code, message, error.path, error.expected)]
+            return [structs.replace(error, message=message)]
         code: str = error.kind.name
         if code == "required":
             return [self._missing(error)]

@@ -6,7 +6,9 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import orjson
+import msgspec
+
+from callpact.schema.integers import MOST_EXACT
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_DIGITS = 400
@@ -18,11 +20,9 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 def converted(value: Any, kind: str) -> Any:
     """The value as the JSON type `kind`, or the same object where it does not say so exactly."""
     if kind == "integer":
-        number = value if type(value) is float else _number(value)
-        return value if number is None else _whole(number, value)
+        return _whole(value) if type(value) is float else _number(value, is_whole=True)
     if kind == "number":
-        number = _number(value)
-        return value if number is None else number
+        return _number(value)
     if kind == "boolean" and isinstance(value, str):
         return {"true": True, "false": False}.get(value, value)
     if kind in ("object", "array") and isinstance(value, str) and len(value) <= _MAX_TEXT:
@@ -30,31 +30,36 @@ def converted(value: Any, kind: str) -> Any:
     return value
 
 
-def _whole(number: float, otherwise: Any) -> Any:
-    if isinstance(number, int):
-        return number
-    if number.is_integer() and _LEAST <= number <= _MOST:
-        return int(number)
-    return otherwise
+def _whole(number: float) -> Any:
+    # Beyond, the float may stand for another integer.
+    return int(number) if abs(number) <= MOST_EXACT and number.is_integer() else number
 
 
-def _number(value: Any) -> int | float | None:
+def _number(value: Any, *, is_whole: bool = False) -> Any:
+    """The number that a text says."""
     if not isinstance(value, str) or len(value) > _MAX_DIGITS or not _NUMBER.fullmatch(value):
-        return None
-    if value.lstrip("-").isdigit():
-        number = int(value)
-        return number if _LEAST <= number <= _MOST else None
+        return value
     number = float(value)
+    if not is_whole and not value.lstrip("-").isdigit():
+        return number if _says(value, number) else value
+    if not abs(number) < 2 * _MOST:  # Too large for a look at each digit; infinity, too.
+        return value
+    exact = Decimal(value)
+    whole = int(exact)
+    return whole if whole == exact and _LEAST <= whole <= _MOST else value
+
+
+def _says(text: str, number: float) -> bool:
     try:
-        return number if Decimal(value) == Decimal(repr(number)) else None
-    except InvalidOperation:  # An exponent beyond what even a decimal holds.
-        return None
+        return Decimal(text) == Decimal(repr(number))
+    except InvalidOperation:  # An exponent beyond what even a decimal holds, or infinity.
+        return False
 
 
 def _parsed(text: str, opening: str) -> Any:
     if not text.lstrip(" \t\r\n").startswith(opening):
         return text
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text
