@@ -11,6 +11,7 @@ import jsonschema_rs
 from callpact.errors import CastError
 from callpact.schema.document import pointer
 from callpact.schema.nodes import MISSING, Meter, Node, Run, affordable, number, parsed
+from callpact.schema.objects import stripped
 
 Judge = Callable[[Any], bool]
 _MANY = 50
@@ -137,9 +138,19 @@ class Array(Node):
         return parsed(self, value, list, run)
 
     def strip(self, value: Any, run: Run) -> Any:
+        if self.also or self._contains is not None:
+            return stripped(self, value, run)
         if isinstance(value, list | tuple) and not self._item.is_leaf:
             return self._each(cast("list[Any]", value), "strip", run)
         return cast("Any", value)
+
+    def nodes_of(self, part: str | int) -> list[Node]:
+        if isinstance(part, str):
+            return super().nodes_of(part)
+        found = [self._item]
+        if self._contains is not None and not self._item.is_leaf:
+            found.append(self._contains)  # Alone it says nothing of what else an item holds.
+        return found + super().nodes_of(part)
 
     def _each(self, items: list[Any], verb: str, run: Run) -> list[Any]:
         judge = self._quick(items)
@@ -208,9 +219,17 @@ class Tuple(Node):
         return parsed(self, value, list, run)
 
     def strip(self, value: Any, run: Run) -> Any:
+        if self.also:
+            return stripped(self, value, run)
         if isinstance(value, list | tuple):
             return _each_item(cast("list[Any]", value), self._nodes, self._rest, "strip", run)
         return value
+
+    def nodes_of(self, part: str | int) -> list[Node]:
+        if isinstance(part, str):
+            return super().nodes_of(part)
+        own = self._nodes[part] if part < len(self._nodes) else self._rest
+        return ([] if own is None else [own]) + super().nodes_of(part)
 
 
 _differ = jsonschema_rs.validator_for({"uniqueItems": True}, offline=True).is_valid

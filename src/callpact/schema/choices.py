@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.schema.nodes import MISSING, Meter, Node, Run, Unknown, copied
+from callpact.schema.objects import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,8 @@ class Union(Node):
         return first[0]
 
     def strip(self, value: Any, run: Run) -> Any:
+        if self.also:
+            return stripped(self, value, run)
         while isinstance(value, dict | list | tuple):
             new = self._stripped_once(cast("Any", value), run)
             if new is value:
@@ -104,9 +107,9 @@ class Union(Node):
             found |= known
         return found
 
-    def nodes_of(self, key: str) -> list[Node]:
-        found = [node for variant in self.variants for node in variant.nodes_of(key)]
-        return found + super().nodes_of(key)
+    def nodes_of(self, part: str | int) -> list[Node]:
+        found = [node for variant in self.variants for node in variant.nodes_of(part)]
+        return found + super().nodes_of(part)
 
 
 class Ref(Node):
@@ -142,7 +145,7 @@ class Ref(Node):
         return self.target.convert(value, run)
 
     def strip(self, value: Any, run: Run) -> Any:
-        return self.target.strip(value, run)
+        return stripped(self, value, run) if self.also else self.target.strip(value, run)
 
     def score(self, value: Any) -> int:
         return self.target.score(value)
@@ -150,5 +153,5 @@ class Ref(Node):
     def _keys(self, value: Any) -> set[str] | None:
         return self.target.keys(value)
 
-    def nodes_of(self, key: str) -> list[Node]:
-        return self.target.nodes_of(key)
+    def nodes_of(self, part: str | int) -> list[Node]:
+        return self.target.nodes_of(part) + super().nodes_of(part)

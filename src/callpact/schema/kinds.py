@@ -31,7 +31,7 @@ from callpact.schema.nodes import (
     matcher,
     number,
 )
-from callpact.schema.objects import Intersect, Object, Record
+from callpact.schema.objects import Declared, Intersect, Object, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,13 +78,18 @@ class Reader:
                 f"a schema must be an object or a boolean, got {type(document).__name__}"
             )
         schema = cast("dict[str, Any]", document)
-        node = self._one_of_kinds(schema)
-        if not self._exact:
-            node.also = tuple(self._read(part) for part in _conditional(schema))
+        if self._exact:
+            return self._one_of_kinds(schema, self._parts(schema))
+        parts = self._parts(schema)
+        loud = [part for part in parts if not _only_declares(part)]
+        node = self._one_of_kinds(schema, loud)
+        silent = [part for part in parts if _only_declares(part) and not _says_nothing(part)]
+        if loud:
+            silent += self._lists(schema)
+        node.also = (*node.also, *silent, *self._declared(schema, alone=not loud))
         return node
 
-    def _one_of_kinds(self, schema: dict[str, Any]) -> Node:
-        parts = self._parts(schema)
+    def _one_of_kinds(self, schema: dict[str, Any], parts: list[Node]) -> Node:
         own = self._own(schema, alone=not parts)
         if "not" in schema and not parts:
             excluded = schema["not"]
@@ -102,8 +107,6 @@ class Reader:
             elif isinstance(own, Object):
                 # A union or intersect already says which scalar or list is meant; keys add up.
                 parts.append(own)
-        if not self._exact and len(parts) > 1:
-            parts = [part for part in parts if not _says_nothing(part)] or parts[:1]
         if len(parts) == 1:
             node = parts[0]
             node.default = schema.get("default", node.default)
@@ -112,6 +115,38 @@ class Reader:
             return Unknown(schema)
         others = schema.get("unevaluatedProperties") if self._exact else None
         return Intersect(schema, parts, Never({}) if others is False else self._rest(others))
+
+    def _lists(self, schema: dict[str, Any]) -> list[Node]:
+        """What a schema says of items and of several types, where a part decides the kind."""
+        own = self._own(schema, alone=False)
+        return [] if own is None or own.is_leaf or isinstance(own, Object) else [own]
+
+    def _declared(self, schema: dict[str, Any], *, alone: bool) -> list[Node]:
+        """What a schema declares beside what its kind reads: under conditions, or without a type."""
+        if self._lone_refs and "$ref" in schema:
+            return []
+        found = [self._read(part) for part in _conditional(schema)]
+        names, rest = _names(schema), self._rest(schema.get("unevaluatedProperties"))
+        if not _SPEAKS_OF_KEYS & schema.keys() and not (alone and schema.get("type") == "object"):
+            names.update(_list(schema, "required"))
+            rest = rest or self._rest(schema.get("additionalProperties"))
+        first, items = ([], []) if schema.get("type") == "array" else self._places(schema)
+        if isinstance(schema.get("unevaluatedItems"), dict):
+            items.append(self._read(schema["unevaluatedItems"]))
+        if names or rest is not None or first or items:
+            found.append(Declared(names, rest, first, items))
+        return found
+
+    def _places(self, schema: dict[str, Any]) -> tuple[list[Node], list[Node]]:
+        """The schemas of the first items, and those of any item."""
+        first = schema.get("items") if self._lone_refs else schema.get("prefixItems")
+        others = ("items", "contains") if isinstance(schema.get("items"), dict) else ()
+        return (
+            [self._read(part) for part in cast("list[Any]", first)]
+            if isinstance(first, list)
+            else [],
+            [self._read(schema[key]) for key in (*others, "additionalItems") if key in schema],
+        )
 
     def _parts(self, schema: dict[str, Any]) -> list[Node]:
         """The schemas that hold at this place by `$ref`, `anyOf`, `oneOf` and `allOf`."""
@@ -217,8 +252,9 @@ class Reader:
                 item = stack.pop()
                 if isinstance(item, dict):
                     schema = cast("dict[str, Any]", item)
-                    if isinstance(schema.get("$id"), str):
-                        self._ids[schema["$id"]] = schema
+                    for keyword, mark in _NAMING.items():
+                        if isinstance(schema.get(keyword), str):
+                            self._ids.setdefault(mark + schema[keyword], schema)
                     stack.extend(schema.values())
                 elif isinstance(item, list):
                     stack.extend(cast("list[Any]", item))
@@ -234,6 +270,7 @@ _SCALARS: dict[str, Any] = {
 }
 _NOTES = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 _SPEAKS_OF_KEYS = frozenset({"properties", "patternProperties"})
+_NAMING = {"$id": "", "id": "", "$anchor": "#", "$dynamicAnchor": "#"}
 _IN_PLACE = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not", "default"})
 
 
@@ -266,9 +303,29 @@ def _says_nothing(node: Node) -> bool:
     return isinstance(node, Unknown) and not node.also
 
 
+def _only_declares(node: Node) -> bool:
+    """True for a part that has no kind: of use to know what is declared, and for nothing else."""
+    if isinstance(node, Union):
+        return all(map(_only_declares, node.variants))
+    return isinstance(node, Unknown)
+
+
 def _conditional(schema: dict[str, Any]) -> list[Any]:
     found = [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
-    dependent = schema.get("dependentSchemas")
-    if isinstance(dependent, dict):
-        found.extend(cast("dict[str, Any]", dependent).values())
+    for keyword in ("dependentSchemas", "dependencies"):
+        dependent = schema.get(keyword)
+        if isinstance(dependent, dict):
+            parts = cast("dict[str, Any]", dependent).values()
+            found.extend(part for part in parts if not isinstance(part, list))
     return found
+
+
+def _names(schema: dict[str, Any]) -> set[str]:
+    """The keys that a schema asks for where others are there."""
+    names: set[str] = set()
+    for keyword in ("dependentRequired", "dependencies"):
+        dependent = schema.get(keyword)
+        if isinstance(dependent, dict):
+            for key, others in cast("dict[str, Any]", dependent).items():
+                names |= {key, *(cast("list[str]", others) if isinstance(others, list) else ())}
+    return names

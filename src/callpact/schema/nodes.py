@@ -97,7 +97,8 @@ class Node:
     def __init__(self, schema: dict[str, Any]) -> None:
         self.default = schema.get("default", MISSING)
         self.also: tuple[Node, ...] = ()
-        """Schemas that hold under conditions (`then`, `dependentSchemas`): their keys are known."""
+        """What else speaks of this place without a kind of its own: schemas under conditions
+        (`then`, `dependentSchemas`) and bare `required`, `contains`, … Their keys are known."""
 
     def check(self, value: Any) -> bool:
         return value is not MISSING
@@ -155,9 +156,9 @@ class Node:
         del value
         return set()
 
-    def nodes_of(self, key: str) -> list[Node]:
-        """Every schema that may speak of the value under a key."""
-        return [node for part in self.also for node in part.nodes_of(key)]
+    def nodes_of(self, part: str | int) -> list[Node]:
+        """Every schema that may speak of the value under a key or at an index."""
+        return [node for other in self.also for node in other.nodes_of(part)]
 
 
 class Unknown(Node):
@@ -286,6 +287,9 @@ class Literal(Node):
 
     def _invent(self, meter: Meter) -> Any:
         return copied(self.value, meter)
+
+    def _keys(self, value: Any) -> set[str] | None:
+        return None if self.check(value) else set()
 
     def convert(self, value: Any, run: Run) -> Any:
         if not isinstance(value, str) or isinstance(self.value, str):

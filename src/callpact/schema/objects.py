@@ -136,10 +136,14 @@ class Object(Node):
                 run.path.append(key)
                 out[key] = node.cast(item, run)
                 run.path.pop()
-            elif keeps_all:
+            elif keeps_all or (self.also and self._is_known(key, held)):
                 out[key] = item
             else:
                 run.note_at(key, "stripped", item)
+
+    def _is_known(self, key: str, held: dict[str, Any]) -> bool:
+        known = self.keys(held)
+        return known is None or key in known
 
     def convert(self, value: Any, run: Run) -> Any:
         if isinstance(value, dict):
@@ -147,14 +151,11 @@ class Object(Node):
         return parsed(self, value, dict, run)
 
     def strip(self, value: Any, run: Run) -> Any:
-        if not isinstance(value, dict):
-            return value
-        held = kept(cast("dict[str, Any]", value), self.keys(value), run)  # pyright: ignore[reportUnknownArgumentType] - JSON
-        return each_key(held, self.nodes_of, "strip", run)
+        return stripped(self, value, run)
 
-    def nodes_of(self, key: str) -> list[Node]:
-        found = self._asserted(key)
-        return found + super().nodes_of(key) if self.also else found
+    def nodes_of(self, part: str | int) -> list[Node]:
+        found = self._asserted(part) if isinstance(part, str) else []
+        return found + super().nodes_of(part) if self.also else found
 
     def _asserted(self, key: str) -> list[Node]:
         """Every schema that the value under a key must keep."""
@@ -275,16 +276,11 @@ class Intersect(Node):
         return value
 
     def strip(self, value: Any, run: Run) -> Any:
-        if not isinstance(value, dict):
-            for part in self.parts:
-                value = part.strip(value, run)
-            return value
-        held = kept(cast("dict[str, Any]", value), self.keys(cast("Any", value)), run)
-        return each_key(held, self.nodes_of, "strip", run)
+        return stripped(self, value, run)
 
-    def nodes_of(self, key: str) -> list[Node]:
-        found = [node for part in self.parts for node in part.nodes_of(key)]
-        return found + super().nodes_of(key)
+    def nodes_of(self, part: str | int) -> list[Node]:
+        found = [node for inner in self.parts for node in inner.nodes_of(part)]
+        return found + super().nodes_of(part)
 
     def _keys(self, value: Any) -> set[str] | None:
         found: set[str] = set()
@@ -294,6 +290,59 @@ class Intersect(Node):
                 return None
             found |= known
         return found or None
+
+
+class Declared(Node):
+    """Keywords that declare keys and items beside any kind: they neither cast nor convert."""
+
+    __slots__ = ("_first", "_items", "_names", "_rest")
+
+    def __init__(
+        self, names: set[str], rest: Node | None, first: list[Node], items: list[Node]
+    ) -> None:
+        super().__init__({})
+        self._names = names
+        self._rest = rest
+        """The schema of all other keys; None if others are not declared."""
+        self._first = first
+        """The schemas of the first items, one for each."""
+        self._items = items
+        """The schemas of any item."""
+
+    def _keys(self, value: Any) -> set[str] | None:
+        del value
+        return None if self._rest is not None else set(self._names)
+
+    def nodes_of(self, part: str | int) -> list[Node]:
+        if isinstance(part, str):
+            return [] if self._rest is None else [self._rest]
+        return self._first[part : part + 1] + self._items
+
+
+def stripped(node: Node, value: Any, run: Run) -> Any:
+    """A value without what no schema of its place declares, at every level."""
+    if isinstance(value, dict):
+        held = kept(cast("dict[str, Any]", value), node.keys(cast("Any", value)), run)
+        return each_key(held, node.nodes_of, "strip", run)
+    if isinstance(value, list | tuple):
+        return _each_index(cast("list[Any]", value), node, run)
+    return value
+
+
+def _each_index(items: list[Any], node: Node, run: Run) -> list[Any]:
+    out: list[Any] | None = None
+    for index, item in enumerate(items):
+        nodes = node.nodes_of(index)
+        if not item or all(inner.is_leaf for inner in nodes):
+            continue
+        run.path.append(index)
+        new = _joined(nodes).strip(item, run)
+        run.path.pop()
+        if new is not item:
+            if out is None:
+                out = list(items)
+            out[index] = new
+    return items if out is None else out
 
 
 def _joined(nodes: list[Node]) -> Node:
