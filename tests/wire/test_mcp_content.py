@@ -313,3 +313,46 @@ def test_where_no_strict_schema_is_published_a_residual_is_a_warning(advertise, 
     assert not result.get("isError")
     assert result["structuredContent"] == {"a": 1}
     assert "residual" in {issue["code"] for issue in result["_meta"]["callpact/warnings"]}
+
+
+@ERAS
+def test_what_was_stripped_is_named_in_the_text(modern):
+    tool = make_tool({"price": "1", "vendor": "acme", "a b\n": 1}, OFFER, "convert")
+    result = call(tool, modern=modern)
+    assert result["structuredContent"] == {"price": 1}
+    assert json.loads(result["content"][0]["text"]) == {"price": 1}
+    (line,) = [block["text"] for block in result["content"][1:]]
+    assert line == (
+        'From the tool, but removed because its contract does not declare it: /vendor, "/a b\\n"'
+    )
+    assert {change["path"] for change in result["_meta"]["callpact/changes"]} == {
+        "/price", "/vendor", "/a b\n"
+    }  # fmt: skip
+
+
+@ERAS
+def test_many_and_long_names_that_were_stripped_are_cut(modern):
+    extra = {f"{n}{'x' * 500}": n for n in range(30)}
+    result = call(make_tool({"price": 1, **extra}, OFFER, "cast"), modern=modern)
+    line = result["content"][1]["text"]
+    assert line.endswith(" and 10 more")
+    assert len(line) < 3_000
+
+
+@ERAS
+def test_what_was_cut_from_a_list_and_what_was_invented_are_both_named(modern):
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "maxItems": 1}, "n": {"type": "integer"}},
+        "required": ["n"],
+    }
+    result = call(make_tool({"a": [1, 2]}, schema, "cast"), modern=modern)
+    texts = [block["text"] for block in result["content"][1:]]
+    assert [text.rpartition(" ")[2] for text in texts] == ["/n", "/a"]
+
+
+@ERAS
+def test_what_was_replaced_in_a_plain_text_is_named_too(modern):
+    result = call(make_tool(5, {"type": "string"}, "cast"), modern=modern, advertise="none")
+    assert result["content"][0]["text"] == ""
+    assert "the whole answer" in result["content"][1]["text"]

@@ -24,8 +24,8 @@ from callpact.wire.gate import encode_issue
 from callpact.wire.mcp_content import (
     Block,
     Told,
+    change_blocks,
     encoded_media,
-    invention_blocks,
     link_block,
     media_block,
     media_kind,
@@ -182,9 +182,8 @@ def encode_error(
 def _texted(answer: _Answer, data: str) -> dict[str, Any]:
     """Text that nobody asked structure of: a medium, or itself."""
     block = _drawn(answer, data)
-    if block is not None:
-        return {"content": [block], "_meta": answer.notes()}
-    return {"content": _text_blocks(answer, data), "_meta": answer.notes()}
+    blocks = _text_blocks(answer, data) if block is None else [block]
+    return {"content": [*blocks, *change_blocks(answer.envelope)], "_meta": answer.notes()}
 
 
 def _drawn(answer: _Answer, data: Any) -> Block | None:
@@ -215,7 +214,7 @@ def _structured(answer: _Answer, data: Any, others: list[Block] | None = None) -
         return _sized(answer, told, others or [])
     told = _fitted(answer, told)
     text = _one_line(answer.tool) if is_interactive else told.text
-    content = [text_block(text), *(others or ()), *invention_blocks(answer.envelope)]
+    content = [text_block(text), *(others or ()), *change_blocks(answer.envelope)]
     return _with_structure(told.value, {"content": content, "_meta": answer.notes()})
 
 
@@ -280,7 +279,7 @@ def _sized(answer: _Answer, told: Told, others: list[Block]) -> dict[str, Any]:
     content = [text_block(fitted.text), text_block(page_text(page, note, paging))]
     if kept is not None:
         content.append(link_block(kept))
-    content += [*others, *invention_blocks(answer.envelope)]
+    content += [*others, *change_blocks(answer.envelope)]
     meta = {**answer.notes(), "callpact/page": note}
     return _with_structure(fitted.value, {"content": content, "_meta": meta})
 
@@ -299,7 +298,7 @@ def _previewed(answer: _Answer, told: Told, others: list[Block]) -> dict[str, An
     """
     kept = answer.keep(told.text.encode())
     blocks = _preview_blocks(told.value, told.size, kept)
-    content = [*blocks, *others, *invention_blocks(answer.envelope)]
+    content = [*blocks, *others, *change_blocks(answer.envelope)]
     note: dict[str, Any] = {"bytes": told.size} | ({} if kept is None else {"uri": kept.uri})
     result = {"content": content, "_meta": {**answer.notes(), "callpact/preview": note}}
     if not answer.view.is_published:
@@ -445,7 +444,7 @@ def _broken(answer: _Answer, blocks: list[Block] | None = None) -> dict[str, Any
             others = _preview_blocks(told.value, told.size, kept)
         else:
             body["data"] = told.value
-    content = [text_block(tell(body).text), *others]
+    content = [text_block(tell(body).text), *others, *change_blocks(answer.envelope)]
     return {"content": content, "isError": True, "_meta": answer.notes()}
 
 

@@ -43,6 +43,8 @@ _DIGITS = 4_300  # What Python and others read of one integer.
 _RESERVED = "io.modelcontextprotocol/"
 _SERVER = "io.modelcontextprotocol/serverInfo"
 _NAMED = 20
+_NAME_LENGTH = 100
+_PLAIN_PATH = re.compile(r"[\w/~.…-]+")
 
 
 class Told(Struct, frozen=True):
@@ -156,15 +158,33 @@ def link_block(kept: Kept) -> Block:
     }
 
 
-def invention_blocks(envelope: ResponseEnvelope[Any]) -> list[Block]:
-    """A line of text for what is not from the tool, if there is any such value."""
-    invented = [change.path or "the whole answer" for change in envelope.changes if change.invented]
-    if not invented:
-        return []
-    where = ", ".join(invented[:_NAMED])
-    if len(invented) > _NAMED:
-        where += f" and {len(invented) - _NAMED} more"
-    return [text_block(f"Not from the tool, but filled in to keep its contract: {where}")]
+def change_blocks(envelope: ResponseEnvelope[Any]) -> list[Block]:
+    """A line of text for what is not from the tool, and one for what is and was removed."""
+    changes = envelope.changes
+    invented = [change.path for change in changes if change.invented]
+    removed = [change.path for change in changes if change.action in _REMOVING]
+    lines = {
+        "Not from the tool, but filled in to keep its contract": invented,
+        "From the tool, but removed because its contract does not declare it": removed,
+    }
+    return [text_block(f"{line}: {_places(paths)}") for line, paths in lines.items() if paths]
+
+
+_REMOVING = frozenset({"stripped", "truncated"})
+
+
+def _places(paths: list[str]) -> str:
+    """Some paths in words; the names in them are not ours, and stay one line each."""
+    named = [_place(path) for path in paths[:_NAMED]]
+    more = len(paths) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _place(path: str) -> str:
+    if not path:
+        return "the whole answer"
+    shown = path if len(path) <= _NAME_LENGTH else path[:_NAME_LENGTH] + "…"
+    return shown if _PLAIN_PATH.fullmatch(shown) else json_text(shown)
 
 
 # --- _meta ----------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from callpact.json_text import json_text
 from callpact.schema.document import in_place, is_old_draft, resolve
+from callpact.wire.mcp_box import boxed
 from callpact.wire.mcp_portable import (
-    DEFINITIONS,
-    NAMED_SCHEMAS,
     VACUOUS,
     VALUES,
     agreed,
@@ -39,7 +38,6 @@ Rendering = Literal["mcp", "flowmcp"]
 
 _RELAXED_NODES = 2_000
 """Fields that a relaxed schema tells; what lies beyond is left open."""
-_BOX = "/properties/result"
 _ANCHORED = re.compile(r'"(?:\$id|\$anchor|\$dynamic\w+|\$recursive\w+)":')
 _HOISTED_FROM = 2_000
 _SHARED_FROM = 150
@@ -113,7 +111,7 @@ def output_schema(
         return None
     shown = _shown(tool, view, advertise)
     if view.is_wrapped:
-        return _boxed(bounded(shown))
+        return boxed(bounded(shown))
     # Older peers want to see an object at the root, not behind a reference; under a relaxed schema
     # what else comes is put into one.
     return bounded(shown) if modern else {**shown, "type": "object"}
@@ -155,23 +153,6 @@ def _is_object(node: Any, root: Any, depth: int = 20) -> bool:
     return isinstance(reference, str) and _is_object(resolve(root, reference), root, depth - 1)
 
 
-def _boxed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of `{"result": …}`; definitions stay at the root, where references look."""
-    box: dict[str, Any] = {}
-    if "$schema" in schema:
-        box["$schema"] = schema["$schema"]
-    box |= {"type": "object", "properties": {"result": {}}, "required": ["result"]}
-    inner = {key: value for key, value in schema.items() if key != "$schema"}
-    if "$id" in inner:  # It is a document of its own: its references look into itself.
-        box["properties"]["result"] = inner
-        return box
-    for key in DEFINITIONS:
-        if isinstance(inner.get(key), dict):
-            box[key] = _moved(inner.pop(key), is_names=True)
-    box["properties"]["result"] = _moved(inner)
-    return box
-
-
 _STATUS: dict[str, Any] = {
     "status": {"type": "boolean", "description": "true on success, false on error"},
     "messages": {
@@ -181,63 +162,12 @@ _STATUS: dict[str, Any] = {
     },
 }
 """The fields of FlowMCP's envelope beside `data` (seed 000)."""
-_ENVELOPE_BOX = "/properties/data"
 
 
 def _enveloped(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of `{status, messages, data}` around data of a schema."""
-    box = _boxed(schema)
-    data = _redirected(box["properties"].pop("result"))
-    kept = {key: _redirected(value, is_names=key in DEFINITIONS) for key, value in box.items()}
-    properties = {**_STATUS, "data": data}
-    return {**kept, "properties": properties, "required": ["status", "messages", "data"]}
-
-
-def _redirected(node: Any, *, is_names: bool = False) -> Any:
-    """The same schema with references into the box of a result led into that of an envelope."""
-    if isinstance(node, list):
-        return [_redirected(item) for item in cast("list[Any]", node)]
-    if not isinstance(node, dict):
-        return node
-    schema = cast("dict[str, Any]", node)
-    if not is_names and "$id" in schema:  # Its references look into itself.
-        return schema
-    led: dict[str, Any] = {}
-    for key, value in schema.items():
-        if not is_names and key in VALUES:
-            led[key] = value
-        elif not is_names and key == "$ref" and isinstance(value, str):
-            is_inside = value == f"#{_BOX}" or value.startswith(f"#{_BOX}/")
-            led[key] = f"#{_ENVELOPE_BOX}{value[len(_BOX) + 1 :]}" if is_inside else value
-        else:
-            led[key] = _redirected(value, is_names=not is_names and key in NAMED_SCHEMAS)
-    return led
-
-
-def _moved(node: Any, *, is_names: bool = False) -> Any:
-    """The same schema one box deeper: references to anything but definitions follow it."""
-    if isinstance(node, list):
-        return [_moved(item) for item in cast("list[Any]", node)]
-    if not isinstance(node, dict):
-        return node
-    moved: dict[str, Any] = {}
-    for key, value in cast("dict[str, Any]", node).items():
-        if is_names:
-            moved[key] = _moved(value)
-        elif key == "$ref" and isinstance(value, str):
-            moved[key] = _moved_reference(value)
-        elif key in VALUES:
-            moved[key] = value
-        else:
-            moved[key] = _moved(value, is_names=key in NAMED_SCHEMAS)
-    return moved
-
-
-def _moved_reference(reference: str) -> str:
-    is_pointer = reference == "#" or reference.startswith("#/")
-    if not is_pointer or reference.startswith(("#/$defs/", "#/definitions/")):
-        return reference
-    return f"#{_BOX}{reference[1:]}"
+    box = boxed(schema, "data")
+    return {**box, "properties": _STATUS | box["properties"], "required": [*_STATUS, "data"]}
 
 
 def _top(schema: dict[str, Any]) -> dict[str, Any]:
