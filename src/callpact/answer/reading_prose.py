@@ -31,7 +31,7 @@ from callpact.answer.reading_structure import Structure
 from callpact.answer.reading_templates import is_placeholder, is_template
 
 _TAG = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
-_THOUGHT = rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
+_THOUGHT = rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis\b"
 _THOUGHT_ENDED = (
     rf"</{_TAG}\s*>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
     r"|<\|channel\|>final\b[^<>\n]{0,40}(?:<\|constrain\|>[^<>\n]{0,20})?<\|message\|>"
