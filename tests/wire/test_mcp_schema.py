@@ -444,3 +444,29 @@ def test_no_client_warns_of_what_is_published(node, modern, policy):
             if published is not None:
                 assert lint(published, unions=not is_whole) == []
         assert lint(explicit(input_schema(tool))) == []
+
+
+@ERAS
+@pytest.mark.parametrize("policy", ["cast", "reject"])
+def test_types_stay_types_beside_references_that_go_round(policy, modern):
+    schema = {
+        "type": "object",
+        "properties": {
+            "price": {"type": "number"},
+            "round": {"$ref": "#/$defs/A", "description": "Round"},
+            "names": {"type": "array", "items": {"$ref": "#/$defs/Name"}},
+        },
+        "$defs": {
+            "A": {"allOf": [{"$ref": "#/$defs/B"}]},
+            "B": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "number"}]},
+            "Name": {"type": "string"},
+        },
+    }
+    published = output_schema(make_tool(schema, policy), modern=modern)
+    assert published["properties"]["price"] == {"type": "number"}
+    assert published["properties"]["names"]["items"] == {"$ref": "#/$defs/Name"}
+    assert published["properties"]["round"]["description"] == "Round"
+    assert "$ref" not in published["properties"]["round"]
+    assert "minLength" not in json.dumps(published)
+    jsonschema.Draft202012Validator(published).validate({"price": 1, "round": 7, "names": ["a"]})
+    assert not is_valid(published, {"price": "x"})

@@ -23,6 +23,7 @@ from callpact.wire.mcp_portable import (
     bounded,
     explicit,
     inside,
+    loosened,
 )
 
 if TYPE_CHECKING:
@@ -120,8 +121,10 @@ def output_schema(
 def _shown(tool: Tool, view: View, advertise: Advertise) -> dict[str, Any]:
     """What is published of the declared schema."""
     declared = cast("dict[str, Any]", tool.contract.output)
-    if not view.is_strict or _goes_round(declared):
+    if not view.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
+    if loops := _loops(declared):
+        declared = loosened(_without_references(declared, loops))
     return _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
 
 
@@ -416,10 +419,10 @@ def _shared(root: dict[str, Any]) -> frozenset[str]:
     )
 
 
-def _goes_round(root: dict[str, Any]) -> bool:
-    """True if a reference leads back to itself within one place of a value.
+def _loops(root: dict[str, Any]) -> frozenset[str]:
+    """The references that lead back to themselves within one place of a value, or to such ones.
 
-    Validators of other makes go round with it until they break.
+    Validators of other makes go round with them until they break.
     """
     leads = {
         reference: _references_in_place(resolve(root, reference)) for reference in _references(root)
@@ -427,9 +430,24 @@ def _goes_round(root: dict[str, Any]) -> bool:
     while True:
         ended = [reference for reference, onward in leads.items() if onward.isdisjoint(leads)]
         if not ended:
-            return bool(leads)
+            return frozenset(leads)
         for reference in ended:
             del leads[reference]
+
+
+def _without_references(schema: dict[str, Any], loops: frozenset[str]) -> dict[str, Any]:
+    """The same schema without some of its references."""
+
+    def each(part: Any, _: str) -> Any:
+        if not isinstance(part, dict):
+            return part
+        held = cast("dict[str, Any]", part)
+        reference = held.get("$ref")
+        is_loop = isinstance(reference, str) and reference in loops
+        kept = {key: value for key, value in held.items() if not (is_loop and key == "$ref")}
+        return inside(kept, each)
+
+    return cast("dict[str, Any]", each(schema, ""))
 
 
 def _references_in_place(target: Any) -> frozenset[str]:
