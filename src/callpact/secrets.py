@@ -72,7 +72,7 @@ class Secrets:
         self._known = found
         self._learned: dict[str, str] = {}
         """Values of the environment that were asked for."""
-        self._environ = {} if environ is None else environ
+        self._environ: Mapping[str, str] = {} if environ is None else environ
         self._keys = frozenset(keys)
         self._withheld = frozenset(withheld)
         self._only_keys = only_keys

@@ -143,9 +143,9 @@ def test_a_tool_without_its_key_is_shown_as_disabled_not_served_and_not_run(tmp_
 
 
 @pytest.mark.requirement("002.server-params.declared")
-def test_keys_come_from_the_environment(tmp_path, monkeypatch):
+def test_keys_come_from_the_environment_once_they_are_granted(tmp_path, monkeypatch):
     monkeypatch.setenv("ETHERSCAN_API_KEY", KEY)
-    caller = Caller(tmp_path, KEYED, {})
+    caller = Caller(tmp_path, KEYED, {}, keys=["ETHERSCAN_API_KEY"])
     caller.call()
     assert KEY in caller.requests[0].url
 

@@ -147,7 +147,7 @@ def _hooked_story(folder, tool_id, to, **given):
 
 def test_a_fetch_of_a_hook_is_not_led_to_a_host_that_is_not_allowed(tmp_path):
     data, second = _hooked_story(tmp_path, "tea.getTea", "elsewhere")
-    assert "'127.0.0.1': it is not the root of the file" in data
+    assert "'127.0.0.1' is not the root of the file" in data
     assert '`hook_hosts = ["127.0.0.1"]`' in data
     assert second == []
 

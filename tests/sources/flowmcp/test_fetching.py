@@ -121,7 +121,7 @@ def test_pre_request_cannot_lead_a_request_elsewhere(hooked, address):
 
 def test_a_refusal_says_what_allows_the_host(hooked):
     data = hooked(fetching("'https://evil.example/x'")).call({"id": "7"}).data
-    assert "'evil.example': it is not the root of the file" in data["message"]
+    assert "'evil.example' is not the root of the file" in data["message"]
     assert '`hook_hosts = ["evil.example"]`' in data["message"]
     assert "`--hook-host evil.example`" in data["message"]
 

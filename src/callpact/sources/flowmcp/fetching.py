@@ -79,22 +79,21 @@ class Fetching:
         if place.origin == root.origin or self._hosts.match(place):
             return
         if root.origin is None:
-            why = "the root of the file names no host" if not root.host else (
-                f"the root of the file is a template for {root.host}"
-            )  # fmt: skip
             if root.is_keyed and HostPatterns([root.host or "*"], "root").match(place):
                 return
+            named = f"is a template for {root.host}" if root.host else "names no host"
+            why = f"is not the root of the file, which {named}"
         elif place.host != root.host:
-            why = "it is not the root of the file"
+            why = "is not the root of the file"
         elif place.scheme == "https":
             return
         else:
-            why = "it is the root of the file, but not without TLS"
+            why = "is the root of the file, but not without TLS"
         is_template = bool(root.host) and HostPatterns([root.host], "root").match(place)
         entry = root.host if is_template else _written(place)
         entries = ", ".join(f'"{each}"' for each in (*self._hosts.entries, entry))
         words = (
-            f"'{place.host}': {why}, so hooks may not reach it; to allow it, write "
+            f"'{place.host}' {why}: hooks may not reach it; to allow it, write "
             f"`hook_hosts = [{entries}]` in the table of its source, or `--hook-host {entry}`"
         )
         raise Failed("address_not_allowed", words, details={"host": place.host})
