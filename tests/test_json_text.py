@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from callpact.json_text import json_text, sendable
 from callpact.schema import is_json
-from callpact.schema.document import MAX_VALUE_DEPTH
+from callpact.schema.limits import MAX_VALUE_DEPTH
 
 BIG = 10**30
 

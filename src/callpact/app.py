@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, cast
 import msgspec
 
 from callpact.catalog import Catalog, joined
-from callpact.config import DEFAULT_FILE, Config, SourceConfig, config_of, read_config
+from callpact.config import DEFAULT_FILE, Config, SourceConfig, config_of, hold_limits, read_config
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
 from callpact.secrets import Secrets, key_name
 from callpact.sources.loaded import Finding, Opening, Source, Tools
@@ -259,6 +259,7 @@ def _configured(file: Path | None) -> Config:
     config: Config = read_config(path)
     if not config.sources:
         raise InvalidConfig(f"{path}: names no source; add a [sources.NAME] table with a ref")
+    hold_limits(config)
     return config
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import track
 
 from callpact import hooks
-from callpact.config import DEFAULT_FILE, SourceConfig, config_of, read_config
+from callpact.config import DEFAULT_FILE, SourceConfig, config_of, hold_limits, read_config
 from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.codes import Profile
@@ -48,6 +48,7 @@ class Demands:
         self._given = given
         self._folder = file.parent
         self._config = read_config(file) if is_there else config_of({})
+        hold_limits(self._config)
         self._sources: dict[Path, SourceConfig] = {}
         for name, settings in self._config.sources.items():
             root = _root(self._folder, settings.ref)

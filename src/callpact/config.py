@@ -18,6 +18,13 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from callpact.errors import InvalidConfig
+from callpact.schema.limits import (
+    MAX_DEPTH_SETTING,
+    MAX_SCHEMA_VALUES,
+    MAX_VALUE_DEPTH,
+    SchemaLimits,
+    set_schema_limits,
+)
 from callpact.tool import Policy
 
 DEFAULT_FILE = "callpact.toml"
@@ -170,6 +177,22 @@ class AuditConfig(BaseModel):
         return store
 
 
+class LimitsConfig(BaseModel):
+    """The `[limits]` table; the fields are those of `schema.SchemaLimits`."""
+
+    model_config = _MODEL
+
+    value_depth: int = Field(
+        MAX_VALUE_DEPTH,
+        ge=1,
+        le=MAX_DEPTH_SETTING,
+        description="Levels of JSON that an input or an answer may nest",
+    )
+    schema_values: int = Field(
+        MAX_SCHEMA_VALUES, ge=1, description="Values that one schema may hold, as those of an enum"
+    )
+
+
 class Config(BaseModel):
     """The whole file."""
 
@@ -184,6 +207,10 @@ class Config(BaseModel):
     audit: AuditConfig = Field(
         default_factory=AuditConfig.model_construct,
         description="What is kept of calls; an address stands for a table with this `store`",
+    )
+    limits: LimitsConfig = Field(
+        default_factory=LimitsConfig.model_construct,
+        description="What bounds values and schemas in this process",
     )
     secrets: str | None = Field(
         None,
@@ -201,6 +228,13 @@ class Config(BaseModel):
     def _table_of(cls, audit: object) -> object:
         """`audit = "postgresql://…"` is short for a table."""
         return {"store": audit} if isinstance(audit, str) else audit
+
+
+def hold_limits(config: Config) -> None:
+    """Make the limits of a file those of the process, before anything is loaded."""
+    given = config.limits
+    limits = SchemaLimits(value_depth=given.value_depth, schema_values=given.schema_values)
+    set_schema_limits(limits)
 
 
 def config_of(refs: Mapping[str, str]) -> Config:
@@ -253,6 +287,8 @@ def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
             return SourceConfig
         case ("audit",):
             return AuditConfig
+        case ("limits",):
+            return LimitsConfig
         case ("serve",):
             return ServeConfig
         case ("serve", "tokens", _):

@@ -19,7 +19,8 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from callpact.errors import CallError, Issue, NotJson, UsageError
 from callpact.schema import Change, is_json
-from callpact.schema.compiled import not_json
+from callpact.schema.limits import with_room
+from callpact.schema.values import not_json
 
 T = TypeVar("T")
 
@@ -177,7 +178,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
         except TypeError:  # Integers beyond 64 bits and decimals, which orjson does not write.
             pass
         try:
-            return _encoder.encode(wire)
+            return with_room(lambda: _encoder.encode(wire))
         except (UnicodeError, TypeError, RecursionError):
             places = not_json(wire)
             raise NotJson(lambda: places) from None
@@ -214,7 +215,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
             UsageError: the text is not the JSON of an envelope.
         """
         try:
-            wire = msgspec.json.decode(text)
+            wire = with_room(lambda: msgspec.json.decode(text))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise UsageError(f"not an envelope: not JSON ({error})") from None
         return ResponseEnvelope.from_wire(wire)

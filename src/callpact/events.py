@@ -32,7 +32,8 @@ from callpact.errors import (
 )
 from callpact.json_text import json_text, sendable
 from callpact.schema import CompiledSchema, check, compile_schema, is_json
-from callpact.schema.compiled import not_json
+from callpact.schema.limits import with_room
+from callpact.schema.values import not_json
 from callpact.tool import Identity
 
 MAX_EVENT_BYTES = 16_000_000
@@ -283,7 +284,8 @@ def read_event(text: bytes | bytearray | memoryview | str) -> CallEvent:
     if _size(text) > MAX_EVENT_BYTES:
         raise InvalidEvent([Issue("maxLength", f"It is too large: {_TOO_LARGE}")])
     try:
-        wire = msgspec.json.decode(text if isinstance(text, str) else bytes(text))
+        whole = text if isinstance(text, str) else bytes(text)
+        wire = with_room(lambda: msgspec.json.decode(whole))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidEvent([Issue("json", f"It is not JSON: {error}")]) from None
     return decode_event(wire)

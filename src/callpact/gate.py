@@ -23,9 +23,10 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.schema import is_json
-from callpact.schema.compiled import CompiledSchema, not_json
-from callpact.schema.document import MAX_VALUE_DEPTH
+from callpact.schema.compiled import CompiledSchema
 from callpact.schema.issues import explain, json_type
+from callpact.schema.limits import schema_limits, with_room
+from callpact.schema.values import not_json
 from callpact.tool import OPEN, POLICIES, Admitted, Contract, Identity, Policy, Tool
 
 if TYPE_CHECKING:
@@ -257,14 +258,19 @@ def _plain(data: Any) -> Any:
         return bytes(cast("bytes", data))
     if is_json(data):
         return data
-    try:
-        plain = _dumped(data, MAX_VALUE_DEPTH)
-    except RecursionError:
-        plain = data
+    plain = _dumped_whole(data)
     if is_json(plain):
         return plain
     places = not_json(plain)
     raise NotJson(lambda: [_not_json_issue(issue) for issue in places])
+
+
+def _dumped_whole(data: Any) -> Any:
+    levels = schema_limits().value_depth
+    try:
+        return with_room(lambda: _dumped(data, levels))
+    except RecursionError:
+        return data
 
 
 def _dumped(value: Any, levels: int) -> Any:

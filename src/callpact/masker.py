@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html.entities import html5
 from typing import Any, Self, cast
 
-MAX_MASKED_DEPTH = 128
+MAX_MASKED_DEPTH = 3_100
 """Levels of JSON data in which secrets are looked for; what lies deeper is masked as a whole."""
 MIN_MASKED = 8
 """Characters from which on a value is masked: shorter ones are part of too many other words."""
@@ -151,22 +151,37 @@ class Masker:
 
     def mask_data(self, value: Any) -> Any:
         """JSON data without any secret: in strings, in keys, in bytes."""
-        return self._masked(value, MAX_MASKED_DEPTH) if self else value
+        if not self:
+            return value
+        root: list[Any] = [None]
+        pending: list[tuple[Any, Any, Any, int]] = [(root, 0, value, 0)]
+        while pending:  # Not by recursion, which ends before the deepest values do.
+            holder, place, item, level = pending.pop()
+            if not isinstance(item, Mapping | list | tuple):
+                holder[place] = self._masked_part(item)
+                continue
+            if level >= MAX_MASKED_DEPTH:
+                holder[place] = MASK
+                continue
+            made: Any
+            if isinstance(item, Mapping):
+                pairs = cast("Mapping[Any, Any]", item).items()
+                parts = [(self._masked_key(key), part) for key, part in pairs]
+                made = dict.fromkeys(key for key, _ in parts)
+            else:
+                parts = list(enumerate(cast("list[Any]", item)))
+                made = [None] * len(parts)
+            holder[place] = made
+            pending.extend((made, key, part, level + 1) for key, part in reversed(parts))
+        return root[0]
 
-    def _masked(self, value: Any, depth: int) -> Any:
+    def _masked_part(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, bytes):
             text = value.decode("latin-1")  # In which UTF-8 is known, too.
             masked = self.mask(text)
             return value if masked is text else masked.encode("latin-1")
-        if isinstance(value, Mapping | list | tuple):
-            if not depth:
-                return MASK
-            if isinstance(value, Mapping):
-                pairs = cast("Mapping[Any, Any]", value).items()
-                return {self._masked_key(k): self._masked(v, depth - 1) for k, v in pairs}
-            return [self._masked(item, depth - 1) for item in cast("list[Any]", value)]
         return value
 
     def _masked_key(self, key: Any) -> Any:

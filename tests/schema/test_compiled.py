@@ -9,8 +9,9 @@ import pytest
 
 from callpact.errors import InvalidSchema
 from callpact.schema import check, compile_schema, is_json
-from callpact.schema.compiled import MAX_EXPLAINED, not_json
-from callpact.schema.document import MAX_VALUE_DEPTH
+from callpact.schema.compiled import MAX_EXPLAINED
+from callpact.schema.limits import MAX_VALUE_DEPTH
+from callpact.schema.values import not_json
 
 
 def test_a_compiled_schema_is_compiled_once():

@@ -7,13 +7,13 @@ import pytest
 from callpact.errors import InvalidSchema
 from callpact.schema.document import (
     MAX_SCHEMA_DEPTH,
-    MAX_SCHEMA_NODES,
     freeze,
     is_old_draft,
     pointer,
     references,
     resolve,
 )
+from callpact.schema.limits import MAX_SCHEMA_VALUES
 
 
 def test_a_frozen_schema_does_not_follow_its_original():
@@ -76,7 +76,7 @@ def test_a_schema_that_holds_itself_is_refused():
 
 def test_a_schema_that_is_too_large_is_refused():
     with pytest.raises(InvalidSchema):
-        freeze({"enum": [1] * (MAX_SCHEMA_NODES + 1)})
+        freeze({"enum": [1] * (MAX_SCHEMA_VALUES + 1)})
 
 
 def test_a_schema_that_doubles_by_sharing_is_refused():

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from callpact.answer.errors import Unreadable
-from callpact.schema.document import MAX_VALUE_DEPTH
+from callpact.schema.limits import MAX_VALUE_DEPTH
 
 MAX_TEXT = 8_000_000
 """Characters that a text may have."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from callpact.errors import Issue
 from callpact.schema.change import Change
-from callpact.schema.compiled import CompiledSchema, compile_schema, is_json
+from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.issues import check
+from callpact.schema.limits import SchemaLimits, schema_limits, set_schema_limits
+from callpact.schema.values import is_json
 
 if TYPE_CHECKING:
     from callpact.schema.fitting import Fitted, cast, convert, fit, repair, strip
@@ -41,6 +43,7 @@ __all__ = [
     "CompiledSchema",
     "Fitted",
     "Issue",
+    "SchemaLimits",
     "canonical_json",
     "cast",
     "check",
@@ -50,5 +53,7 @@ __all__ = [
     "is_json",
     "repair",
     "schema_hash",
+    "schema_limits",
+    "set_schema_limits",
     "strip",
 ]

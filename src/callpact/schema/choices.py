@@ -10,6 +10,8 @@ from callpact.schema.objects import stripped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from callpact.schema.change import Change
+
 
 class Union(Node):
     __slots__ = ("variants",)
@@ -55,45 +57,57 @@ class Union(Node):
 
     def convert(self, value: Any, run: Run) -> Any:
         accepting = self._accepting(value)
-        mark, first = len(run.changes), MISSING
+        mark = len(run.changes)
+        tried: list[tuple[Any, list[Change]]] = []
+        chosen: int | None = None
         for variant in accepting or self.variants:
             run.meter.spend()
             new = variant.convert(value, run)
-            changes = run.changes[mark:]
-            if accepting and not changes:
-                return value
-            if first is MISSING and (accepting or variant.check(new)):
-                first = (new, changes)
+            tried.append((new, run.changes[mark:]))
             del run.changes[mark:]
-            if first is not MISSING and not accepting:
-                break
-        if first is MISSING:
-            return self.best(value).convert(value, run)
-        run.changes.extend(first[1])
-        return first[0]
+            if accepting and not tried[-1][1]:
+                return value
+            if chosen is None and (accepting or variant.check(new)):
+                chosen = len(tried) - 1
+                if not accepting:
+                    break
+        if chosen is None:
+            chosen = self.variants.index(self.best(value))
+        new, changes = tried[chosen]
+        run.changes.extend(changes)
+        return new
 
     def strip(self, value: Any, run: Run) -> Any:
         if self.also:
             return stripped(self, value, run)
-        while isinstance(value, dict | list | tuple):
-            new = self._stripped_once(cast("Any", value), run)
-            if new is value:
-                break
+        if not isinstance(value, dict | list | tuple):
+            return value
+        held = cast("Any", value)
+        while not run.meter.is_settled(self, held):
+            new = self._stripped_once(held, run)
+            if new is held:
+                run.meter.settle(self, held)
             # Without the keys of one variant, the value may mean another.
-            value = new
-        return cast("Any", value)
+            held = new
+        return held
 
     def _stripped_once(self, value: Any, run: Run) -> Any:
         accepting = self._accepting(value)
         mark = len(run.changes)
+        tried: list[tuple[Any, list[Change]]] = []
         for variant in accepting:
             # What one accepting variant declares in full holds nothing undeclared.
             run.meter.spend()
-            variant.strip(value, run)
+            tried.append((variant.strip(value, run), run.changes[mark:]))
             if len(run.changes) == mark:
                 return value
             del run.changes[mark:]
-        return self.best(value, accepting).strip(value, run)
+        best = self.best(value, accepting)
+        if not accepting:
+            return best.strip(value, run)
+        new, changes = tried[accepting.index(best)]
+        run.changes.extend(changes)
+        return new
 
     def _accepting(self, value: Any) -> list[Node]:
         return [variant for variant in self.variants if variant.check(value)]
@@ -133,7 +147,7 @@ class Ref(Node):
         return self._target
 
     def check(self, value: Any) -> bool:
-        return self.target.check(value)
+        return self._meter.check(self.target, value)
 
     def _invent(self, meter: Meter) -> Any:
         return self.target.create(meter)

@@ -6,18 +6,14 @@ first use, so that loading ten thousand tools costs ten thousand compilations an
 
 from __future__ import annotations
 
-import math
-from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema_rs
-import orjson
 
 from callpact.errors import InvalidSchema, Issue
 from callpact.schema.document import (
     MAX_BACKTRACKS,
     MAX_DETAIL,
-    MAX_VALUE_DEPTH,
     Document,
     Facts,
     References,
@@ -28,11 +24,19 @@ from callpact.schema.document import (
 from callpact.schema.forms import (
     INVERTING,
     UNFORMABLE,
-    any_json,
     closed_form,
     plain_form,
 )
 from callpact.schema.integers import count_integers, inexact_integers, resources
+from callpact.schema.values import (
+    DEEPER,
+    Deeper,
+    is_json,
+    measure,
+    not_json,
+    size_of,
+    vast_numbers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +46,6 @@ if TYPE_CHECKING:
 MAX_EXPLAINED = 2_000_000
 """Bytes of JSON up to which all violations of a value are told; beyond, the first."""
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
-_BYTES_PER_PART = 20
-_MAX_PLACES = 10
-_MAX_BITS = 13_000
 _SHARED = ("$schema", "$defs", "definitions")
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
@@ -81,11 +82,8 @@ class _Bound:
 
 
 _ANNOTATING: dict[str, Any] = {"offline": True, "pattern_options": _PATTERNS}
-_ASSERTING: dict[str, Any] = {
-    **_ANNOTATING,
-    "validate_formats": True,
-    "keywords": {"formatMinimum": _Bound, "formatMaximum": _Bound},
-}
+_ASSERTING: dict[str, Any] = {**_ANNOTATING, "validate_formats": True}
+_BOUNDS: dict[str, Any] = {"formatMinimum": _Bound, "formatMaximum": _Bound}
 
 
 class CompiledSchema:
@@ -172,15 +170,15 @@ class CompiledSchema:
             return not_json(value)
 
     def _told(self, value: Any) -> list[ValidationError] | list[Issue]:
-        if self._links is not None and not self._links.explains(_measure(value)[1]):
+        if self._links is not None and not self._links.explains(measure(value)[1]):
             if self._validator.is_valid(value):
                 return []
             return [Issue("schema", "Value does not match its schema", "")]
-        if _size(value) * self._facts.breadth > MAX_EXPLAINED:
+        if size_of(value) * self._facts.breadth > MAX_EXPLAINED:
             return self._first_error(value)
         errors = list(self._validator.iter_errors(value))
         # The validator reads a number of too many digits as null.
-        if any(error.instance is None for error in errors) and (places := _vast(value)):
+        if any(error.instance is None for error in errors) and (places := vast_numbers(value)):
             return places
         return errors
 
@@ -237,8 +235,12 @@ class CompiledSchema:
 
     def _compile(self, document: Document, registry: jsonschema_rs.Registry | None = None) -> Any:
         options: dict[str, Any] = _ASSERTING if self._formats else _ANNOTATING
-        if registry is not None:
+        keywords = _BOUNDS if self._formats else {}
+        if registry is not None:  # It is a form.
             options = {**options, "registry": registry}
+            keywords = {**keywords, DEEPER: Deeper}
+        if keywords:
+            options = {**options, "keywords": keywords}
         try:
             return jsonschema_rs.validator_for(document, **options)
         except jsonschema_rs.ValidationError as error:
@@ -283,110 +285,3 @@ _shared: dict[tuple[str, bool], CompiledSchema] = {}
 
 def _never(_value: Any) -> bool:
     return False
-
-
-class _AnyJson:
-    """Compiled on first use: it costs a millisecond that `import callpact` need not pay."""
-
-    def __init__(self) -> None:
-        self.is_valid: Callable[[Any], bool] = self._first
-
-    def _first(self, value: Any) -> bool:
-        self.is_valid = jsonschema_rs.validator_for(any_json(), offline=True).is_valid
-        return self.is_valid(value)
-
-
-_any_json = _AnyJson()
-
-
-def is_json(value: Any) -> bool:
-    """True if a value is plain JSON of at most `MAX_VALUE_DEPTH` levels."""
-    try:
-        return _any_json.is_valid(value)
-    except ValueError:
-        return False
-
-
-def not_json(value: Any) -> list[Issue]:
-    """Where a value is not JSON: the first few places, each with what stands there."""
-    return _strange_places(value) or [Issue("json", "Value is not JSON", "", "JSON")]
-
-
-def _vast(value: Any) -> list[Issue]:
-    return [issue for issue in _strange_places(value) if issue.code == "json"]
-
-
-def _strange_places(value: Any) -> list[Issue]:
-    found: list[Issue] = []
-    stack: list[tuple[Any, tuple[str | int, ...]]] = [(value, ())]
-    while stack and len(found) < _MAX_PLACES:
-        item, path = stack.pop()
-        if isinstance(item, dict | list | tuple) and len(path) >= MAX_VALUE_DEPTH:
-            message = f"Value is nested deeper than {MAX_VALUE_DEPTH} levels"
-            found.append(Issue("depth", message, pointer(path[:4]), MAX_VALUE_DEPTH))
-        elif isinstance(item, dict):
-            for key, child in cast("dict[Any, Any]", item).items():
-                text = _strange_key(key)
-                if text is None:
-                    stack.append((child, (*path, key)))
-                else:
-                    found.append(Issue("json", f"Value holds {text}", pointer(path), "JSON"))
-        elif isinstance(item, list | tuple):
-            stack.extend((child, (*path, i)) for i, child in enumerate(cast("list[Any]", item)))
-        elif (text := _strange_scalar(item)) is not None:
-            found.append(Issue("json", f"Value holds {text}", pointer(path), "JSON"))
-    return found[:_MAX_PLACES]
-
-
-def _strange_key(key: Any) -> str | None:
-    if type(key) is str or (isinstance(key, Enum) and isinstance(key, str)):
-        return _strange_text(key)
-    return f"a key that is not a string: {type(key).__name__}"
-
-
-def _strange_scalar(item: Any) -> str | None:
-    if isinstance(item, Enum):
-        item = item.value
-    kind = type(item)  # pyright: ignore[reportUnknownVariableType] - JSON
-    if item is None or kind is bool:
-        return None
-    if kind is str:
-        return _strange_text(item)
-    if kind is int:
-        vast = item.bit_length() > _MAX_BITS
-        return "a number of too many digits" if vast else None
-    if kind is float:
-        return None if math.isfinite(item) else f"{item!r}, which is not a JSON number"
-    return f"{kind.__name__}, which is not JSON"
-
-
-def _strange_text(text: str) -> str | None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "text with a lone surrogate, which is not JSON"
-    return None
-
-
-def _size(value: Any) -> int:
-    """How long a value is as JSON text, about; orjson tells it ten times faster than a walk."""
-    try:
-        return len(orjson.dumps(value))
-    except TypeError:  # Integers that orjson does not write, or too many levels for it.
-        return _measure(value)[0] * _BYTES_PER_PART
-
-
-def _measure(value: Any) -> tuple[int, int]:
-    """How many parts a value has, and how many levels."""
-    size, depth, layer = 0, 0, [value]
-    while layer:
-        depth += 1
-        size += len(layer)
-        below: list[Any] = []
-        for item in layer:
-            if isinstance(item, dict):
-                below.extend(cast("dict[str, Any]", item).values())
-            elif isinstance(item, list | tuple):
-                below.extend(cast("list[Any]", item))
-        layer = below
-    return size, depth

@@ -14,17 +14,14 @@ import orjson
 from msgspec import Struct
 
 from callpact.errors import InvalidSchema
+from callpact.schema.limits import schema_limits
 
 Document = dict[str, Any] | bool
 
 MAX_SCHEMA_DEPTH = 200
 """Levels of JSON that a schema document may nest."""
-MAX_SCHEMA_NODES = 250_000
-"""Values that a schema document may hold."""
 MAX_BRANCHES = 10_000_000
 """Subschemas that one place of a value may have to be tried against (doubling bombs)."""
-MAX_VALUE_DEPTH = 128
-"""Levels of JSON that a value may nest."""
 MAX_BACKTRACKS = 5_000
 """Steps back that the search for a pattern with look-around or back-references may take."""
 MAX_DETAIL = 5_000
@@ -161,7 +158,7 @@ class _Copier:
     """Copies a document; where it cannot, it names the place that it has come to."""
 
     def __init__(self) -> None:
-        self._left = MAX_SCHEMA_NODES
+        self._left = schema_limits().schema_values
         self._path: list[str | int] = []
         self.telling: set[str] = set()
         self.breadth = 1
@@ -217,7 +214,10 @@ class _Copier:
 
     def _refuse(self) -> NoReturn:
         if self._left < 0:
-            raise InvalidSchema(f"more than {MAX_SCHEMA_NODES:,} values; split the schema")
+            most = schema_limits().schema_values
+            raise InvalidSchema(
+                f"more than {most:,} values; split the schema, or raise the limit schema_values"
+            )
         place = pointer(self._path[:8])
         raise InvalidSchema(f"nested deeper than {MAX_SCHEMA_DEPTH} levels", place)
 

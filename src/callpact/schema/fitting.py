@@ -16,6 +16,7 @@ from callpact.schema.change import Change
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import freeze, pointer
 from callpact.schema.kinds import Reader
+from callpact.schema.limits import with_room
 from callpact.schema.nodes import Run
 
 if TYPE_CHECKING:
@@ -63,7 +64,15 @@ def fit(schema: object, value: Any, *, invent: bool = True) -> Fitted:
     compiled = compile_schema(schema)
     if _holds(compiled.fits, value):
         return Fitted(value)
-    node, run = _nodes(compiled).start(value)
+    try:
+        return with_room(lambda: _fitted(compiled, value, invent=invent))
+    except RecursionError:
+        return Fitted(value, (), "the value is nested too deeply to be fitted")
+
+
+def _fitted(compiled: CompiledSchema, value: Any, *, invent: bool) -> Fitted:
+    reader = _nodes(compiled)
+    node, run = reader.start(value)
     try:
         new = node.convert(value, run)
         if invent and not _holds(compiled.accepts, new):
@@ -74,8 +83,8 @@ def fit(schema: object, value: Any, *, invent: bool = True) -> Fitted:
         new = node.strip(new, run)
     except CastError as error:
         return Fitted(value, (), str(error))
-    except RecursionError:
-        return Fitted(value, (), "the value is nested too deeply to be fitted")
+    finally:
+        reader.end()
     return Fitted(new, tuple(run.changes)) if run.changes else Fitted(value)
 
 
@@ -92,11 +101,19 @@ def _cast(node: Node, value: Any, run: Run) -> Any:
 
 def repair(schema: CompiledSchema, value: Any) -> Fitted:
     """Convert as `convert` does, and read JSON text where an array or object is wanted."""
-    node, run = _nodes(schema).start(value, json_text=True)
     try:
-        return Fitted(node.convert(value, run), tuple(run.changes))
+        return with_room(lambda: _repaired(schema, value))
     except (CastError, RecursionError):
         return Fitted(value)
+
+
+def _repaired(schema: CompiledSchema, value: Any) -> Fitted:
+    reader = _nodes(schema)
+    node, run = reader.start(value, json_text=True)
+    try:
+        return Fitted(node.convert(value, run), tuple(run.changes))
+    finally:
+        reader.end()
 
 
 def _holds(judge: Callable[[Any], bool], value: Any) -> bool:
@@ -107,11 +124,20 @@ def _holds(judge: Callable[[Any], bool], value: Any) -> bool:
 
 
 def _pass(verb: str, schema: object, value: Any, *, exact: bool = False) -> Any:
+    reader = _reader(schema, exact=exact)
     path: list[str | int] = []
+
+    def once() -> Any:
+        nonlocal path
+        try:
+            node, run = reader.start(value)
+            path = run.path
+            return getattr(node, verb)(value, run)
+        finally:
+            reader.end()
+
     try:
-        node, run = _reader(schema, exact=exact).start(value)
-        path = run.path
-        return getattr(node, verb)(value, run)
+        return with_room(once)
     except RecursionError:
         raise CastError("the value or the schema is nested too deeply", pointer(path[:8])) from None
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from callpact.schema.document import MAX_VALUE_DEPTH, Document, is_old_draft, resolve
+from callpact.schema.document import Document, is_old_draft, resolve
 from callpact.schema.integers import EXACT, WHOLE, count_integers, says_integer
+from callpact.schema.limits import schema_limits
+from callpact.schema.values import ANY_JSON, UNROLLED, any_json
 
-_LEVEL = "callpact.json.{}"
-_ANY_JSON: dict[str, Any] = {"$ref": "#/$defs/" + _LEVEL.format(0)}
-_SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 # Asserts the same without counting any key as evaluated: `not` keeps no annotations.
-_QUIET_JSON: dict[str, Any] = {"not": {"not": _ANY_JSON}}
+_QUIET_JSON: dict[str, Any] = {"not": {"not": ANY_JSON}}
 _NOTHING: dict[str, Any] = {"not": {}}
 
 UNFORMABLE = frozenset(
@@ -36,25 +35,6 @@ INVERTING = frozenset({"oneOf", "not", "if", "contains", "dependentSchemas"})
 """Keywords under which accepting less may mean accepting more: closed says too little alone."""
 _COVERING = frozenset({"$ref", "const", "enum", "anyOf", "oneOf", "allOf"})
 _KEYED = frozenset({"properties", "patternProperties"})
-
-
-def any_json() -> dict[str, Any]:
-    """A schema that accepts JSON up to `MAX_VALUE_DEPTH` levels and visits all of it."""
-    levels: dict[str, Any] = {
-        _LEVEL.format(level): {
-            "anyOf": [
-                _SCALAR,
-                {
-                    "type": ["object", "array"],
-                    "additionalProperties": {"$ref": "#/$defs/" + _LEVEL.format(level + 1)},
-                    "items": {"$ref": "#/$defs/" + _LEVEL.format(level + 1)},
-                },
-            ]
-        }
-        for level in range(MAX_VALUE_DEPTH)
-    }
-    levels[_LEVEL.format(MAX_VALUE_DEPTH)] = _SCALAR
-    return {"$defs": levels, **_ANY_JSON}
 
 
 def plain_form(document: Document) -> tuple[Document, bool]:
@@ -99,7 +79,8 @@ class _Former:
             extra[name] = self._form(resolve(self._root, reference), closing=False)
             self._opened = {r: n for r, n in self._opened.items() if n not in extra}
         if self._visits:
-            extra.update(any_json()["$defs"])
+            levels = min(UNROLLED, schema_limits().value_depth)
+            extra.update(any_json(levels)["$defs"])
         if not extra or not isinstance(formed, dict):
             return formed
         schema = cast("dict[str, Any]", formed)
@@ -107,7 +88,7 @@ class _Former:
 
     def _any(self, *, quiet: bool = False) -> dict[str, Any]:
         self._visits = True
-        return _QUIET_JSON if quiet else _ANY_JSON
+        return _QUIET_JSON if quiet else ANY_JSON
 
     def _form(self, node: Any, *, closing: bool = True) -> Any:
         """Form one subschema. A part of `allOf` is not closing: only together do they know all keys."""

@@ -68,6 +68,10 @@ class Reader:
             self._root = self._read(self._document)
         return self._root, Run(self._meter, json_text=json_text)
 
+    def end(self) -> None:
+        """Let go of the value."""
+        self._meter.end()
+
     def _read(self, document: Any) -> Node:
         if document is False:
             return Never({})

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from callpact.schema.integers import MOST_EXACT
+from callpact.schema.limits import with_room
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_DIGITS = 400
@@ -60,6 +61,6 @@ def _parsed(text: str, opening: str) -> Any:
     if not text.lstrip(" \t\r\n").startswith(opening):
         return text
     try:
-        return msgspec.json.decode(text)
+        return with_room(lambda: msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text

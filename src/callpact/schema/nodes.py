@@ -28,18 +28,49 @@ MISSING: Any = object()
 
 
 class Meter:
-    """Counts what multiplies: references followed, variants tried, values invented."""
+    """Counts what multiplies: references followed, variants tried, values invented.
 
-    __slots__ = ("_left", "_value")
+    It also keeps what is known of parts of the value, so that nothing is looked at twice: in a
+    recursive union every level would ask again for all levels below it.
+    """
+
+    __slots__ = ("_checked", "_left", "_settled", "_value")
 
     def __init__(self) -> None:
         self._left = 0
         self._value = MISSING
+        self._checked: dict[tuple[int, int], tuple[Any, bool]] = {}
+        self._settled: dict[tuple[int, int], Any] = {}
 
     def start(self, value: Any) -> None:
         """Begin a pass over a value."""
         self._left = _MAX_STEPS
         self._value = value
+
+    def end(self) -> None:
+        """Let go of the value."""
+        self._value = MISSING
+        self._checked = {}
+        self._settled = {}
+
+    def check(self, node: Node, value: Any) -> bool:
+        """What a node says of a part of the value, asked once."""
+        if not isinstance(value, dict | list):
+            return node.check(value)
+        key = (id(node), id(cast("Any", value)))
+        known = self._checked.get(key)
+        if known is None:
+            # With the value itself, whose id is its own only while somebody holds it.
+            known = self._checked[key] = (value, node.check(value))
+        return known[1]
+
+    def settle(self, node: Node, value: Any) -> None:
+        """Remember that a node has nothing to strip from a part."""
+        self._settled[(id(node), id(value))] = value
+
+    def is_settled(self, node: Node, value: Any) -> bool:
+        """True if a node has nothing to strip from a part."""
+        return (id(node), id(value)) in self._settled
 
     def spend(self, steps: int = 1) -> None:
         """Count some steps. Raises CastError when they are too many for the size of the value."""

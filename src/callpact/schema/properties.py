@@ -18,9 +18,10 @@ from typing import Any, NoReturn, cast
 from msgspec import Struct
 
 from callpact.errors import InvalidSchema, InvalidTool
-from callpact.schema.compiled import compile_schema, is_json
+from callpact.schema.compiled import compile_schema
 from callpact.schema.document import pointer
 from callpact.schema.issues import check, shown
+from callpact.schema.values import is_json
 
 MAX_NESTING = 32
 """Levels of groups and arrays that a block may nest; the block itself is the first."""

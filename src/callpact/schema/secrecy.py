@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from callpact.schema.document import Document, children_at, in_place, resolve
+from callpact.schema.limits import with_room
 
 _MAX_NODES = 2_000
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -41,29 +42,36 @@ class Secrets:
         names = schema.get("propertyNames")
         return names is not None and any(map(_is_marked, self._spread([names])))
 
-    def masked(self, value: Any, mask: str, path: tuple[str | int, ...] = ()) -> Any:
+    def masked(self, value: Any, mask: str) -> Any:
         """A JSON value with a mask wherever a secret stands."""
         if not self._has_any:
             return value
-        if self.hide(list(path)):
+        return with_room(lambda: self._masked(value, mask, self._at(())))
+
+    def _masked(self, value: Any, mask: str, nodes: list[dict[str, Any]]) -> Any:
+        """`nodes` are the schemas of the place."""
+        if any(_is_marked(node) or self._has_secret_names(node) for node in nodes):
             return mask
         if isinstance(value, dict):
-            held = cast("dict[str, Any]", value)
-            return {key: self.masked(item, mask, (*path, key)) for key, item in held.items()}
+            held = cast("dict[str, Any]", value).items()
+            return {key: self._masked(item, mask, self._below(nodes, key)) for key, item in held}
         if isinstance(value, list):
             items = enumerate(cast("list[Any]", value))
-            return [self.masked(item, mask, (*path, index)) for index, item in items]
+            return [self._masked(item, mask, self._below(nodes, index)) for index, item in items]
         return value
+
+    def _below(self, nodes: list[dict[str, Any]], part: str | int) -> list[dict[str, Any]]:
+        return self._spread([child for node in nodes for child in children_at(node, part)])
 
     def _at(self, path: tuple[str | int, ...]) -> list[dict[str, Any]]:
         known = self._schemas.get(path)
         if known is None:
-            if path:
-                above = self._at(path[:-1])
-                starts = [child for node in above for child in children_at(node, path[-1])]
-            else:
-                starts = [self._document]
-            known = self._schemas[path] = self._spread(starts)
+            known = (
+                self._below(self._at(path[:-1]), path[-1])
+                if path
+                else self._spread([self._document])
+            )
+            self._schemas[path] = known
         return known
 
     def _spread(self, starts: list[Any]) -> list[dict[str, Any]]:

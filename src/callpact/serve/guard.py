@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from starlette.middleware.cors import CORSMiddleware
 
+from callpact.serve.deep_parts import set_aside
 from callpact.serve.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -192,7 +193,9 @@ class Guard:
                 return
             is_stream = scope["method"] == "GET"
             if scope["method"] == "POST":
-                is_stream = _checked(body, self._limits).get("method") == "subscriptions/listen"
+                message = _checked(body, self._limits)
+                body = set_aside(scope, message, body)
+                is_stream = message.get("method") == "subscriptions/listen"
         except Refused as refused:
             await _answer(send, refused)
             return

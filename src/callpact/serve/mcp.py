@@ -36,6 +36,7 @@ from callpact.serve.asking import AskedPeer, Peer
 from callpact.serve.changes import Changes
 from callpact.serve.completing import complete
 from callpact.serve.crowd import CALLS_PER_CALLER, CALLS_PER_TOOL, Crowd
+from callpact.serve.deep_parts import DeepAnswer, arguments_of, take_out
 from callpact.serve.kept import KeptReader
 from callpact.serve.ready import stand_in
 from callpact.serve.rounds import Rounds
@@ -189,7 +190,10 @@ class Door:
         return _LISTED[context.method].model_validate(empty)
 
     async def _filled(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        deep = DeepAnswer() if ctx.method == "tools/call" else None
         result = await call_next(ctx)
+        if deep is not None:
+            return deep.put_in(ctx, result, is_line=self.writes_lines)
         if ctx.method not in _LISTED:
             return result
         page = self._page(ctx, (ctx.params or {}).get("cursor"))
@@ -222,14 +226,15 @@ class Door:
     ) -> types.CallToolResult | types.InputRequiredResult:
         identity = self._caller(context)
         name = params.name
+        arguments = arguments_of(context, params.arguments)
 
         async def begin(client: Client) -> _Ran:
             nonlocal name
             view = self._views.of(identity)
             called, tool = self._called(view, params.name)
-            meant = tool and (target_of(view.catalog, tool.id, params.arguments) or tool)
+            meant = tool and (target_of(view.catalog, tool.id, arguments) or tool)
             name = params.name if meant is None else meant.name
-            call = self._request(context, params.name, params.arguments, meant)
+            call = self._request(context, params.name, arguments, meant)
             try:
                 envelope = await self._admitted(called, call, meant, identity, client)
             except UnknownTool as error:
@@ -257,7 +262,7 @@ class Door:
         if "callpact/page" in result["_meta"] and self._kept.show():
             await self.changes.announce(tools=True)
         try:
-            return _result(result)
+            return _result(take_out(result))
         except ValidationError as error:
             _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
             return self._failed(HandlerCrashed(tool.id), tool.name)

@@ -14,8 +14,10 @@ from typing import Any, cast
 import msgspec
 import orjson
 
-MAX_MESSAGE_DEPTH = 150
-"""Levels of JSON in a message; the arguments of a tool may have a few fewer."""
+from callpact.schema.limits import MAX_VALUE_DEPTH, with_room
+
+MAX_MESSAGE_DEPTH = MAX_VALUE_DEPTH + 20
+"""Levels of JSON in a message: a few more than the arguments of a tool may have."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -82,7 +84,7 @@ def _parsed(text: bytes, depth: int) -> Any:
     if _is_deeper(value, text, depth):
         raise BadMessage(f"JSON is nested deeper than {depth} levels", PARSE_ERROR)
     # Integers of more than 64 bits were read as fractions.
-    return _exact.decode(text) if _LONG_NUMBER.search(text) else value
+    return with_room(lambda: _exact.decode(text)) if _LONG_NUMBER.search(text) else value
 
 
 def _is_deeper(value: Any, text: bytes, most: int) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from callpact.errors import UsageError
 from callpact.json_text import json_text
 from callpact.schema.document import resolve
+from callpact.schema.limits import with_room
 from callpact.tool import OPEN
 from callpact.wire import flowmcp, gate
 
@@ -54,7 +55,7 @@ def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None =
 
 def _read_json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return with_room(lambda: msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UsageError(f"--input is not JSON: {error}") from None
 
@@ -64,7 +65,7 @@ def _read_value(schema: Any, key: str, value: str) -> Any:
     if "string" in types_of(schema, key):
         return value
     try:
-        return msgspec.json.decode(value)
+        return with_room(lambda: msgspec.json.decode(value))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return value
 

@@ -18,6 +18,7 @@ import msgspec
 from callpact.envelope import ResponseEnvelope, http_envelope
 from callpact.errors import UpstreamError
 from callpact.net import Response, retry_after
+from callpact.schema.limits import with_room
 from callpact.secrets import Secrets
 from callpact.sources.flowmcp.output import JSON, PNG
 
@@ -92,7 +93,7 @@ def _data(response: Response, mime_type: str, kind: str, used: Secrets | None) -
     if not body and response.status != 200:
         return None  # 204 has no content; 201, 202 and 205 often have none.
     try:
-        value = msgspec.json.decode(body)
+        value = with_room(lambda: msgspec.json.decode(body))
     except (ValueError, RecursionError):
         value = _json_of_text(body, kind)
         if value is _NO_JSON:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed, InvalidInput
 from callpact.net import Request
+from callpact.schema.limits import with_room
 from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks
 from callpact.sources.flowmcp.request import Draft, Placeholders, RequestPlan, as_text
@@ -203,7 +204,7 @@ class HookedCall:
         # The caller sees the names of keys; the request that is sent needs their placeholders.
         data = step.data if kind == "preRequest" else self._marks.shown(step.data)
         try:
-            answer = msgspec.json.decode(data)
+            answer = with_room(lambda: msgspec.json.decode(data))
         except (msgspec.DecodeError, RecursionError):
             raise self._failed(kind, "what it returned is nested too deep", {}) from None
         if not isinstance(answer, dict):
