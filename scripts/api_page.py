@@ -57,10 +57,9 @@ def constant(module: str, name: str) -> Any:
     """The value of a constant; the module is not run, as it may need what is not installed."""
     module, node = _home(name, module)
     value = getattr(node, "value", node)
-    if isinstance(value, ast.Name):  # That of another module.
-        return constant(module, value.id)
-    written = ast.unparse(value)
-    return eval(written, {"__builtins__": {}})  # noqa: S307 - numbers in our own source
+    names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+    known = {other: constant(module, other) for other in names}  # Perhaps of another module.
+    return eval(ast.unparse(value), {"__builtins__": {}}, known)  # noqa: S307 - numbers in our own source
 
 
 def _home(name: str, module: str = "callpact") -> tuple[str, Definition]:
