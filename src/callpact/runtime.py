@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from time import perf_counter, time_ns
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from callpact.catalog import Catalog
 from callpact.env import Env
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from callpact.client import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_NESTED = 16
 """Calls that may be nested in one another through `env`."""
@@ -280,6 +283,7 @@ class Runtime:
             client,
             self._open_env,
             call_map,
+            [*call.logs],
         )
 
     def _not_found(self, tool_id: str, identity: Identity | None, *, trusted: bool) -> NoReturn:
@@ -302,19 +306,28 @@ class Runtime:
         Raises:
             UsageError: called from inside an event loop, which it would block.
         """
+        execute = partial(self.execute, deadline=deadline, policy=policy, identity=identity)
+        try:
+            return self.run_sync(execute, tool_id, arguments)
+        except CancelledError:  # The runtime was closed meanwhile.
+            raise Aborted(tool_id) from None
+
+    def run_sync(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call an async function from code without an event loop, on the background loop.
+
+        Raises:
+            UsageError: called from inside an event loop, which it would block.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            pass
-        else:
-            raise UsageError("execute_sync would block this event loop; await execute(...) instead")
-        with self._lock:
-            thread = self._thread = self._thread or LoopThread()
-        call = self.execute(tool_id, arguments, deadline=deadline, policy=policy, identity=identity)
-        try:
-            return thread.run(call)
-        except CancelledError:  # The runtime was closed meanwhile.
-            raise Aborted(tool_id) from None
+            with self._lock:
+                thread = self._thread = self._thread or LoopThread()
+            return thread.run(function(*args, **kwargs))
+        name = getattr(function, "__name__", "the function")
+        raise UsageError(f"this would block the event loop that runs here; await {name}(…) instead")
 
     async def aclose(self) -> None:
         """End the background loop, if there is one; calls that still run there are aborted."""

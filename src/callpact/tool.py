@@ -185,6 +185,8 @@ class Call(Struct, frozen=True, gc=False):
     """The door that it came through; empty for code of the same process."""
     client_name: str = ""
     """The program at the other end, as it names itself; empty if it does not."""
+    logs: tuple[LogLine, ...] = ()
+    """Lines on record with the call before its tool logs any, such as repairs of its arguments."""
 
 
 class Context(Struct, frozen=True):

@@ -86,7 +86,7 @@ def test_a_message_has_a_size_that_is_taken():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Agent("openai:gpt"),
+        lambda: Agent("gpt-5"),
         lambda: Agent(None),
         lambda: Agent(object()),
         lambda: Agent(ScriptedModel([]), system=5),

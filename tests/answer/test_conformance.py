@@ -375,7 +375,8 @@ def test_check_20_strict_retry_works_while_streaming():
     assert len(resets) == 1
     assert _text(items[: resets[0]]) == PROSE
     assert _text(items[resets[0] :]) == GOOD
-    assert items[-1] == Finished(GOOD)
+    assert isinstance(items[-1], Finished)
+    assert (items[-1].answer, items[-1].result.value) == (GOOD, VALUE)
     assert all(item.is_provisional for item in items if isinstance(item, Token))
 
 

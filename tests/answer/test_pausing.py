@@ -363,10 +363,11 @@ def test_a_checkpoint_of_another_agent_is_refused(checkpoint):
         go(agent("done", name="another").resume(json.dumps(checkpoint), "yes"))
 
 
-def test_a_tool_that_is_gone_meanwhile_is_told_to_the_model(checkpoint):
-    answer = go(agent("done", tools=[count]).resume(json.dumps(checkpoint), "yes"))
-    assert "tool_not_found" in results(answer)[0]
-    assert answer == "done"
+def test_a_tool_that_is_gone_is_an_error_before_anything_runs(checkpoint):
+    without = agent("done", tools=[count])
+    with pytest.raises(UsageError, match="main_ask.*main_count"):
+        go(without.resume(json.dumps(checkpoint), "yes"))
+    assert go(agent("done").resume(json.dumps(checkpoint), "yes")) == "done"
 
 
 def test_a_tool_that_takes_other_arguments_now_is_told_to_the_model(checkpoint):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from msgspec import Struct
 
-from callpact.answer.model import Message, Usage
+from callpact.answer.model import Finish, Message, Usage
+from callpact.answer.reading_result import Repair
+
+T = TypeVar("T")
 
 Outcome = Literal["passed", "retried", "exhausted"]
 Stage = Literal["json-parse", "schema-validate"]
+Tier = Literal["primary", "fallback", "canned"]
+"""Where a value comes from: the model's own answer, the fallback function, the canned value."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
@@ -37,7 +42,10 @@ class Unmet(Struct, frozen=True, omit_defaults=True):
 
 
 class Account(Struct, frozen=True):
-    """What a run did and cost; every request to a model is counted, also those thrown away."""
+    """What a run did and cost; every request to a model is counted, also those thrown away.
+
+    Requests, tool calls and usage include those of the agents that its tools run.
+    """
 
     run_id: str
     iterations: int = 0
@@ -52,21 +60,61 @@ class Account(Struct, frozen=True):
 class Answer(str):
     """The final answer as the model wrote it; what it cost stands beside it."""
 
-    __slots__ = ("account", "messages")
+    __slots__ = ("account", "finish", "messages")
 
     account: Account
     messages: tuple[Message, ...]
-    """The conversation of this run, without what is only sent to correct the model."""
+    """The conversation, history included, without what is only sent to correct the model."""
+    finish: Finish | None
+    """Why the model stopped; `length` and `content_filter` leave half an answer."""
 
-    def __new__(cls, text: str, account: Account, messages: tuple[Message, ...] = ()) -> Self:
+    def __new__(
+        cls,
+        text: str,
+        account: Account,
+        messages: tuple[Message, ...] = (),
+        finish: Finish | None = None,
+    ) -> Self:
         """An answer is its text."""
         made = super().__new__(cls, text)
         made.account = account
         made.messages = messages
+        made.finish = finish
         return made
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return (str(self), self.account, self.messages)
+        return (str(self), self.account, self.messages, self.finish)
+
+
+class TypedResult(Struct, Generic[T], frozen=True):
+    """The value of a run under contract, where it comes from, and the answer with its account."""
+
+    value: T
+    tier: Tier
+    repairs: tuple[Repair, ...]
+    """Of the model's answer, where that is the value."""
+    answer: Answer
+    """As the model wrote it; under another tier than `primary` the one that was refused."""
+
+    @property
+    def account(self) -> Account:
+        """What the run did and cost."""
+        return self.answer.account
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """How each would-be final answer was judged."""
+        return self.account.attempts
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars, where the model's price is known."""
+        return self.account.usage.cost
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation; `history=` of the next run takes it."""
+        return self.answer.messages
 
 
 class Paused(Struct, frozen=True):

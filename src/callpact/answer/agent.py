@@ -5,27 +5,33 @@ Every method that declares something gives a new agent; none is ever changed, so
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
 from msgspec import UNSET
 from pydantic import TypeAdapter
 
-from callpact.answer.account import Answer, Paused
+from callpact.answer.account import Answer, Paused, TypedResult
 from callpact.answer.as_tool import agent_tool
 from callpact.answer.declaring import (
     AgentOptions,
     AnswerOptions,
+    Ask,
+    RunOptions,
     Tools,
     allowed_repairs,
     check_agent,
     check_options,
+    checked_history,
     declared_contract,
-    text_of,
+    message_of,
+    model_of,
 )
-from callpact.answer.errors import OutputSchemaError
+from callpact.answer.errors import OutputSchemaError, RunPaused
 from callpact.answer.events import EventHandler, Teller
 from callpact.answer.fallback import declared_fallback
 from callpact.answer.injections import Injection, Skill, Text, added
@@ -37,10 +43,10 @@ from callpact.answer.offering import Offers
 from callpact.answer.parsing import Parsed, Repairing, parse_answer
 from callpact.answer.pausing import read_checkpoint
 from callpact.answer.plan import Plan, Who
-from callpact.answer.reliability import CircuitBreaker, Rule, declared_reliability
+from callpact.answer.reliability import CircuitBreaker, Rule, Sleep, declared_reliability
 from callpact.answer.shape import Parses
 from callpact.answer.streaming import Streamed, streamed
-from callpact.answer.typed import by_tiers, contract_of, typed
+from callpact.answer.typed import by_tiers, contract_of, result_of
 from callpact.catalog import Catalog
 from callpact.errors import UsageError
 from callpact.runtime import Runtime
@@ -54,8 +60,8 @@ U = TypeVar("U")
 class Agent(Generic[T]):
     """A model that may call tools, and whose final answer is held to a contract.
 
-    `Agent(model, system="…").tools(catalog).output_schema(Refund, retries=2)`; the same can be
-    given as keyword arguments. `observers` hear of every call and every request to the model like
+    `Agent("openai:gpt-5", system="…").tools(catalog).output_schema(Refund, retries=2)`; the same
+    can be given as keyword arguments. A model by its name is opened when it is first asked. `observers` hear of every call and every request to the model like
     those of a `Runtime`; handlers given to `on` hear what happens in a run.
 
     Raises:
@@ -69,7 +75,7 @@ class Agent(Generic[T]):
     @overload
     def __init__(
         self: Agent[U],
-        model: Model,
+        model: Model | str,
         *,
         output_schema: type[U] | TypeAdapter[U] | Parses[U],
         **options: Unpack[AgentOptions],
@@ -77,7 +83,7 @@ class Agent(Generic[T]):
     @overload
     def __init__(
         self: Agent[U],
-        model: Model,
+        model: Model | str,
         *,
         output_schema: Callable[[Any], U],
         **options: Unpack[AgentOptions],
@@ -85,20 +91,20 @@ class Agent(Generic[T]):
     @overload
     def __init__(
         self: Agent[Any],
-        model: Model,
+        model: Model | str,
         *,
         output_schema: Mapping[str, Any] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
-        self, model: Model, *, output_schema: Any = None, **options: Unpack[AgentOptions]
+        self, model: Model | str, *, output_schema: Any = None, **options: Unpack[AgentOptions]
     ) -> None:
-        check_options(options)
+        check_options(options, AgentOptions)
         system, name = options.get("system", ""), options.get("name", "agent")
-        check_agent(model, system, name)
+        check_agent(system, name)
         runtime = Runtime((), options.get("observers", ()))
         settings = dict(options.get("settings") or {})
-        self._plan = Plan(model, name, runtime, system, settings=settings)
+        self._plan = Plan(model_of(model), name, runtime, system, settings=settings)
         tools, retries = options.get("tools"), options.get("retries", 0)
         if tools is not None:
             self._plan = self._tooled(tools)
@@ -217,13 +223,16 @@ class Agent(Generic[T]):
         self,
         *rules: Rule | Iterable[Rule],
         pre_check: Iterable[Rule] = (),
-        providers: Iterable[Model] = (),
+        providers: Iterable[Model | str] = (),
         fallback: Callable[[ModelRequest, Exception | None], Any] | None = None,
         circuit_breaker: CircuitBreaker | None = None,
         stops_when_stuck: bool = True,
         shows_failed_answer: bool = True,
+        sleep: Sleep = asyncio.sleep,
     ) -> Agent[T]:
         """Rules for each attempt at a reply: `.reliability(strict_output_rules(3))`.
+
+        `sleep` waits where a rule does; a test gives one that does not.
 
         Raises:
             UsageError: they were given already, or one is no rule.
@@ -234,11 +243,12 @@ class Agent(Generic[T]):
             reliability=declared_reliability(
                 cast("Iterable[Rule]", rules),
                 pre_check=pre_check,
-                providers=providers,
+                providers=map(model_of, providers),
                 fallback=fallback,
                 circuit_breaker=circuit_breaker,
                 stops_when_stuck=stops_when_stuck,
                 shows_failed_answer=shows_failed_answer,
+                sleep=sleep,
             )
         )
 
@@ -321,31 +331,22 @@ class Agent(Generic[T]):
 
     # --- running --------------------------------------------------------------------------
 
-    async def run(
-        self,
-        message: str | Mapping[str, Any],
-        *,
-        session: str = "default",
-        identity: Identity | None = None,
-    ) -> Answer | Paused:
+    async def run(self, message: Ask, **options: Unpack[RunOptions]) -> Answer | Paused:
         """The final answer as the model wrote it, also when it breaks the contract; or the pause.
 
-        With an identity, tools are offered and called only where it may use them.
+        A message is text, or a list of texts and files. `history` are the messages before it, such
+        as `answer.messages` of an earlier run. `model` answers this run instead of the agent's own.
+        With an identity, tools are offered and called only where it may use them. `session` is the
+        conversation of the memory.
 
         Raises:
-            UsageError: the message is empty or no text.
+            UsageError: the message is empty, or an option cannot be.
             RunStopped: a limit was met, or the rules gave up.
             ModelError: the model could not be asked.
         """
-        return await Run(self._plan, text_of(message), session, Who(identity)).go()
+        return await self._started(message, options)[1].go()
 
-    async def run_typed(
-        self,
-        message: str | Mapping[str, Any],
-        *,
-        session: str = "default",
-        identity: Identity | None = None,
-    ) -> T:
+    async def run_typed(self, message: Ask, **options: Unpack[RunOptions]) -> T:
         """Run, and give the value that keeps the contract, by the fallback if need be.
 
         Raises:
@@ -353,49 +354,69 @@ class Agent(Generic[T]):
             RunPaused: a tool waits for an answer; the error has the checkpoint.
             RunStopped: a limit was met, or the rules gave up.
             ModelError: the model could not be asked.
-            UsageError: there is no `output_schema`, or the message is empty.
+            UsageError: there is no `output_schema`, or as `run`.
+        """
+        return (await self.run_result(message, **options)).value
+
+    async def run_result(self, message: Ask, **options: Unpack[RunOptions]) -> TypedResult[T]:
+        """`run_typed` with the tier, repairs, attempts, cost and messages beside the value.
+
+        Raises:
+            CallpactError: as `run_typed`.
         """
         contract_of(self._plan)
-        return await typed(self._plan, Run(self._plan, text_of(message), session, Who(identity)))
+        return await result_of(*self._started(message, options))
 
-    def parse_output(
-        self, raw: str, *, repair: Repairing | None = None, allow: Iterable[str] = ()
-    ) -> T:
-        """The value of an answer that is there already; `repair` and `allow` as `output_schema` has them.
+    def run_sync(self, message: Ask, **options: Unpack[RunOptions]) -> Answer | Paused:
+        """`run` for code without an event loop, on the background loop of the agent's runtime.
 
         Raises:
-            OutputSchemaError: it is not JSON, or breaks the schema; no fallback is asked.
-            UsageError: there is no `output_schema`.
+            UsageError: called inside an event loop, which it would block; or as `run`.
+            CallpactError: as `run`.
         """
-        return self.read_output(raw, repair=repair, allow=allow).value
+        return self._plan.runtime.run_sync(self.run, message, **options)
 
-    def read_output(
-        self, raw: str, *, repair: Repairing | None = None, allow: Iterable[str] = ()
-    ) -> Parsed[T]:
-        """`parse_output` with the list of repairs beside the value.
+    def run_typed_sync(self, message: Ask, **options: Unpack[RunOptions]) -> T:
+        """`run_typed` for code without an event loop.
 
         Raises:
-            OutputSchemaError: it is not JSON, or breaks the schema.
-            UsageError: there is no `output_schema`.
+            UsageError: called inside an event loop; or as `run_typed`.
+            CallpactError: as `run_typed`.
         """
-        contract = contract_of(self._plan)
-        how = contract.repair if repair is None else repair
-        allowed = allowed_repairs(allow) or (contract.allow if how == "safe" else ())
-        return parse_answer(raw, contract.shape, repair=how, allow=allowed)
+        return self._plan.runtime.run_sync(self.run_typed, message, **options)
 
-    async def parse_output_async(
-        self, raw: str, *, repair: Repairing | None = None, allow: Iterable[str] = ()
-    ) -> T:
-        """`parse_output`, and the fallback if need be.
+    def stream(
+        self, message: Ask, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[Streamed[T], None]:
+        """The answer as it is written: tokens, a reset where they do not count, and the end.
+
+        With an `output_schema` tokens are provisional; the end has the typed result, by the
+        fallback if need be.
 
         Raises:
-            OutputSchemaError: it breaks the contract, and no fallback answers.
-            UsageError: there is no `output_schema`.
+            UsageError: as `run`.
+            RunStopped: as `run`, after what was streamed.
         """
-        try:
-            return self.parse_output(raw, repair=repair, allow=allow)
-        except OutputSchemaError as error:
-            return await by_tiers(self._plan, error, Teller(self._plan.handlers), None)
+        # Checked at once, begun when it is read.
+        plan, start = self._prepared(message, options)
+        return streamed(plan, start)
+
+    def _started(self, message: Ask, options: RunOptions) -> tuple[Plan, Run]:
+        plan, start = self._prepared(message, options)
+        return plan, start()
+
+    def _prepared(self, message: Ask, options: RunOptions) -> tuple[Plan, Callable[..., Run]]:
+        check_options(options, RunOptions, "a run")
+        asked = message_of(message)
+        history = checked_history(options.get("history", ()), asked)
+        plan, who = self._answered_by(options.get("model")), Who(options.get("identity"))
+        session = options.get("session", "default")
+        return plan, partial(Run, plan, asked, session, who, history=history)
+
+    def _answered_by(self, model: Model | str | None) -> Plan:
+        return (
+            self._plan if model is None else dataclasses.replace(self._plan, model=model_of(model))
+        )
 
     async def resume(
         self,
@@ -403,33 +424,92 @@ class Agent(Generic[T]):
         answer: Any,
         *,
         identity: Identity | None = None,
+        model: Model | str | None = None,
     ) -> Answer | Paused:
         """Go on with a run that paused, in this process or another, with the answer to its question.
 
         Raises:
-            UsageError: the checkpoint is none of this agent's.
+            UsageError: the checkpoint is none of this agent's, or the tool that asked is not here;
+                nothing was run, and the checkpoint is as good as before.
             RunStopped: as `run`.
         """
-        text = checkpoint.checkpoint if isinstance(checkpoint, Paused) else checkpoint
-        kept = read_checkpoint(text, self.name)
-        return await Run.resumed(self._plan, kept, answer, Who(identity)).go()
+        return await self._resumed(checkpoint, answer, identity, model)[1].go()
 
-    def stream(
+    async def resume_typed(
         self,
-        message: str | Mapping[str, Any],
+        checkpoint: str | bytes | Paused,
+        answer: Any,
         *,
-        session: str = "default",
         identity: Identity | None = None,
-    ) -> AsyncGenerator[Streamed, None]:
-        """The answer as it is written: tokens, a reset where they do not stand, and the end.
-
-        With an `output_schema` tokens are provisional until the end says otherwise.
+        model: Model | str | None = None,
+    ) -> T:
+        """`resume`, and give the value that keeps the contract, by the fallback if need be.
 
         Raises:
-            UsageError: the message is empty.
-            RunStopped: as `run`, after what was streamed.
+            UsageError: as `resume`, or there is no `output_schema`.
+            CallpactError: as `run_typed`.
         """
-        return streamed(self._plan, text_of(message), session, Who(identity))
+        contract_of(self._plan)
+        return (await result_of(*self._resumed(checkpoint, answer, identity, model))).value
+
+    def _resumed(
+        self,
+        checkpoint: str | bytes | Paused,
+        answer: Any,
+        identity: Identity | None,
+        model: Model | str | None,
+    ) -> tuple[Plan, Run]:
+        text = checkpoint.checkpoint if isinstance(checkpoint, Paused) else checkpoint
+        plan, kept = self._answered_by(model), read_checkpoint(text, self.name)
+        return plan, Run.resumed(plan, kept, answer, Who(identity))
+
+    # --- reading --------------------------------------------------------------------------
+
+    def parse_output(
+        self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+    ) -> T:
+        """The value of an answer that is there already; `repair` and `allow` as `output_schema` has them.
+
+        Raises:
+            OutputSchemaError: it is not JSON, or breaks the schema; no fallback is asked.
+            RunPaused: the run paused, and there is no answer yet.
+            UsageError: there is no `output_schema`.
+        """
+        return self.read_output(raw, repair=repair, allow=allow).value
+
+    def read_output(
+        self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+    ) -> Parsed[T]:
+        """`parse_output` with the list of repairs beside the value.
+
+        Raises:
+            OutputSchemaError: it is not JSON, or breaks the schema.
+            RunPaused: the run paused, and there is no answer yet.
+            UsageError: there is no `output_schema`.
+        """
+        contract = contract_of(self._plan)
+        if isinstance(raw, Paused):
+            raise RunPaused(raw)
+        how = contract.repair if repair is None else repair
+        allowed = allowed_repairs(allow) or (contract.allow if how == "safe" else ())
+        finish = raw.finish if isinstance(raw, Answer) else None
+        return parse_answer(raw, contract.shape, repair=how, allow=allowed, finish=finish)
+
+    async def parse_output_async(
+        self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+    ) -> T:
+        """`parse_output`, and the fallback if need be.
+
+        Raises:
+            OutputSchemaError: it breaks the contract, and no fallback answers.
+            RunPaused: the run paused, and there is no answer yet.
+            UsageError: there is no `output_schema`.
+        """
+        try:
+            return self.parse_output(raw, repair=repair, allow=allow)
+        except OutputSchemaError as error:
+            teller = Teller(self._plan.handlers)
+            return (await by_tiers(self._plan, error, teller, None)).value
 
     # --- as a tool ------------------------------------------------------------------------
 

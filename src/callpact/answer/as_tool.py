@@ -6,12 +6,12 @@ import dataclasses
 from typing import Any
 
 from callpact.answer.account import Paused
-from callpact.answer.declaring import MAX_MESSAGE, text_of
+from callpact.answer.declaring import MAX_MESSAGE, message_of
 from callpact.answer.errors import ModelError, OutputSchemaError, RunPaused, RunStopped
 from callpact.answer.loop import Run
 from callpact.answer.pausing import RunClient, read_checkpoint
-from callpact.answer.plan import Plan, Who
-from callpact.answer.typed import contract_of, typed
+from callpact.answer.plan import AgentHandler, Plan, Who
+from callpact.answer.typed import contract_of, result_of
 from callpact.errors import ToolError
 from callpact.tool import Context, Contract, Tool
 
@@ -59,7 +59,7 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
         contract=Contract(
             input=_MESSAGE_SCHEMA, output=schema, policy=None if schema is None else "reject"
         ),
-        handler=answer,
+        handler=AgentHandler(plan, answer),
         source="agent",
         timeout=timeout,
     )
@@ -82,11 +82,19 @@ async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> An
         message = arguments["message"]
         if not message.strip():
             raise ToolError("empty_message", "The message is empty", path="/message")
-        run = Run(plan, text_of(message), session, who)
+        run = Run(plan, message_of(message), session, who)
     if plan.contract is not None:
-        dump, value = contract_of(plan).shape.dump, await typed(plan, run)
-        return value if dump is None else dump(value)
+        dump, result = contract_of(plan).shape.dump, await result_of(plan, run)
+        return result.value if dump is None else dump(result.value)
     answer = await run.go()
     if isinstance(answer, Paused):
         raise RunPaused(answer)
+    if answer.finish in _CUT_OFF:  # A caller would take half an answer for a whole one.
+        raise ToolError("answer_cut_off", _CUT_OFF[answer.finish])
     return str(answer)
+
+
+_CUT_OFF: dict[str | None, str] = {
+    "length": "The agent's answer was cut off at the length limit; ask for less",
+    "content_filter": "The agent's answer was stopped by the content filter of its model",
+}

@@ -21,8 +21,10 @@ from callpact.answer.errors import (
     RunStopped,
 )
 from callpact.answer.events import Teller
+from callpact.answer.limits import Spending
 from callpact.answer.model import (
     NATIVE_OUTPUT,
+    Finish,
     Message,
     Model,
     ModelReply,
@@ -36,15 +38,17 @@ from callpact.answer.model import (
 from callpact.answer.reliability import (
     GENERIC_FEEDBACK,
     MAX_ROUNDS,
+    MAX_WAIT,
     CircuitBreaker,
     ErrorKind,
     Reliability,
     Rule,
     Scope,
     ValidationError,
-    default_stuck_loop_rule,
     error_kind,
+    is_outage,
     validation_error,
+    wait_of,
 )
 from callpact.envelope import local_envelope
 from callpact.errors import CallError, ToolError, UsageError
@@ -56,8 +60,8 @@ from callpact.schema import is_json
 from callpact.tool import Identity, Tool
 
 Phase = Literal["pre-check", "post-decide"]
-Judge = Callable[[str], OutputSchemaError | None]
-"""Says why a text cannot be the final answer; None if it can."""
+Judge = Callable[[str, Finish | None], OutputSchemaError | None]
+"""Says why a text that ended so cannot be the final answer; None if it can."""
 _log = logging.getLogger("callpact.answer")
 
 
@@ -81,8 +85,7 @@ class Asking:
         identity: Identity | None,
         on_token: Callable[[str], None] | None,
         on_reset: Callable[[str], None],
-        usage: Usage,
-        requests: int,
+        spending: Spending,
     ) -> None:
         self._model = model
         self._tool = tool
@@ -93,8 +96,7 @@ class Asking:
         self._on_reset = on_reset
         self._said = False
         self._told = 0
-        self.usage = usage
-        self.requests = requests
+        self.spending = spending
 
     async def once(
         self,
@@ -114,12 +116,12 @@ class Asking:
         reply: ModelReply | None = None
         failure: Exception | None = None
         refusal: OutputSchemaError | None = None
-        self.requests += 1
+        self.spending.add(requests=1)
         try:
             given = reply = _answered(await self._reply(model, _fitted(request, model)), request)
-            self.usage += reply.usage
+            self.spending.add(reply.usage)
             if judge is not None and not reply.tool_uses:
-                failure = refusal = judge(reply.content)
+                failure = refusal = judge(reply.content, reply.finish)
         except Exception as error:
             failure = error
             raise
@@ -252,18 +254,16 @@ class Attempts:
         teller: Teller,
         *,
         judge: Judge | None,
-        check_limits: Callable[[], None],
+        seconds_left: Callable[[], float | None],
     ) -> None:
         self._asking = asking
-        self._check_limits = check_limits
+        self._seconds_left = seconds_left
         self._models = (model, *reliability.providers)
         self._config = reliability
         self._breaker = cast("CircuitBreaker", reliability.circuit_breaker)
         self._teller = teller
         self._judge = judge
         self._rules = reliability.rules
-        if reliability.stops_when_stuck:
-            self._rules = (default_stuck_loop_rule, *self._rules)
 
     async def reply(self, request: ModelRequest) -> ModelReply:
         """The reply that the rules take.
@@ -316,6 +316,7 @@ class Attempts:
                 if not scope.can_switch_provider:
                     raise self._give_up("no-more-providers", scope, label)
                 at += 1
+            wait = self._wait(rule, scope, prior)
             prior, how, failed = prior + 1, verb, scope.error_kind
             self._teller.tell(
                 "reliability.retried",
@@ -325,11 +326,29 @@ class Attempts:
                 error_message=_words(scope),
                 from_provider=model.name,
                 to_provider=self._models[at].name,
+                wait_seconds=wait or None,
             )
             self._asking.reset(scope.error_kind)
-            self._check_limits()
+            self._asking.spending.check()
+            if wait:
+                await self._config.sleep(wait)
             sent = await self._corrected(request, rule, scope)
         raise self._give_up("max-loop-exceeded", scope, f"{MAX_ROUNDS} attempts")
+
+    def _wait(self, rule: Rule | None, scope: Scope, retries: int) -> float:
+        """Seconds to wait before the next attempt.
+
+        Raises:
+            ReliabilityFailFastError: the time that is left ends before the wait does.
+        """
+        seconds, left = 0.0 if rule is None else wait_of(rule, scope.error, retries), None
+        if seconds:
+            left = self._seconds_left()
+        most = MAX_WAIT if left is None else min(left, MAX_WAIT)
+        if seconds > most:
+            label = f"the next attempt would be in {seconds:.0f} s, and {most:.0f} s are left"
+            raise self._give_up("no-time-to-wait", scope, label)
+        return seconds
 
     async def _attempt(self, model: Model, request: ModelRequest, attempt: int) -> Scope:
         begun = time.perf_counter()
@@ -346,7 +365,7 @@ class Attempts:
         kind = "ok" if failure is None else error_kind(failure)
         if kind in {"ok", "schema-fail"}:  # An answer that breaks the contract is an answer.
             self._breaker.succeeded(model.name)
-        elif kind != "circuit-open":
+        elif failure is not None and is_outage(failure):
             self._breaker.failed(model.name)
         refused = validation_error(failure) if isinstance(failure, OutputSchemaError) else None
         return Scope(
@@ -377,7 +396,7 @@ class Attempts:
             validation_errors=errors,
             attempts_per_provider=dict(counts),
             breaker_states={model.name: self._breaker.state(model.name) for model in self._models},
-            usage=self._asking.usage,
+            usage=self._asking.spending.usage,
         )
 
     def _tell_failure(self, scope: Scope) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict, cast, get_args
 
 from callpact.answer.errors import OutputSchemaError
 from callpact.answer.injections import OUTPUT_SCHEMA, instruction_of
-from callpact.answer.model import Model
+from callpact.answer.limits import MAX_FILE_BYTES, MAX_FILES, MAX_HISTORY
+from callpact.answer.model import File, Message, Model, Part, Role, without_ephemeral
+from callpact.answer.models import NamedModel
 from callpact.answer.parsing import Repairing
 from callpact.answer.plan import AnswerContract, Strategy
 from callpact.answer.reader import LOSSY
@@ -18,12 +20,15 @@ from callpact.catalog import Catalog
 from callpact.errors import UsageError
 from callpact.finished import Observer
 from callpact.runtime import Runtime
-from callpact.tool import Tool
+from callpact.tool import Identity, Tool
 
 MAX_RETRIES = 10
 """Corrective re-asks that `output_schema(retries=…)` takes."""
 MAX_MESSAGE = 1_000_000
 """Characters of a message to an agent."""
+MAX_PARTS = 100
+"""Texts and files in one message."""
+_ROLES = get_args(Role)
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SPELLED_OUT = re.compile(r'\{\s*"[^"]{1,100}"\s*:')
 _log = logging.getLogger("callpact.answer")
@@ -44,6 +49,15 @@ class AgentOptions(TypedDict, total=False):
     observers: Iterable[Observer]
 
 
+class RunOptions(TypedDict, total=False):
+    """What `run` and its siblings take by keyword."""
+
+    session: str
+    identity: Identity | None
+    history: Iterable[Message]
+    model: Model | str | None
+
+
 class AnswerOptions(TypedDict, total=False):
     """What `output_schema(…)` takes by keyword."""
 
@@ -57,28 +71,40 @@ class AnswerOptions(TypedDict, total=False):
     json_schema: Mapping[str, Any] | None
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """See that an agent knows what it is given by keyword.
+def check_options(options: Mapping[str, Any], known: type[Any], what: str = "an agent") -> None:
+    """See that only known options are given by keyword.
 
     Raises:
-        UsageError: it does not.
+        UsageError: one is not known.
     """
-    if unknown := sorted(set(options) - set(AgentOptions.__annotations__)):
-        known = ", ".join(sorted(AgentOptions.__annotations__))
-        raise UsageError(f"an agent has no option {unknown[0]!r:.100}; there are {known}")
+    names = known.__annotations__
+    if unknown := sorted(set(options) - set(names)):
+        listed = ", ".join(sorted(names))
+        raise UsageError(f"{what} has no option {unknown[0]!r:.100}; there are {listed}")
 
 
-def check_agent(model: Model, system: str, name: str) -> None:
+def model_of(given: Model | str) -> Model:
+    """A model; one that is named is opened when it is first asked.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(given, str):
+        return NamedModel(given)
+    if not hasattr(given, "complete") or not isinstance(getattr(given, "name", None), str):
+        raise UsageError(
+            "a model is a name such as 'openai:gpt-5', or has a name and complete(request), got "
+            f"{type(given).__name__}"
+        )
+    return given
+
+
+def check_agent(system: str, name: str) -> None:
     """See that an agent can be made of these.
 
     Raises:
         UsageError: it cannot.
     """
-    if not hasattr(model, "complete") or not isinstance(getattr(model, "name", None), str):
-        raise UsageError(
-            f"an agent's model has a name and complete(request), got {type(model).__name__}; "
-            "open_model('openai:…') of callpact[models] gives one"
-        )
     if not isinstance(cast("Any", system), str):
         raise UsageError(f"system must be text, got {type(system).__name__}")
     if not isinstance(cast("Any", name), str) or not _NAME.fullmatch(name):
@@ -127,8 +153,10 @@ def declared_contract(
             "the schema, where it stays true",
             name,
         )
-    text = instruction_of(shape) if instruction is None else instruction
-    return AnswerContract(shape, name, text, retries, repair, allowed_repairs(allow), strategy)
+    if instruction is None:  # A forced call has the schema already.
+        instruction = instruction_of(shape, shows_schema=strategy == "instruct")
+    allowed = allowed_repairs(allow)
+    return AnswerContract(shape, name, instruction, retries, repair, allowed, strategy)
 
 
 def allowed_repairs(allow: Iterable[str]) -> frozenset[str]:
@@ -144,25 +172,98 @@ def allowed_repairs(allow: Iterable[str]) -> frozenset[str]:
     return allowed
 
 
-def text_of(message: str | Mapping[str, Any]) -> str:
+Ask = str | Sequence[Part] | Mapping[str, Any]
+"""The message of a run: text, a list of texts and files, or `{"message": …}` of one of these."""
+
+
+def message_of(given: Any) -> Message:
     """The message of a run.
 
     Raises:
-        UsageError: it is none, or empty.
+        UsageError: it is none, empty or too large.
     """
-    given: Any = message
-    if isinstance(message, Mapping):
-        if set(message) != {"message"}:
-            keys = ", ".join(sorted(map(str, message))) or "nothing"
-            raise UsageError(f"an agent is given text or {{'message': text}}, got {keys}")
-        given = message["message"]
-    if not isinstance(given, str):
-        kind = type(given).__name__
-        raise UsageError(f"an agent is given text or {{'message': text}}, got {kind}")
-    if not given.strip():
+    if isinstance(given, Mapping):
+        held = cast("Mapping[Any, Any]", given)
+        if set(held) != {"message"}:
+            raise _no_message(", ".join(sorted(map(str, held))) or "nothing")
+        given = held["message"]
+    parts: tuple[Any, ...] = ()
+    if isinstance(given, str):
+        text = given
+    elif isinstance(given, list | tuple):
+        parts = tuple(cast("Sequence[Any]", given))
+        for part in parts:
+            if not isinstance(part, str | File):
+                raise _no_message(f"a list with {type(part).__name__}")
+        text = "\n".join(part for part in parts if isinstance(part, str))
+    else:
+        raise _no_message(type(given).__name__)
+    if not text.strip() and not any(isinstance(part, File) for part in parts):
         raise UsageError("the message is empty; the model was not asked")
-    if len(given) > MAX_MESSAGE:
+    if len(text) > MAX_MESSAGE:
         raise UsageError(
-            f"the message has {len(given):,} characters; at most {MAX_MESSAGE:,} are taken"
+            f"the message has {len(text):,} characters; at most {MAX_MESSAGE:,} are taken"
         )
-    return given
+    if len(parts) > MAX_PARTS:
+        raise UsageError(f"the message has {len(parts):,} parts; at most {MAX_PARTS} are taken")
+    has_files = any(isinstance(part, File) for part in parts)
+    return Message("user", text, parts=parts if has_files else ())
+
+
+def _no_message(got: str) -> UsageError:
+    return UsageError(
+        "an agent is given text, a list of texts and File(…)s, or {'message': …} of one of these, "
+        f"got {got}"
+    )
+
+
+def checked_history(history: Iterable[Message], message: Message) -> tuple[Message, ...]:
+    """Earlier messages, such as `answer.messages`, without those that were only sent once.
+
+    Raises:
+        UsageError: one is no message, a tool call has no result, or they are too many or too large
+            together with the new one.
+    """
+    if isinstance(cast("Any", history), str | bytes | Mapping | Message):
+        raise UsageError(
+            f"history is a list of messages, as answer.messages, got {type(history).__name__}"
+        )
+    held = tuple(history)
+    for each in held:
+        if not isinstance(cast("Any", each), Message) or each.role not in _ROLES:
+            raise UsageError(
+                f"history is a list of messages, as answer.messages, got one with {each!r:.100}"
+            )
+    if len(held) > MAX_HISTORY:
+        raise UsageError(
+            f"the history has {len(held):,} messages; at most {MAX_HISTORY:,} are taken"
+        )
+    kept = without_ephemeral(held)
+    _check_results(kept)
+    files = [part for each in (*kept, message) for part in each.parts if isinstance(part, File)]
+    size = sum(len(file.data) for file in files)
+    if len(files) > MAX_FILES or size > MAX_FILE_BYTES:
+        raise UsageError(
+            f"the conversation has {len(files)} files of {size:,} bytes; at most {MAX_FILES} of "
+            f"{MAX_FILE_BYTES:,} bytes together are taken"
+        )
+    return kept
+
+
+def _check_results(messages: Iterable[Message]) -> None:
+    """Vendors refuse a call without a result, and a result without a call."""
+    wanted: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_use_id not in wanted:
+                raise UsageError("the history has a tool's result without the call before it")
+            wanted.discard(message.tool_use_id)
+            continue
+        if wanted:
+            break
+        wanted = {use.id for use in message.tool_uses}
+    if wanted:
+        raise UsageError(
+            f"the history has a tool call without its result: {min(wanted):.100}; a run that paused "
+            "goes on with resume"
+        )

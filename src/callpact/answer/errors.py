@@ -14,6 +14,7 @@ They are none of a call: what a tool's caller sees is a `CallError`. `errors.py`
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -256,12 +257,24 @@ class ReliabilityFailFastError(RunStopped):
 
 
 class ModelError(CallpactError):
-    """A model that could not be asked, or answered with an error; `status` is HTTP's, if any."""
+    """A model that could not be asked, or answered with an error; `status` is HTTP's, if any.
+
+    `retry_after` are the seconds that it asks to wait before the next request, if it does.
+    """
 
     code = "ERR_MODEL"
 
-    def __init__(self, message: str, *, status: int | None = None, transient: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        transient: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
         self.transient = transient
+        is_time = retry_after is not None and math.isfinite(retry_after) and retry_after >= 0
+        self.retry_after = retry_after if is_time else None

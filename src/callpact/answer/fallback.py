@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from msgspec import UNSET
 
+from callpact.answer.account import Tier
 from callpact.answer.errors import OutputSchemaError
 from callpact.answer.events import PREVIEW, Teller
 from callpact.answer.parsing import judged
@@ -33,6 +34,14 @@ class Fallback(Generic[T]):
     canned: Any = UNSET
     parsed: Any = UNSET
     """The canned value as it was parsed when it was declared."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovered(Generic[T]):
+    """A value, and the tier that gave it."""
+
+    value: T
+    tier: Tier
 
 
 def declared_fallback(shape: Shape[T], function: Any, canned: Any) -> Fallback[T]:
@@ -65,7 +74,7 @@ async def recovered(
     shape: Shape[T],
     teller: Teller,
     retries_spent: int | None,
-) -> T:
+) -> Recovered[T]:
     """The value of the first tier that has one.
 
     Raises:
@@ -85,7 +94,7 @@ async def recovered(
         try:
             given = fallback.function(error, error.raw_output)
             given = await given if isawaitable(given) else given
-            return judged(_data(shape, given), shape, error.raw_output)
+            return Recovered(judged(_data(shape, given), shape, error.raw_output), "fallback")
         except Exception as raised:
             if fallback.canned is UNSET:
                 raise
@@ -97,9 +106,10 @@ async def recovered(
         retries_spent=retries_spent,
     )
     try:
-        return judged(copy.deepcopy(fallback.canned), shape, error.raw_output)
+        value = judged(copy.deepcopy(fallback.canned), shape, error.raw_output)
     except OutputSchemaError:  # A parser that changed its mind: the caller gets its value.
-        return cast("T", copy.deepcopy(fallback.parsed))
+        value = cast("T", copy.deepcopy(fallback.parsed))
+    return Recovered(value, "canned")
 
 
 def _data(shape: Shape[Any], value: Any) -> Any:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from callpact.answer.model import Message
 from callpact.answer.shape import Shape
 from callpact.errors import UsageError
+from callpact.json_text import json_text
 
 OUTPUT_SCHEMA = "output-schema"
 """The id of the injection that tells the contract of the answer, unless it is named."""
@@ -46,8 +47,12 @@ class Skill(Struct, frozen=True):
     text: str
 
 
-def instruction_of(shape: Shape[Any]) -> str:
-    """What the model is told of the contract of its final answer."""
+MAX_SHOWN_SCHEMA = 50_000
+"""Characters of the JSON Schema that an instruction shows beside the words of a shape."""
+
+
+def instruction_of(shape: Shape[Any], *, shows_schema: bool = True) -> str:
+    """The contract of the final answer for the model: the author's words, and the JSON Schema."""
     text = (
         "Respond ONLY with valid JSON matching the output schema. "
         "Do NOT include prose, markdown fences, or explanatory text."
@@ -55,7 +60,11 @@ def instruction_of(shape: Shape[Any]) -> str:
     if not shape.description:
         return text
     stop = "" if shape.description.rstrip().endswith(".") else "."
-    return f"{text} The output shape: {shape.description}{stop}"
+    text = f"{text} The output shape: {shape.description}{stop}"
+    schema = None if shape.json_schema is None else json_text(shape.json_schema)
+    if not shows_schema or schema is None or schema == shape.description:
+        return text
+    return f"{text}\n\nThe output schema:\n{schema}" if len(schema) <= MAX_SHOWN_SCHEMA else text
 
 
 def added(injections: tuple[Injection, ...], *more: Injection) -> tuple[Injection, ...]:

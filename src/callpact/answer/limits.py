@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from msgspec import Struct
 
+from callpact.answer.errors import LimitReached
+from callpact.answer.model import Usage
 from callpact.errors import UsageError
 
 MAX_ITERATIONS = 20
@@ -18,6 +23,12 @@ MAX_AT_ONCE = 8
 """Calls of one reply that run at one time."""
 MAX_RESULT_CHARACTERS = 100_000
 """Characters of a tool's result that a model is given; of a longer one it gets an outline."""
+MAX_FILES = 32
+"""Images and other files in one conversation, history included."""
+MAX_FILE_BYTES = 16 << 20
+"""Bytes of the files of one conversation together; a checkpoint has to hold them."""
+MAX_HISTORY = 2_000
+"""Messages that a run takes as its history."""
 TOOL_SECONDS = 60.0
 """Seconds that a call gets from an agent, unless the tool says otherwise."""
 
@@ -33,6 +44,63 @@ class Limits(Struct, frozen=True):
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class Spending:
+    """Tokens, requests and tool calls of a run, and of the runs that its tools make.
+
+    A run that begins inside another one is `above`'s: whatever it spends counts there as well, and
+    the limits of both hold.
+    """
+
+    __slots__ = ("above", "limits", "requests", "tool_calls", "usage")
+
+    def __init__(
+        self, limits: Limits, usage: Usage, requests: int = 0, tool_calls: int = 0
+    ) -> None:
+        self.limits = limits
+        self.above = _running.get()
+        self.usage = usage
+        self.requests = requests
+        self.tool_calls = tool_calls
+
+    def add(self, usage: Usage = Usage(), *, requests: int = 0, tool_calls: int = 0) -> None:  # noqa: B008 - frozen
+        """Count what was spent, in this run and in those around it."""
+        for run in self._line():
+            run.usage += usage
+            run.requests += requests
+            run.tool_calls += tool_calls
+
+    def check(self) -> None:
+        """Raise if nothing may be spent any more.
+
+        Raises:
+            LimitReached: a limit of this run, or of one around it, is met.
+        """
+        for run in self._line():
+            limits, usage = run.limits, run.usage
+            if limits.tokens is not None and usage.tokens >= limits.tokens:
+                raise LimitReached("tokens", limits.tokens)
+            if limits.cost is not None and (usage.cost or 0.0) >= limits.cost:
+                raise LimitReached("cost", limits.cost)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Runs that begin meanwhile, in tasks and threads of this one as well, are inside of it."""
+        token = _running.set(self)
+        try:
+            yield
+        finally:
+            _running.reset(token)
+
+    def _line(self) -> Iterator[Spending]:
+        run: Spending | None = self
+        while run is not None:
+            yield run
+            run = run.above
+
+
+_running: ContextVar[Spending | None] = ContextVar("_running", default=None)
 
 
 def declared_limits(**given: Any) -> Limits:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from callpact.answer.account import Account, Answer, Attempt, Outcome, Paused, Unmet
@@ -22,6 +22,7 @@ from callpact.answer.errors import (
 )
 from callpact.answer.events import Teller
 from callpact.answer.injections import Turn, compose, skill_injections
+from callpact.answer.limits import Spending
 from callpact.answer.memory import Remembered
 from callpact.answer.model import (
     FORCED_TOOL,
@@ -31,15 +32,17 @@ from callpact.answer.model import (
     ToolOffer,
     Usage,
     abilities_of,
+    cut_finish,
     entered,
     without_ephemeral,
 )
 from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoint
 from callpact.answer.plan import ANSWER_TOOL, Plan, Who
 from callpact.answer.reliability import framed, told
-from callpact.answer.using import Using
+from callpact.answer.using import Using, check_waiting
 from callpact.errors import UsageError
 from callpact.events import new_id
+from callpact.json_text import json_text
 from callpact.sources.data import exhausted_message
 
 _log = logging.getLogger("callpact.answer")
@@ -51,29 +54,31 @@ class Run:
     def __init__(
         self,
         plan: Plan,
-        message: str,
+        message: Message,
         session: str,
         who: Who,
         *,
+        history: Iterable[Message] = (),
         on_token: Callable[[str, int], None] | None = None,
         on_reset: Callable[[str, int], None] | None = None,
     ) -> None:
         self._plan = plan
-        self._message = message
+        self._message = message.content
         self._session = session
         self._who = who
         self._on_token, self._on_reset = on_token, on_reset
         self._run_id = who.run_id or new_id()
-        self._messages: list[Message] = [Message("user", message)]
+        self._messages: list[Message] = [*history, message]
         self._waiting: list[Waiting] = []
         self._attempts: list[Attempt] = []
         self._unmet: Unmet | None = None
+        self.answer: Answer | None = None
         self._iteration = 0
         self._seconds, self._begun = 0.0, time.monotonic()
-        self._start(Usage(), 0)
+        self._start(Spending(plan.limits, Usage()))
 
-    def _start(self, usage: Usage, requests: int) -> None:
-        plan = self._plan
+    def _start(self, spending: Spending) -> None:
+        plan, self._spending = self._plan, spending
         self._teller = Teller(plan.handlers, self._run_id, is_whole=plan.tells_whole_texts)
         on_token, on_reset = self._on_token, self._on_reset
         self._asking = Asking(
@@ -84,22 +89,26 @@ class Run:
             identity=self._who.identity,
             on_token=None if on_token is None else lambda text: on_token(text, self._iteration),
             on_reset=lambda why: None if on_reset is None else on_reset(why, self._iteration),
-            usage=usage,
-            requests=requests,
+            spending=spending,
         )
-        self._using = Using(plan, self._who, self._teller, self._seconds_left)
+        self._using = Using(plan, self._who, self._teller, spending, self._seconds_left)
 
     @classmethod
     def resumed(cls, plan: Plan, checkpoint: Checkpoint, answer: Any, who: Who) -> Run:
-        """A run that goes on where it paused."""
-        run = cls(plan, checkpoint.message, checkpoint.session, who)
+        """A run that goes on where it paused.
+
+        Raises:
+            UsageError: a tool that waits for an answer is not here.
+        """
+        check_waiting(plan, who, checkpoint)
+        run = cls(plan, Message("user", checkpoint.message), checkpoint.session, who)
         run._run_id = checkpoint.run_id
         run._messages = list(checkpoint.messages)
         run._waiting = list(checkpoint.waiting)
         run._attempts = list(checkpoint.attempts)
         run._iteration, run._seconds = checkpoint.iteration, checkpoint.seconds
-        run._start(checkpoint.usage, checkpoint.requests)
-        run._using.calls = checkpoint.tool_calls
+        spent = (checkpoint.usage, checkpoint.requests, checkpoint.tool_calls)
+        run._start(Spending(plan.limits, *spent))
         run._using.skills = list(checkpoint.skills)
         run._using.rejections = dict(checkpoint.rejections)
         asked = next(waiting for waiting in run._waiting if waiting.is_paused)
@@ -108,14 +117,19 @@ class Run:
         return run
 
     @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, history included."""
+        return tuple(self._messages)
+
+    @property
     def account(self) -> Account:
         """What the run did and cost so far."""
         return Account(
             self._run_id,
             self._iteration,
-            self._asking.requests,
-            self._using.calls,
-            self._asking.usage,
+            self._spending.requests,
+            self._spending.tool_calls,
+            self._spending.usage,
             self._seconds + time.monotonic() - self._begun,
             tuple(self._attempts),
             self._unmet,
@@ -133,16 +147,19 @@ class Run:
         left = self._seconds_left()
         timer = asyncio.timeout(left)
         try:
-            async with timer, entered(self._plan.models):
-                outcome = await self._turns()
+            with self._spending.running():
+                async with timer, entered(self._plan.models):
+                    outcome = await self._turns()
         except TimeoutError:
             if not timer.expired():
                 raise
             seconds = self._plan.limits.seconds or left or 0.0
+            self._asking.reset(LimitReached.code)
             raise LimitReached("seconds", seconds, self.account) from None
         except RunStopped as error:
             self._tell_unmet_by_rules(error)
             error.account = self.account
+            self._asking.reset(error.code)
             raise
         finally:
             account = self.account
@@ -184,16 +201,24 @@ class Run:
         reply, refusal = await self._reply(request)
         self._teller.tell(
             "stream.llm_end",
-            input_tokens=self._asking.usage.input_tokens,
-            output_tokens=self._asking.usage.output_tokens,
+            input_tokens=self._spending.usage.input_tokens,
+            output_tokens=self._spending.usage.output_tokens,
+            finish=reply.finish,
             content=self._teller.shown(reply.content),
             tools=[use.name for use in reply.tool_uses],
         )
+        finish = cut_finish(reply)
+        if finish is not None:
+            self._teller.tell(
+                "agent.reply_cut_off", finish=finish, tools=[use.name for use in reply.tool_uses]
+            )
         if reply.tool_uses:
             self._messages.append(Message("assistant", reply.content, reply.tool_uses))
             self._waiting = [Waiting(use) for use in reply.tool_uses]
+            if finish is not None:
+                self._using.refuse(self._waiting, finish)
             return await self._use_tools()
-        return await self._judge(reply.content, refusal)
+        return await self._judge(reply, refusal)
 
     # --- asking ---------------------------------------------------------------------------
 
@@ -222,7 +247,9 @@ class Run:
         contract = self._plan.contract
         if contract is None or not self._plan.is_forced:
             return self._using.offers()
-        text = "Give your final answer by calling this tool."
+        text, words = "Give your final answer by calling this tool.", contract.shape.description
+        if words and words != json_text(contract.shape.json_schema):
+            text = f"{text} {words}"
         return (ToolOffer(ANSWER_TOOL, text, contract.shape.json_schema),)
 
     def _check_forced(self) -> None:
@@ -258,11 +285,12 @@ class Run:
             plan.reliability,
             self._teller,
             judge=refuse,
-            check_limits=self._check_spent,
+            seconds_left=self._seconds_left,
         )
         reply = await attempts.reply(request)
         # A reply of the rules' own fallback was judged by nobody yet.
-        return reply, None if refuse is None or reply.tool_uses else refuse(reply.content)
+        is_final = refuse is not None and not reply.tool_uses
+        return reply, refuse(reply.content, reply.finish) if is_final else None
 
     # --- tools ----------------------------------------------------------------------------
 
@@ -278,7 +306,7 @@ class Run:
             return None
         # Seed 004: the model never satisfied the gate, and the user reads so much.
         text, contract = exhausted_message(tool), self._plan.contract
-        return self._stand(text, None if contract is None else contract.refusal(text))
+        return self._stand(ModelReply(text), None if contract is None else contract.refusal(text))
 
     def _paused(self, waiting: Waiting) -> Paused:
         account = self.account
@@ -304,16 +332,17 @@ class Run:
 
     # --- judging --------------------------------------------------------------------------
 
-    async def _judge(self, text: str, refusal: OutputSchemaError | None) -> Answer | None:
+    async def _judge(self, reply: ModelReply, refusal: OutputSchemaError | None) -> Answer | None:
         contract = self._plan.contract
         if contract is not None and refusal is not None:
             attempt = len(self._attempts) + 1
             if attempt <= contract.retries and self._iteration < self._plan.limits.iterations:
                 self._ask_again(refusal, attempt, contract.retries)
                 return None
-        answer = self._stand(text, refusal)
-        if refusal is None and self._plan.memory is not None:
-            await self._plan.memory.keep(self._session, Remembered(self._message, text))
+        answer = self._stand(reply, refusal)
+        is_whole = contract is not None or cut_finish(reply) is None
+        if refusal is None and is_whole and self._plan.memory is not None:
+            await self._plan.memory.keep(self._session, Remembered(self._message, str(answer)))
         return answer
 
     def _ask_again(self, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
@@ -333,19 +362,21 @@ class Run:
         )
         self._asking.reset("schema-fail")
 
-    def _stand(self, text: str, refusal: OutputSchemaError | None) -> Answer:
+    def _stand(self, reply: ModelReply, refusal: OutputSchemaError | None) -> Answer:
         """The answer that is given, whether it keeps the contract or not."""
-        contract = self._plan.contract
+        contract, text = self._plan.contract, reply.content
         if contract is not None and refusal is None:
-            repairs = contract.repairs(text)
+            repairs = contract.repairs(text, reply.finish)
             self._add_attempt("passed", None, repairs=repairs)
             if repairs:
                 self._teller.tell("agent.output_repaired", repairs=list(repairs))
         elif refusal is not None:
             self._add_attempt("exhausted", refusal)
             self._tell_unmet(refusal, len(self._attempts))
+            self._asking.reset("schema-fail")
         self._messages.append(Message("assistant", text))
-        return Answer(text, self.account, tuple(self._messages))
+        self.answer = Answer(text, self.account, tuple(self._messages), reply.finish)
+        return self.answer
 
     def _add_attempt(
         self,
@@ -406,14 +437,7 @@ class Run:
         limits = self._plan.limits
         if self._iteration >= limits.iterations:
             raise LimitReached("iterations", limits.iterations)
-        self._check_spent()
-
-    def _check_spent(self) -> None:
-        limits, usage = self._plan.limits, self._asking.usage
-        if limits.tokens is not None and usage.tokens >= limits.tokens:
-            raise LimitReached("tokens", limits.tokens)
-        if limits.cost is not None and (usage.cost or 0.0) >= limits.cost:
-            raise LimitReached("cost", limits.cost)
+        self._spending.check()
 
 
 def _fnv1a(text: str) -> str:

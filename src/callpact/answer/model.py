@@ -5,14 +5,23 @@ What a model can do beyond text is declared (`abilities`), never assumed.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Literal, Protocol, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from callpact.errors import UsageError
+
 Role = Literal["user", "assistant", "tool"]
+Finish = Literal["stop", "length", "content_filter", "tool_calls", "error"]
+"""Why a model stopped writing."""
+Cut = Literal["length", "content_filter", "error"]
+"""Those that leave a reply incomplete: its tool calls never run."""
 
 FORCED_TOOL = "forced-tool"
 """Ability of a model that can be made to call a given tool."""
@@ -28,16 +37,65 @@ class ToolUse(Struct, frozen=True):
     arguments: Any = None
 
 
+MAX_URL = 8_192
+"""Characters of the address of a file in a message."""
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}")
+
+
+class File(Struct, frozen=True, omit_defaults=True):
+    """An image or another file in a message: its bytes, or the address where the vendor finds it.
+
+    Raises:
+        UsageError: there is neither or both, the media type is none, or the address is not HTTP's.
+    """
+
+    media_type: str
+    """`image/png`, `application/pdf`, …"""
+    data: bytes = b""
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        kind, data, url = cast("tuple[Any, Any, Any]", (self.media_type, self.data, self.url))
+        if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
+            raise UsageError(f"a file has a media type such as 'image/png', got {kind!r:.100}")
+        if not isinstance(data, bytes) or not isinstance(url, str) or bool(data) is bool(url):
+            raise UsageError("a file has data=, its bytes, or url=, its address; one of them")
+        if url and not _is_web_address(url):
+            raise UsageError(
+                "the url of a file begins with http:// or https:// and names a host, without a "
+                f"user's name; it has at most {MAX_URL:,} characters"
+            )
+
+
+def _is_web_address(url: str) -> bool:
+    if len(url) > MAX_URL or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
+        )
+    except ValueError:
+        return False
+
+
+Part = str | File
+"""A piece of a message: text, an image or another file."""
+
+
 class Message(Struct, frozen=True, omit_defaults=True):
     """One message of a conversation. An ephemeral one is sent, and never kept."""
 
     role: Role
     content: str = ""
+    """Its text."""
     tool_uses: tuple[ToolUse, ...] = ()
     tool_use_id: str | None = None
     tool_name: str | None = None
     is_error: bool = False
     ephemeral: bool = False
+    parts: tuple[Part, ...] = ()
+    """Text and files in their order, of a user's message that has files; else empty."""
 
 
 class ToolOffer(Struct, frozen=True):
@@ -93,7 +151,45 @@ class ModelReply(Struct, frozen=True):
     tool_uses: tuple[ToolUse, ...] = ()
     usage: Usage = Usage()
     stop_reason: str | None = None
+    """Why it stopped, in the word of its vendor; None where it gives no reason."""
     model: str = ""
+
+    @property
+    def finish(self) -> Finish | None:
+        """`stop_reason` in our words. A word that is not known is `error`: nothing of it runs."""
+        if self.stop_reason is None:
+            return None
+        return _FINISHES.get(self.stop_reason.strip().lower().replace("-", "_"), "error")
+
+
+_FINISHES: dict[str, Finish | None] = {
+    "": None,
+    **dict.fromkeys(
+        (
+            *("stop", "end_turn", "endturn", "stop_sequence", "eos", "eos_token", "end_of_text"),
+            *("complete", "completed", "finished", "pause_turn"),
+        ),
+        "stop",
+    ),
+    **dict.fromkeys(
+        (
+            *("length", "max_tokens", "max_output_tokens", "maxtokens", "max_length", "limit"),
+            *("model_length", "model_context_window_exceeded", "token_limit", "incomplete"),
+        ),
+        "length",
+    ),
+    **dict.fromkeys(
+        (
+            *("content_filter", "content_filtered", "safety", "recitation", "blocklist"),
+            *("prohibited_content", "spii", "image_safety", "guardrail_intervened", "blocked"),
+            "refusal",
+        ),
+        "content_filter",
+    ),
+    **dict.fromkeys(
+        ("tool_call", "tool_calls", "tool_use", "tooluse", "function_call"), "tool_calls"
+    ),
+}
 
 
 class Model(Protocol):
@@ -118,6 +214,12 @@ class Model(Protocol):
         ...
 
 
+def cut_finish(reply: ModelReply) -> Cut | None:
+    """Why a reply is incomplete; None if it is not known to be."""
+    finish = reply.finish
+    return finish if finish in {"length", "content_filter", "error"} else None
+
+
 def abilities_of(model: Model) -> frozenset[str]:
     """What a model declares; nothing unless it does."""
     return frozenset(getattr(model, "abilities", ()))
@@ -139,5 +241,16 @@ def without_ephemeral(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def as_data(value: Struct) -> Any:
-    """A message or reply as plain JSON data."""
+    """A message or reply as plain JSON data; of a file only what identifies it."""
+    if isinstance(value, Message) and value.parts:
+        parts = [part if isinstance(part, str) else _outline(part) for part in value.parts]
+        return {**msgspec.to_builtins(value), "parts": parts}
     return msgspec.to_builtins(value)
+
+
+def _outline(file: File) -> dict[str, Any]:
+    """Its bytes are too many for a record; the query of an address may hold a signature."""
+    if file.url:
+        return {"media_type": file.media_type, "url": file.url.partition("?")[0].partition("#")[0]}
+    digest = hashlib.sha256(file.data).hexdigest()
+    return {"media_type": file.media_type, "bytes": len(file.data), "sha256": digest}

@@ -6,20 +6,26 @@ sent when a model is opened.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import re
-from collections.abc import Iterable
+import threading
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlsplit
 
 from callpact.errors import UsageError
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from pydantic_ai.models import Model as TheirModel
     from pydantic_ai.providers import Provider
 
+    from callpact.answer.model import ModelReply, ModelRequest
     from callpact.answer.models_calling import OpenedModel
 
 _INSTALL = 'real models need more: pip install "callpact[models]"'
@@ -72,6 +78,61 @@ def open_model(
     arguments = {name: value for name, value in named.items() if value is not None}
     name = given if base_url is None else f"{given}@{_place(base_url)}"
     return OpenedModel(_built(given, arguments), name, _keys(arguments), abilities)
+
+
+class NamedModel:
+    """A model by its name, as `open_model` takes it; opened when it is first used.
+
+    Raises:
+        UsageError: the name has no vendor or no model; when it is first used, as `open_model`.
+    """
+
+    def __init__(self, name: str) -> None:
+        vendor, _, rest = name.partition(":")
+        if not vendor.strip() or not rest.strip():
+            raise UsageError(
+                f"there is no model '{name:.100}': expected a vendor, a colon and a model, such as "
+                "'openai:gpt-5'"
+            )
+        self.name = name
+        self._lock = threading.Lock()
+        self._opened: OpenedModel | None = None
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What the model declares that it can do."""
+        return self._open().abilities
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Answer as a whole."""
+        return await (await asyncio.to_thread(self._open)).complete(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[str | ModelReply, None]:
+        """Answer piece by piece; the last item is the whole reply."""
+        model = await asyncio.to_thread(self._open)
+        async with aclosing(model.stream(request)) as items:
+            async for item in items:
+                yield item
+
+    async def __aenter__(self) -> Self:
+        await (await asyncio.to_thread(self._open)).__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._open().__aexit__(kind, error, traceback)
+
+    def _open(self) -> OpenedModel:
+        with self._lock:  # pydantic-ai takes a second or two to import.
+            self._opened = self._opened or open_model(self.name)
+            return self._opened
+
+    def __repr__(self) -> str:
+        return f"NamedModel({self.name!r})"
 
 
 def _built(name: str, arguments: dict[str, Any]) -> TheirModel:

@@ -58,7 +58,12 @@ def failure_of(error: Exception, name: str, secrets: Secrets) -> CallpactError:
         status = 429 if isinstance(error, theirs.ModelRateLimitError) else None
         transient = isinstance(error, theirs.ModelUnavailableError | theirs.ModelServerError)
         detail = shown(error.message, secrets)
-        return ModelError(f"'{name}' failed: {detail}", status=status, transient=transient)
+        return ModelError(
+            f"'{name}' failed: {detail}",
+            status=status,
+            transient=transient,
+            retry_after=error.retry_after,
+        )
     detail = shown(str(error) or type(error).__name__, secrets)
     return ModelError(f"'{name}' gave nothing that can be used: {type(error).__name__}: {detail}")
 
@@ -72,7 +77,12 @@ def _answered(error: theirs.ModelHTTPError, name: str, secrets: Secrets) -> Mode
         text += f"; did you mean '{error.suggested_model_id}'?"
     if error.retry_after is not None:
         text += f"; it asks to wait {error.retry_after:g} s"
-    return ModelError(text, status=status, transient=status in _TRANSIENT_STATUSES)
+    return ModelError(
+        text,
+        status=status,
+        transient=status in _TRANSIENT_STATUSES,
+        retry_after=error.retry_after,
+    )
 
 
 def _said(body: object) -> str:

@@ -23,6 +23,7 @@ from callpact.answer.model import (
     Message,
     ModelReply,
     ModelRequest,
+    Part,
     ToolUse,
     Usage,
 )
@@ -98,7 +99,7 @@ def _response(message: Message) -> theirs.ModelResponse | None:
 
 def _request_part(message: Message) -> theirs.ModelRequestPart:
     if message.role != "tool":
-        return theirs.UserPromptPart(message.content)
+        return theirs.UserPromptPart([_content(part) for part in message.parts] or message.content)
     name, id_ = message.tool_name or "", message.tool_use_id or ""
     if not message.is_error:
         return theirs.ToolReturnPart(name, message.content, id_)
@@ -108,6 +109,23 @@ def _request_part(message: Message) -> theirs.ModelRequestPart:
     # Of the two outcomes that are errors only this one goes out as the object that it is, and not
     # as text in text.
     return theirs.ToolReturnPart(name, error, id_, outcome="retried")
+
+
+def _content(part: Part) -> theirs.UserContent:
+    if isinstance(part, str):
+        return part
+    kind = part.media_type
+    if part.data:
+        return theirs.BinaryContent(part.data, media_type=kind)
+    made = _ADDRESSES.get(kind.partition("/")[0].lower(), theirs.DocumentUrl)
+    return made(part.url, media_type=kind)
+
+
+_ADDRESSES: dict[str, type[theirs.ImageUrl | theirs.AudioUrl | theirs.VideoUrl]] = {
+    "image": theirs.ImageUrl,
+    "audio": theirs.AudioUrl,
+    "video": theirs.VideoUrl,
+}
 
 
 def _error_object(text: str) -> Any:
@@ -175,13 +193,15 @@ def reply_of(response: theirs.ModelResponse) -> ModelReply:
         if isinstance(part, theirs.ToolCallPart)
     )
     details = response.provider_details or {}
+    # A reason that pydantic-ai has no word for stands among the details alone.
+    reason = response.finish_reason or details.get("finish_reason")
     usage = response.usage
     return ModelReply(
         # A refusal is no text of the model to some vendors; to who reads the answer it is.
         text or ("" if uses else str(details.get("refusal") or "")),
         uses,
         Usage(usage.input_tokens, usage.output_tokens, cost_of(response)),
-        response.finish_reason,
+        None if reason is None else str(reason),
         response.model_name or "",
     )
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from callpact.answer.limits import MAX_RESULT_CHARACTERS
-from callpact.answer.model import Message, ToolOffer, ToolUse
-from callpact.answer.reader import Unreadable, read_json
+from callpact.answer.model import Cut, Message, ToolOffer, ToolUse
+from callpact.answer.reader import Read, Unreadable, read_json
 from callpact.catalog import Catalog
 from callpact.envelope import ResponseEnvelope
-from callpact.errors import AccessDenied, CallError
+from callpact.errors import AccessDenied, CallError, InvalidInput, Issue
 from callpact.gate import grant
 from callpact.json_text import json_text
 from callpact.tool import OPEN, Identity, Tool
@@ -55,16 +55,68 @@ def _is_granted(tool: Tool, identity: Identity | None) -> bool:
     return True
 
 
-def arguments_of(use: ToolUse) -> Any:
-    """The arguments that a model wrote; text is read, with repairs where no meaning can be lost."""
+PURE_SYNTAX = frozenset(
+    {
+        *("backtick_string", "colon", "comment", "control_character", "doubled_braces", "escaped"),
+        *("extra_comma", "fence", "invalid_escape", "javascript_literal", "literal_case"),
+        *("missing_comma", "number_form", "python_literal", "separator", "single_quotes"),
+        *("smart_quotes", "trailing_comma", "triple_quotes", "tuple", "unquoted_key"),
+        "whitespace",
+    }
+)
+"""Repairs of a call's arguments: another notation of the same value. Whatever adds, closes or leaves
+out a part of the text is not among them, for half a call must not run."""
+
+
+def arguments_of(use: ToolUse) -> Read:
+    """The arguments that a model wrote; text is read, with repairs of pure syntax.
+
+    Raises:
+        InvalidInput: the text cannot be read without guessing.
+    """
     if not isinstance(use.arguments, str):
-        return use.arguments
+        return Read(use.arguments)
     if not use.arguments.strip():
-        return {}
+        return Read({})
     try:
-        return read_json(use.arguments).value
-    except Unreadable:
-        return use.arguments  # The gate says what was expected.
+        read = read_json(use.arguments)
+    except Unreadable as error:
+        raise _unreadable(use.arguments, error.code, error.at) from None
+    for repair in read.repairs:
+        if repair.code not in PURE_SYNTAX:
+            raise _unreadable(use.arguments, repair.code, repair.at)
+    return read
+
+
+def _unreadable(text: str, code: str, at: int) -> InvalidInput:
+    message = (
+        "The arguments are not JSON, and cannot be read without guessing "
+        f"({code} at character {at} of {len(text)}); nothing was run"
+    )
+    hint = "send the call again, with the arguments as one complete JSON object"
+    return InvalidInput(lambda: [Issue("json", message, hint=hint)])
+
+
+def cut_off(finish: Cut) -> InvalidInput:
+    """The refusal of a tool call in a reply that is not complete."""
+    message, hint = _CUT_OFF[finish]
+    return InvalidInput(lambda: [Issue("truncated", message, hint=hint)])
+
+
+_CUT_OFF = {
+    "length": (
+        "Your reply was cut off at the length limit, so none of its tool calls was run",
+        "send the call again, shorter: one call in a reply, brief arguments, no text before it",
+    ),
+    "content_filter": (
+        "Your reply was stopped by the content filter, so none of its tool calls was run",
+        "send the call again without what the filter stops",
+    ),
+    "error": (
+        "Your reply did not end as a complete one does, so none of its tool calls was run",
+        "send the call again",
+    ),
+}
 
 
 def result_message(use: ToolUse, envelope: ResponseEnvelope[Any]) -> Message:

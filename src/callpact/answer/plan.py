@@ -14,14 +14,14 @@ from callpact.answer.fallback import Fallback
 from callpact.answer.injections import Injection, Skill
 from callpact.answer.limits import DEFAULT_LIMITS, Limits
 from callpact.answer.memory import TURNS, Memory
-from callpact.answer.model import Model
+from callpact.answer.model import Finish, Model
 from callpact.answer.offering import Offers
-from callpact.answer.parsing import Repairing, parse_answer
+from callpact.answer.parsing import Parsed, Repairing, parse_answer
 from callpact.answer.reliability import Reliability
 from callpact.answer.shape import Shape
 from callpact.client import Client
 from callpact.runtime import Runtime
-from callpact.tool import Contract, Identity, Tool
+from callpact.tool import Context, Contract, Handler, Identity, Tool
 
 Strategy = Literal["instruct", "tool-forced"]
 ANSWER_TOOL = "respond_with_schema"
@@ -42,20 +42,27 @@ class AnswerContract:
     allow: frozenset[str] = frozenset()
     strategy: Strategy = "instruct"
 
-    def refusal(self, raw: str) -> OutputSchemaError | None:
+    def parse(self, raw: str, finish: Finish | None = None) -> Parsed[Any]:
+        """The value of an answer.
+
+        Raises:
+            OutputSchemaError: it breaks the contract.
+        """
+        return parse_answer(raw, self.shape, repair=self.repair, allow=self.allow, finish=finish)
+
+    def refusal(self, raw: str, finish: Finish | None = None) -> OutputSchemaError | None:
         """Why an answer is not accepted; None if it is."""
         try:
-            parse_answer(raw, self.shape, repair=self.repair, allow=self.allow)
+            self.parse(raw, finish)
         except OutputSchemaError as error:
             return error
         return None
 
-    def repairs(self, raw: str) -> tuple[str, ...]:
+    def repairs(self, raw: str, finish: Finish | None = None) -> tuple[str, ...]:
         """The codes of what had to be repaired in an answer that is accepted."""
         if self.repair == "none":
             return ()
-        read = parse_answer(raw, self.shape, repair=self.repair, allow=self.allow)
-        return tuple(repair.code for repair in read.repairs)
+        return tuple(repair.code for repair in self.parse(raw, finish).repairs)
 
 
 async def _told_apart(_arguments: Any, _context: Any) -> None:
@@ -108,6 +115,18 @@ class Plan:
 
 
 _ANYTHING = Contract()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHandler:
+    """The handler of an agent that is a tool; a run above finds the agent by it."""
+
+    plan: Plan
+    answer: Handler
+
+    def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
+        """Run the agent."""
+        return self.answer(arguments, context)
 
 
 class Who(Struct, frozen=True):

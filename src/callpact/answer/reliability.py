@@ -6,6 +6,8 @@ by these rules. Verbs and kinds keep the spelling that users of such rules know.
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, cast, get_args
@@ -22,11 +24,16 @@ MAX_ROUNDS = 50
 MAX_FEEDBACK = 1_000
 """Characters of a validator's message that a model is shown."""
 
+MAX_WAIT = 300.0
+"""Seconds that a rule waits before a retry; where a model asks for more, the rules give up."""
+
 Verb = Literal["continue", "ok", "retry", "retry-other", "fallback", "fail-fast"]
 ErrorKind = Literal["ok", "5xx-transient", "rate-limit", "circuit-open", "schema-fail", "unknown"]
 BreakerState = Literal["closed", "open", "half-open"]
 _VERBS: tuple[str, ...] = get_args(Verb)
 _BEFORE = ("continue", "fail-fast")
+_AGAIN = ("retry", "retry-other")
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class ValidationError(Struct, frozen=True):
@@ -73,11 +80,38 @@ class Scope(Struct, frozen=True):
 Feedback = str | Callable[[Scope], str | Awaitable[str]]
 
 
+class Backoff(Struct, frozen=True):
+    """How long a retry waits: `first` seconds, then twice as long each time, at most `most`.
+
+    Half of each wait is random, so that many who failed together do not come back together.
+
+    Raises:
+        UsageError: one is no positive number, or longer than a rule may wait.
+    """
+
+    first: float = 1.0
+    most: float = 30.0
+
+    def __post_init__(self) -> None:
+        first, most = cast("tuple[Any, Any]", (self.first, self.most))
+        numbers = all(isinstance(n, int | float) and not isinstance(n, bool) for n in (first, most))
+        if not numbers or not 0 < first <= most <= MAX_WAIT:
+            raise UsageError(
+                f"a backoff waits 0 < first <= most <= {MAX_WAIT:g} seconds, got first={first!r:.50} "
+                f"and most={most!r:.50}"
+            )
+
+    def seconds(self, retries: int) -> float:
+        """The wait before a retry, after as many before it."""
+        longest = min(self.first * 2.0 ** min(retries, 64), self.most)
+        return longest * (0.5 + random.random() / 2)  # noqa: S311 - spread, not secrecy
+
+
 class Rule(Struct, frozen=True):
     """`when` it holds, `then` is done. `kind` is for programs, `label` for people.
 
     Raises:
-        UsageError: the verb is not known, or `when` no function.
+        UsageError: the verb is not known, `when` no function, or `wait` no backoff of a retry.
     """
 
     when: Callable[[Scope], bool]
@@ -86,8 +120,15 @@ class Rule(Struct, frozen=True):
     label: str | None = None
     feedback_for_llm: Feedback | None = None
     """What the model is told before it tries again; a function may be asynchronous."""
+    wait: Backoff | None = None
+    """How long a retry waits; at least as long as the model asks for (`Retry-After`)."""
 
     def __post_init__(self) -> None:
+        if self.wait is not None:
+            if not isinstance(cast("Any", self.wait), Backoff):
+                raise UsageError(f"a rule's wait must be a Backoff, got {self.wait!r:.100}")
+            if self.then not in _AGAIN:
+                raise UsageError(f"only 'retry' and 'retry-other' wait, not {self.then!r:.100}")
         if self.then not in _VERBS:
             verbs = ", ".join(_VERBS)
             raise UsageError(f"a rule's verb must be one of {verbs}, got {self.then!r:.100}")
@@ -104,8 +145,8 @@ class Reliability(Struct, frozen=True):
     """The models after the agent's own, for `retry-other`."""
     fallback: Callable[[ModelRequest, Exception | None], Any] | None = None
     circuit_breaker: CircuitBreaker | None = None
-    stops_when_stuck: bool = True
     shows_failed_answer: bool = True
+    sleep: Sleep = asyncio.sleep
 
 
 def declared_reliability(
@@ -117,8 +158,9 @@ def declared_reliability(
     circuit_breaker: CircuitBreaker | None = None,
     stops_when_stuck: bool = True,
     shows_failed_answer: bool = True,
+    sleep: Sleep = asyncio.sleep,
 ) -> Reliability:
-    """The rules, checked.
+    """The rules, checked; first of all the one that ends a stuck loop, unless it is not wanted.
 
     Raises:
         UsageError: something among them is no rule, or cannot be where it stands.
@@ -136,15 +178,26 @@ def declared_reliability(
     for rule in after:
         if rule.then == "continue":
             raise UsageError("'continue' is for rules of pre_check; after an attempt it is 'ok'")
+    # One that is named among the rules, as strict_output_rules do, counts once, or not at all.
+    after = tuple(rule for rule in after if rule is not default_stuck_loop_rule)
+    if stops_when_stuck:
+        after = (default_stuck_loop_rule, *after)
     return Reliability(
         after,
         before,
         tuple(providers),
         fallback,
         circuit_breaker or CircuitBreaker(),
-        stops_when_stuck,
         shows_failed_answer,
+        sleep,
     )
+
+
+def wait_of(rule: Rule, error: Exception | None, retries: int) -> float:
+    """Seconds to wait before a retry: the rule's backoff, and no less than the model asks for."""
+    own = 0.0 if rule.wait is None else rule.wait.seconds(retries)
+    asked = error.retry_after if isinstance(error, ModelError) and rule.then == "retry" else None
+    return max(own, asked or 0.0)
 
 
 def _flattened(rules: Iterable[Any]) -> Iterable[Any]:
@@ -266,6 +319,14 @@ def error_kind(error: Exception) -> ErrorKind:
     return "unknown"
 
 
+def is_outage(error: Exception) -> bool:
+    """True for a failure that speaks of the model itself, not of one request or of its rate."""
+    if error_kind(error) in {"schema-fail", "circuit-open", "rate-limit"}:
+        return False
+    status = error.status if isinstance(error, ModelError) else None
+    return status is None or status == 408 or not 400 <= status < 500
+
+
 class CircuitOpen(ModelError):
     """The model was not asked: it failed too often of late."""
 
@@ -276,8 +337,9 @@ class CircuitOpen(ModelError):
 class CircuitBreaker:
     """Leaves a model alone for a while after it failed several times in a row.
 
-    One object remembers across runs and agents, by the names of the models. It is told only of
-    failures on the way to a model; an answer that breaks a contract is none.
+    One object remembers across runs and agents, by the names of the models. Only failures on the
+    way to a model count: no answer that breaks a contract, no rate limit (429) and no request that
+    the model refuses (other 4xx).
     """
 
     def __init__(self, *, failures: int = 5, cooldown: float = 30.0, successes: int = 2) -> None:

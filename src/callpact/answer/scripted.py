@@ -17,7 +17,10 @@ from callpact.errors import UsageError
 from callpact.json_text import json_text
 
 Scripted = str | ModelReply | Mapping[str, Any] | Exception
-"""Text, a reply, `{"tool": name, "arguments": {…}}` for a call, or an error to raise."""
+"""Text, `{"text": …}`, a reply, `{"tool": name, "arguments": {…}}` for a call, or an error to raise.
+
+`"finish": "length"` beside a text or a call is the reason that the reply ends for.
+"""
 
 _PIECE = re.compile(r"\s*\S+|\s+$")
 
@@ -80,17 +83,20 @@ class ScriptedModel:
             raise said
         if isinstance(said, ModelReply):
             return said
+        finish = "stop"
+        if isinstance(said, Mapping) and "text" in said:
+            given = cast("Mapping[str, Any]", said)
+            said, finish = given["text"], given.get("finish", finish)
         if isinstance(said, str):
-            if request.forced_tool is not None:
-                said = [{"tool": request.forced_tool, "arguments": said}]
-            else:
-                return ModelReply(said, usage=self._tokens, stop_reason="stop", model=self.name)
+            if request.forced_tool is None:
+                return ModelReply(said, usage=self._tokens, stop_reason=finish, model=self.name)
+            said = [{"tool": request.forced_tool, "arguments": said, "finish": finish}]
         uses: list[Any] = [said] if isinstance(said, Mapping) else said
         return ModelReply(
             "",
             tuple(self._use(index, use) for index, use in enumerate(uses)),
             self._tokens,
-            "tool_use",
+            next((use["finish"] for use in uses if "finish" in use), "tool_calls"),
             self.name,
         )
 

@@ -1,15 +1,20 @@
-"""A run as it goes: tokens, a reset where they do not stand, and the end."""
+"""A run as it goes: tokens, a reset where they do not count, and the end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from callpact.answer.account import Answer, Paused
+from callpact.answer.account import Answer, Paused, TypedResult
+from callpact.answer.errors import OutputSchemaError, RunPaused
 from callpact.answer.loop import Run
-from callpact.answer.plan import Plan, Who
+from callpact.answer.plan import Plan
+from callpact.answer.typed import result_of
+
+T = TypeVar("T")
 
 
 class Token(Struct, frozen=True):
@@ -21,43 +26,56 @@ class Token(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """What was streamed in this iteration does not stand: the model is asked again."""
+    """The tokens of this iteration are no answer: others follow, or the fallback answers, or none."""
 
     reason: str
     iteration: int
 
 
-class Finished(Struct, frozen=True):
-    """The end of a stream: the answer, or the pause."""
+class Finished(Struct, Generic[T], frozen=True):
+    """The end of a stream: the answer as the model wrote it, or the pause; and the typed result.
+
+    `result` is None without an `output_schema`, after a pause, and where the answer breaks its
+    contract and there is no fallback.
+    """
 
     answer: Answer | Paused
+    result: TypedResult[T] | None = None
 
 
-Streamed = Token | Reset | Finished
+Streamed = Token | Reset | Finished[T]
 
 
-async def streamed(
-    plan: Plan, message: str, session: str, who: Who
-) -> AsyncGenerator[Streamed, None]:
-    """What a run gives as it goes; it ends with whoever reads."""
+async def streamed(plan: Plan, start: Callable[..., Run]) -> AsyncGenerator[Streamed[Any], None]:
+    """The pieces of a run; it is cancelled when nobody reads them any more."""
     queue: asyncio.Queue[Token | Reset | None] = asyncio.Queue()
     provisional = plan.contract is not None or plan.reliability is not None
-    run = Run(
-        plan,
-        message,
-        session,
-        who,
+    run = start(
         on_token=lambda text, at: queue.put_nowait(Token(text, at, provisional)),
         on_reset=lambda why, at: queue.put_nowait(Reset(why, at)),
     )
-    task = asyncio.create_task(run.go())
+    task = asyncio.create_task(_end(plan, run))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (item := await queue.get()) is not None:
             yield item
-        yield Finished(await task)
+        yield await task
     finally:
         task.cancel()
         await asyncio.wait((task,))
         if not task.cancelled():
             task.exception()  # Raised above, or nobody reads any more.
+
+
+async def _end(plan: Plan, run: Run) -> Finished[Any]:
+    if plan.contract is None:
+        return Finished(await run.go())
+    try:
+        result = await result_of(plan, run)
+    except RunPaused as error:
+        return Finished(error.paused)
+    except OutputSchemaError:
+        if plan.fallback is not None or run.answer is None:
+            raise
+        return Finished(run.answer)
+    return Finished(result.answer, result)

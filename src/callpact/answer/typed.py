@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from callpact.answer.account import Paused
+from callpact.answer.account import Answer, Paused, TypedResult
 from callpact.answer.errors import OutputSchemaError, ReliabilityFailFastError, RunPaused
 from callpact.answer.events import Teller
-from callpact.answer.fallback import recovered
+from callpact.answer.fallback import Recovered, recovered
 from callpact.answer.loop import Run
-from callpact.answer.parsing import parse_answer
 from callpact.answer.plan import AnswerContract, Plan
 from callpact.errors import UsageError
 
@@ -25,8 +24,8 @@ def contract_of(plan: Plan) -> AnswerContract:
     return plan.contract
 
 
-async def typed(plan: Plan, run: Run) -> Any:
-    """The value of a run.
+async def result_of(plan: Plan, run: Run) -> TypedResult[Any]:
+    """The value of a run, and how it came about.
 
     Raises:
         OutputSchemaError: the answer breaks the contract, and no fallback answers.
@@ -43,28 +42,31 @@ async def typed(plan: Plan, run: Run) -> Any:
         given_up = OutputSchemaError(cause.stage, cause.raw_output, error, cause.issues)
         given_up.account = error.account
         try:
-            return await by_tiers(plan, given_up, teller, error.payload["attempt"] - 1)
+            found = await by_tiers(plan, given_up, teller, error.payload["attempt"] - 1)
         except Exception as failure:  # boundary: no tier answers, so the rules have the last word
             raise error from failure
+        refused = Answer(cause.raw_output, error.account, run.messages)
+        return TypedResult(found.value, found.tier, (), refused)
     if isinstance(answer, Paused):
         raise RunPaused(answer)
     try:
-        parsed = parse_answer(answer, contract.shape, repair=contract.repair, allow=contract.allow)
+        parsed = contract.parse(answer, answer.finish)
     except OutputSchemaError as error:
         error.account = answer.account
         unmet = answer.account.unmet
         spent = None if unmet is None else unmet.retries_spent
-        return await by_tiers(plan, error, teller, spent)
-    return parsed.value
+        found = await by_tiers(plan, error, teller, spent)
+        return TypedResult(found.value, found.tier, (), answer)
+    return TypedResult(parsed.value, "primary", parsed.repairs, answer)
 
 
 async def by_tiers(
     plan: Plan, error: OutputSchemaError, teller: Teller, retries_spent: int | None
-) -> Any:
-    """What the fallback gives instead.
+) -> Recovered[Any]:
+    """The value that the fallback gives instead.
 
     Raises:
-        OutputSchemaError: there is none, or it breaks the contract, too.
+        OutputSchemaError: there is no fallback, or it breaks the contract, too.
     """
     if plan.fallback is None:
         raise error
