@@ -326,8 +326,10 @@ class Runtime:
             with self._lock:
                 thread = self._thread = self._thread or LoopThread()
             return thread.run(function(*args, **kwargs))
-        name = getattr(function, "__name__", "the function")
-        raise UsageError(f"this would block the event loop that runs here; await {name}(…) instead")
+        name = getattr(getattr(function, "func", function), "__name__", "the function")
+        raise UsageError(
+            f"this would block the event loop of this thread; await {name}(...) instead"
+        )
 
     async def aclose(self) -> None:
         """End the background loop, if there is one; calls that still run there are aborted."""

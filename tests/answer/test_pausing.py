@@ -365,7 +365,7 @@ def test_a_checkpoint_of_another_agent_is_refused(checkpoint):
 
 def test_a_tool_that_is_gone_is_an_error_before_anything_runs(checkpoint):
     without = agent("done", tools=[count])
-    with pytest.raises(UsageError, match="main_ask.*main_count"):
+    with pytest.raises(UsageError, match=r"main_ask.*main_count"):
         go(without.resume(json.dumps(checkpoint), "yes"))
     assert go(agent("done").resume(json.dumps(checkpoint), "yes")) == "done"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
@@ -397,21 +396,15 @@ class Agent(Generic[T]):
             UsageError: as `run`.
             RunStopped: as `run`, after what was streamed.
         """
-        # Checked at once, begun when it is read.
-        plan, start = self._prepared(message, options)
-        return streamed(plan, start)
+        return streamed(*self._started(message, options))
 
     def _started(self, message: Ask, options: RunOptions) -> tuple[Plan, Run]:
-        plan, start = self._prepared(message, options)
-        return plan, start()
-
-    def _prepared(self, message: Ask, options: RunOptions) -> tuple[Plan, Callable[..., Run]]:
         check_options(options, RunOptions, "a run")
         asked = message_of(message)
         history = checked_history(options.get("history", ()), asked)
         plan, who = self._answered_by(options.get("model")), Who(options.get("identity"))
         session = options.get("session", "default")
-        return plan, partial(Run, plan, asked, session, who, history=history)
+        return plan, Run(plan, asked, session, who, history=history)
 
     def _answered_by(self, model: Model | str | None) -> Plan:
         return (

@@ -83,8 +83,6 @@ class Asking:
         runtime: Runtime,
         teller: Teller,
         identity: Identity | None,
-        on_token: Callable[[str], None] | None,
-        on_reset: Callable[[str], None],
         spending: Spending,
     ) -> None:
         self._model = model
@@ -92,8 +90,8 @@ class Asking:
         self._runtime = runtime
         self._teller = teller
         self._identity = identity
-        self._on_token = on_token
-        self._on_reset = on_reset
+        self.on_token: Callable[[str], None] | None = None
+        self.on_reset: Callable[[str], None] | None = None
         self._said = False
         self._told = 0
         self.spending = spending
@@ -131,22 +129,22 @@ class Asking:
 
     async def _reply(self, model: Model, request: ModelRequest) -> ModelReply:
         stream = getattr(model, "stream", None)
-        if self._on_token is None or stream is None:
+        if self.on_token is None or stream is None:
             return _checked(await model.complete(request), model)
         last: Any = None
         async for item in stream(request):
             if isinstance(item, str):
                 self._said = self._said or bool(item)
-                self._on_token(item)
+                self.on_token(item)
             else:
                 last = item
         return _checked(last, model)
 
     def reset(self, reason: str) -> None:
         """Take back what was streamed of this reply."""
-        if self._said:
+        if self._said and self.on_reset is not None:
             self._said = False
-            self._on_reset(reason)
+            self.on_reset(reason)
 
     def begin(self) -> None:
         """A new reply: what was streamed before stands."""

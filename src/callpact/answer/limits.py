@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -85,7 +85,7 @@ class Spending:
                 raise LimitReached("cost", limits.cost)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> Generator[None]:
         """Runs that begin meanwhile, in tasks and threads of this one as well, are inside of it."""
         token = _running.set(self)
         try:

@@ -59,14 +59,11 @@ class Run:
         who: Who,
         *,
         history: Iterable[Message] = (),
-        on_token: Callable[[str, int], None] | None = None,
-        on_reset: Callable[[str, int], None] | None = None,
     ) -> None:
         self._plan = plan
         self._message = message.content
         self._session = session
         self._who = who
-        self._on_token, self._on_reset = on_token, on_reset
         self._run_id = who.run_id or new_id()
         self._messages: list[Message] = [*history, message]
         self._waiting: list[Waiting] = []
@@ -80,15 +77,12 @@ class Run:
     def _start(self, spending: Spending) -> None:
         plan, self._spending = self._plan, spending
         self._teller = Teller(plan.handlers, self._run_id, is_whole=plan.tells_whole_texts)
-        on_token, on_reset = self._on_token, self._on_reset
         self._asking = Asking(
             model=plan.model,
             tool=plan.model_tool,
             runtime=plan.runtime,
             teller=self._teller,
             identity=self._who.identity,
-            on_token=None if on_token is None else lambda text: on_token(text, self._iteration),
-            on_reset=lambda why: None if on_reset is None else on_reset(why, self._iteration),
             spending=spending,
         )
         self._using = Using(plan, self._who, self._teller, spending, self._seconds_left)
@@ -116,6 +110,13 @@ class Run:
         asked.is_paused, asked.question = False, None
         return run
 
+    def listen(
+        self, on_token: Callable[[str, int], None], on_reset: Callable[[str, int], None]
+    ) -> None:
+        """Stream: pass on each piece of text, and that the last pieces do not count."""
+        self._asking.on_token = lambda text: on_token(text, self._iteration)
+        self._asking.on_reset = lambda why: on_reset(why, self._iteration)
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation so far, history included."""
@@ -142,7 +143,7 @@ class Run:
             RunStopped: a limit was met, or the rules gave up.
             ModelError: the model could not be asked, and no rules say what then.
         """
-        tell = self._teller.tell
+        tell, self._begun = self._teller.tell, time.monotonic()
         tell("agent.turn_start", message=self._teller.shown(self._message))
         left = self._seconds_left()
         timer = asyncio.timeout(left)
@@ -289,8 +290,9 @@ class Run:
         )
         reply = await attempts.reply(request)
         # A reply of the rules' own fallback was judged by nobody yet.
-        is_final = refuse is not None and not reply.tool_uses
-        return reply, refuse(reply.content, reply.finish) if is_final else None
+        if refuse is None or reply.tool_uses:
+            return reply, None
+        return reply, refuse(reply.content, reply.finish)
 
     # --- tools ----------------------------------------------------------------------------
 

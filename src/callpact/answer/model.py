@@ -216,8 +216,11 @@ class Model(Protocol):
 
 def cut_finish(reply: ModelReply) -> Cut | None:
     """Why a reply is incomplete; None if it is not known to be."""
-    finish = reply.finish
-    return finish if finish in {"length", "content_filter", "error"} else None
+    match reply.finish:
+        case "length" | "content_filter" | "error" as finish:
+            return finish
+        case _:
+            return None
 
 
 def abilities_of(model: Model) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -46,13 +46,13 @@ class Finished(Struct, Generic[T], frozen=True):
 Streamed = Token | Reset | Finished[T]
 
 
-async def streamed(plan: Plan, start: Callable[..., Run]) -> AsyncGenerator[Streamed[Any], None]:
+async def streamed(plan: Plan, run: Run) -> AsyncGenerator[Streamed[Any], None]:
     """The pieces of a run; it is cancelled when nobody reads them any more."""
     queue: asyncio.Queue[Token | Reset | None] = asyncio.Queue()
     provisional = plan.contract is not None or plan.reliability is not None
-    run = start(
-        on_token=lambda text, at: queue.put_nowait(Token(text, at, provisional)),
-        on_reset=lambda why, at: queue.put_nowait(Reset(why, at)),
+    run.listen(
+        lambda text, at: queue.put_nowait(Token(text, at, provisional)),
+        lambda why, at: queue.put_nowait(Reset(why, at)),
     )
     task = asyncio.create_task(_end(plan, run))
     task.add_done_callback(lambda _: queue.put_nowait(None))

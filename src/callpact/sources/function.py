@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -35,6 +36,7 @@ from callpact.tool import Context, Contract, Handler, Kind, Policy, Tool
 
 _EMPTY = inspect.Parameter.empty
 _GAPS = re.compile(r"[_\-.]+")
+_NOT_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def from_functions(
@@ -92,7 +94,7 @@ def _tool(
     words = read_docstring(function)
     signature = read_signature(function, words)
     kind = _kind(options, signature, label)
-    module = label.partition(":")[0].rpartition(".")[2].strip("_")
+    module = _module(function, label)
     compiled_input, compiled_output = _compiled(signature, label, findings)
     try:
         return Tool(
@@ -122,6 +124,27 @@ def _tool(
 def _default_policy(output: CompiledSchema | None) -> Policy:
     """Nothing is invented for a function: its author can mend what it returns."""
     return "pass" if output is None or output.is_unknown else "convert"
+
+
+def _module(function: Any, label: str) -> str:
+    """The last part of the module's name: the same whether its file is imported or started."""
+    name = label.partition(":")[0]
+    if name in _STARTED:
+        while isinstance(function, functools.partial):
+            function = cast("functools.partial[Any]", function).func
+        code = inspect.unwrap(function) if inspect.isroutine(function) else type(function).__call__
+        held: Mapping[str, Any] = getattr(code, "__globals__", {})
+        if held.get("__name__") == name:
+            spec, file = held.get("__spec__"), held.get("__file__")
+            if spec is not None and spec.name not in _STARTED:  # python -m package.module
+                name = spec.name
+            elif isinstance(file, str):
+                name = _NOT_NAMESPACE.sub("_", Path(file).stem)
+    return name.rpartition(".")[2].strip("_")
+
+
+_STARTED = ("__main__", "__mp_main__")
+"""Names of the module that was started, here and in a process of `multiprocessing`."""
 
 
 def _kind(options: ToolOptions, signature: Signature, label: str) -> Kind:
