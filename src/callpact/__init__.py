@@ -104,12 +104,13 @@ from callpact.sources.marker import prompt, resource, tool
 from callpact.tool import Access, Call, Context, Contract, Handler, Identity, Policy, Tool
 
 if TYPE_CHECKING:
-    from callpact.answer.account import Account, Answer, Paused
+    from callpact.answer.account import Account, Answer, Paused, TypedResult
     from callpact.answer.agent import Agent
     from callpact.answer.events import AnswerEvent
     from callpact.answer.injections import Skill, Turn
     from callpact.answer.memory import Memory, Remembered, SqliteMemory
     from callpact.answer.model import (
+        File,
         Message,
         Model,
         ModelReply,
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from callpact.answer.parsing import Parsed, parse_answer
     from callpact.answer.reader import Read, Repair, read_json
     from callpact.answer.reliability import (
+        Backoff,
         CircuitBreaker,
         Rule,
         Scope,
@@ -153,7 +155,9 @@ _LAZY = {
     "Agent": "callpact.answer.agent",
     "Answer": "callpact.answer.account",
     "AnswerEvent": "callpact.answer.events",
+    "Backoff": "callpact.answer.reliability",
     "CircuitBreaker": "callpact.answer.reliability",
+    "File": "callpact.answer.model",
     "Finished": "callpact.answer.streaming",
     "Memory": "callpact.answer.memory",
     "Message": "callpact.answer.model",
@@ -186,6 +190,7 @@ _LAZY = {
     "ToolOffer": "callpact.answer.model",
     "ToolUse": "callpact.answer.model",
     "Turn": "callpact.answer.injections",
+    "TypedResult": "callpact.answer.account",
     "Usage": "callpact.answer.model",
     "data_tool": "callpact.sources.data",
     "default_stuck_loop_rule": "callpact.answer.reliability",
@@ -233,6 +238,7 @@ __all__ = [
     "Answer",
     "AnswerEvent",
     "AudioBlock",
+    "Backoff",
     "Bus",
     "Call",
     "CallAborted",
@@ -257,6 +263,7 @@ __all__ = [
     "Elicited",
     "Env",
     "Failed",
+    "File",
     "Finished",
     "HTTPResponseMeta",
     "Handler",
@@ -339,6 +346,7 @@ __all__ = [
     "ToolOffer",
     "ToolUse",
     "Turn",
+    "TypedResult",
     "UnknownTool",
     "Unreadable",
     "UpstreamError",

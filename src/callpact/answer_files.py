@@ -243,8 +243,13 @@ def read_script(place: str) -> list[Scripted | list[Scripted]]:
     ]
 
 
+def _is_text(reply: Any) -> bool:
+    held: dict[Any, Any] = cast("Any", reply) if isinstance(reply, dict) else {}
+    return isinstance(held.get("text"), str) and isinstance(held.get("finish", ""), str)
+
+
 def _reply(reply: Any, what: str) -> Any:
-    if isinstance(reply, str):
+    if isinstance(reply, str) or _is_text(reply):
         return reply
     if isinstance(reply, dict) and isinstance(cast("Any", reply).get("error"), str):
         failure = cast("dict[str, Any]", reply)
@@ -253,7 +258,7 @@ def _reply(reply: Any, what: str) -> Any:
     for use in uses:
         if not isinstance(use, dict) or not isinstance(cast("Any", use).get("tool"), str):
             raise UsageError(
-                f'{what} must be text, {{"tool": NAME, "arguments": {{…}}}}, a list of those, or '
+                f'{what} must be text, {{"text": TEXT, "finish": REASON}}, {{"tool": NAME, "arguments": {{…}}}}, a list of those, or '
                 f'{{"error": TEXT}}'
             )
     return cast("Any", reply)

@@ -34,6 +34,12 @@ MAX_TOLD = 20
 MAX_RAW = 20_000
 """Characters of an answer that is told because it was not accepted; with `--json` it is whole."""
 _EXCERPT = 60
+CUT_OFF: dict[str | None, str] = {
+    "length": "the answer was cut off at the length limit of the model: it is incomplete",
+    "content_filter": "the answer was stopped by the content filter of the model: it is incomplete",
+    "error": "the answer did not end as a complete one does: it may be incomplete",
+}
+"""Notes for an answer by the reason that it ended for."""
 
 
 def exit_of(error: CallpactError) -> int:

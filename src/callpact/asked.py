@@ -22,6 +22,7 @@ from callpact.answer_files import (
     write_paused,
 )
 from callpact.answer_telling import (
+    CUT_OFF,
     Way,
     encode_account,
     encode_error,
@@ -268,7 +269,7 @@ def _model(asked: Asked, made: int) -> Model:
 
 
 async def _streamed(
-    pieces: AsyncGenerator[Streamed, None], asked: Asked, showing: Showing, way: Way
+    pieces: AsyncGenerator[Streamed[Any], None], asked: Asked, showing: Showing, way: Way
 ) -> Answer | Paused:
     """Write tokens as they come; a line ends where they do not stand, and where a tool is called."""
     from callpact.answer.streaming import Finished, Reset
@@ -305,12 +306,15 @@ def _print_answer(
 ) -> int:
     account = answer.account
     if shape is None:
+        cut = {"finish": answer.finish} if answer.finish in CUT_OFF else {}
         if showing.as_json:
-            form = {"answer": str(answer), "account": encode_account(account)}
+            form = {"answer": str(answer), **cut, "account": encode_account(account)}
             print_json(form, sys.stdout, is_line=showing.stream)
             return 0
         if not showing.stream:
             put(answer if answer.endswith("\n") else f"{answer}\n", sys.stdout)
+        if cut:
+            err.print(plain(CUT_OFF[answer.finish]), style="yellow")
         print_account(account)
         return 0
     try:
@@ -429,7 +433,7 @@ def _forget(file: Path) -> None:
 def _requests(checkpoint: str) -> int:
     from callpact.answer.pausing import read_checkpoint
 
-    return read_checkpoint(checkpoint, "ask").requests
+    return read_checkpoint(checkpoint, "ask").made
 
 
 def _answer(text: str) -> Any:

@@ -95,6 +95,7 @@ class Asking:
         self._said = False
         self._told = 0
         self.spending = spending
+        self.made = 0
 
     async def once(
         self,
@@ -114,6 +115,7 @@ class Asking:
         reply: ModelReply | None = None
         failure: Exception | None = None
         refusal: OutputSchemaError | None = None
+        self.made += 1
         self.spending.add(requests=1)
         try:
             given = reply = _answered(await self._reply(model, _fitted(request, model)), request)

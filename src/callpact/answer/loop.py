@@ -103,6 +103,7 @@ class Run:
         run._iteration, run._seconds = checkpoint.iteration, checkpoint.seconds
         spent = (checkpoint.usage, checkpoint.requests, checkpoint.tool_calls)
         run._start(Spending(plan.limits, *spent))
+        run._asking.made = checkpoint.made
         run._using.skills = list(checkpoint.skills)
         run._using.rejections = dict(checkpoint.rejections)
         asked = next(waiting for waiting in run._waiting if waiting.is_paused)
@@ -328,6 +329,7 @@ class Run:
             self._using.skills,
             self._using.rejections,
             account.seconds,
+            self._asking.made,
         )
         self._teller.tell("agent.paused", tool=waiting.use.name)
         return Paused(waiting.question, write_checkpoint(checkpoint), waiting.use.name, account)

@@ -123,7 +123,7 @@ class OpenedModel:
                     async with aclosing(self._texts(response)) as texts:
                         async for text in texts:
                             yield text
-                    yield self._whole(response)
+                    yield self._kept(response.get())
             except UserError as error:
                 self._check_native(native and not opened, error)
             else:
@@ -141,13 +141,9 @@ class OpenedModel:
             if text:
                 yield text
 
-    def _whole(self, response: StreamedResponse) -> ModelReply:
-        whole = response.get()
-        if whole.state != "complete":
-            raise ModelError(f"the reply of '{self.name}' broke off in the middle", transient=True)
-        return self._kept(whole)
-
     def _kept(self, response: theirs.ModelResponse) -> ModelReply:
+        if response.state != "complete":
+            raise ModelError(f"the reply of '{self.name}' broke off in the middle", transient=True)
         reply = reply_of(response)
         self._remembered.keep(reply, response)
         return reply

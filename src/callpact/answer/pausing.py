@@ -55,6 +55,8 @@ class Checkpoint(Struct, omit_defaults=True):
     skills: list[str]
     rejections: dict[str, int]
     seconds: float
+    made: int = 0
+    """Requests to the agent's own models; `requests` counts those of agents below as well."""
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> str:
