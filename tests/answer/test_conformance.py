@@ -85,10 +85,10 @@ def test_check_02_the_default_text_has_a_tail_only_with_a_description_and_custom
     assert "valid JSON" in plain
     assert "Do NOT include prose" in plain
     assert "output shape" not in plain
-    words, _, schema = system(Tickets).partition("\n\nThe output schema:\n")
+    words, _, schema = system(Tickets).partition("\nThe output schema: ")
     assert words == f"{plain} The output shape: A status flag and an array of item ids."
     assert json.loads(schema) == Tickets.model_json_schema()
-    words, _, schema = system(Tickets, description="two fields").partition("\n\n")
+    words, _, schema = system(Tickets, description="two fields").partition("\n")
     assert words == f"{plain} The output shape: two fields."
     assert '"items"' in schema
     assert system(Tickets, instruction="Just JSON.") == "Just JSON."

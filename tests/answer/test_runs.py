@@ -353,8 +353,10 @@ def test_an_answer_is_not_lost_however_the_file_is_started(tmp_path, begun, ende
         "module": ["-m", "pack.desk_file"],
         "import": [
             "-c",
-            "import sys; from pack import desk_file as d; "
-            "d.end(sys.argv[1]) if len(sys.argv) > 1 else d.begin()",
+            (
+                "import sys; from pack import desk_file as d; "
+                "d.end(sys.argv[1]) if len(sys.argv) > 1 else d.begin()"
+            ),
         ],
     }
 

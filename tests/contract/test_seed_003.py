@@ -70,7 +70,10 @@ def test_the_instruction_is_the_seeds_with_the_schemas_own_description():
     agent, model = tickets(TICKETS)
     go(agent.run("list pending tickets"))
     text = TEXT.format("A status flag and an array of item ids.")
-    assert model.requests[0].system == f"You are a support agent.\n\n{text}"
+    words, _, schema = model.requests[0].system.partition("\nThe output schema: ")
+    assert words == f"You are a support agent.\n\n{text}"
+    # An addition: the words alone need not name the fields.
+    assert json.loads(schema)["required"] == ["status", "items"]
 
 
 @pytest.mark.requirement("003.parse.json-then-parser")

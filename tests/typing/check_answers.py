@@ -1,14 +1,17 @@
 """What a user's type checker sees of agents. Read by pyright (strict), never run."""
 
+import asyncio
 from dataclasses import dataclass
-from typing import Any, TypedDict, assert_type
+from typing import Any, Literal, TypedDict, assert_type
 
 from pydantic import BaseModel, TypeAdapter
 
 from callpact import (
     Agent,
     Answer,
+    Backoff,
     Context,
+    File,
     Finished,
     Model,
     Parsed,
@@ -20,6 +23,7 @@ from callpact import (
     SqliteMemory,
     Token,
     Tool,
+    TypedResult,
     strict_output_rules,
     tool,
 )
@@ -80,6 +84,12 @@ async def check_methods(m: Model) -> None:
     assert_type(await refunds.parse_output_async("{}"), Refund)
     assert_type(await refunds.run("?"), Answer | Paused)
     assert_type(await refunds.resume("{}", "yes"), Answer | Paused)
+    assert_type(await refunds.resume_typed("{}", "yes"), Refund)
+    assert_type(refunds.parse_output(await refunds.run("?")), Refund)
+    assert_type(refunds.parse_output(await refunds.resume("{}", "yes")), Refund)
+    assert_type(refunds.parse_output(asyncio.run(refunds.resume("{}", "yes"))), Refund)
+    assert_type(refunds.read_output(await refunds.run("?")), Parsed[Refund])
+    assert_type(await refunds.parse_output_async(await refunds.run("?")), Refund)
     assert_type(refunds.as_tool(), Tool)
     assert_type(await Agent(m).output_schema(TypeAdapter(list[int])).run_typed("?"), list[int])
     assert_type(await Agent(m).output_schema(list[int]).run_typed("?"), list[int])
@@ -104,6 +114,24 @@ async def check_keywords(m: Model) -> None:
     assert_type(await Agent(m, output_schema={"type": "object"}).run_typed("?"), Any)
 
 
+async def check_runs(m: Model) -> None:
+    """Siblings of run, and what they take."""
+    agent = Agent("openai:gpt-5", output_schema=Refund)
+    assert_type(agent, Agent[Refund])
+    result = await agent.run_result("?", model=m, session="ada")
+    assert_type(result, TypedResult[Refund])
+    assert_type(result.value, Refund)
+    assert_type(result.tier, Literal["primary", "fallback", "canned"])
+    assert_type(result.cost, float | None)
+    assert_type(await agent.run_typed("?", history=result.messages), Refund)
+    assert_type(
+        await agent.run(["?", File("image/png", b"")], model="openai:gpt-5"), Answer | Paused
+    )
+    assert_type(agent.run_sync("?"), Answer | Paused)
+    assert_type(agent.run_typed_sync("?", history=[]), Refund)
+    Rule(give_up, "retry", wait=Backoff(1, 30))
+
+
 async def check_that_the_type_is_kept() -> None:
     """Whatever is declared after the shape."""
     agent = (
@@ -119,4 +147,7 @@ async def check_that_the_type_is_kept() -> None:
     assert_type(agent, Agent[Refund])
     assert_type(await agent.run_typed({"message": "?"}), Refund)
     async for item in agent.stream("?"):
-        assert_type(item, Token | Reset | Finished)
+        assert_type(item, Token | Reset | Finished[Refund])
+        if isinstance(item, Finished):
+            assert_type(agent.parse_output(item.answer), Refund)
+            assert_type(item.result, TypedResult[Refund] | None)

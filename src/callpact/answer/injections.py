@@ -64,7 +64,7 @@ def instruction_of(shape: Shape[Any], *, shows_schema: bool = True) -> str:
     schema = None if shape.json_schema is None else json_text(shape.json_schema)
     if not shows_schema or schema is None or schema == shape.description:
         return text
-    return f"{text}\n\nThe output schema:\n{schema}" if len(schema) <= MAX_SHOWN_SCHEMA else text
+    return f"{text}\nThe output schema: {schema}" if len(schema) <= MAX_SHOWN_SCHEMA else text
 
 
 def added(injections: tuple[Injection, ...], *more: Injection) -> tuple[Injection, ...]:
