@@ -76,6 +76,24 @@ def test_a_result_names_the_tier_that_gave_it(fallback, tier, by_rules):
     assert result.messages[0].content == "refund?"
 
 
+def test_attempts_under_rules_are_all_in_the_result():
+    agent, _ = refunds(PROSE, WRONG, GOOD)
+    result = go(agent.reliability(strict_output_rules(3)).run_result("refund?"))
+    rows = [(row.attempt, row.outcome, row.stage) for row in result.attempts]
+    assert rows == [
+        (1, "retried", "json-parse"),
+        (2, "retried", "schema-validate"),
+        (3, "passed", None),
+    ]
+
+
+def test_attempts_of_rules_that_give_up_are_in_the_account():
+    agent, _ = refunds(PROSE, WRONG)
+    with pytest.raises(ReliabilityFailFastError) as caught:
+        go(agent.reliability(strict_output_rules(2)).run_result("refund?"))
+    assert [row.outcome for row in caught.value.account.attempts] == ["retried", "exhausted"]
+
+
 def test_a_result_needs_a_contract():
     model = ScriptedModel(["done"])
     with pytest.raises(UsageError):

@@ -255,8 +255,10 @@ class Attempts:
         *,
         judge: Judge | None,
         seconds_left: Callable[[], float | None],
+        on_refused: Callable[[OutputSchemaError], None],
     ) -> None:
         self._asking = asking
+        self._on_refused = on_refused
         self._seconds_left = seconds_left
         self._models = (model, *reliability.providers)
         self._config = reliability
@@ -329,6 +331,8 @@ class Attempts:
                 wait_seconds=wait or None,
             )
             self._asking.reset(scope.error_kind)
+            if isinstance(scope.error, OutputSchemaError):
+                self._on_refused(scope.error)
             self._asking.spending.check()
             if wait:
                 await self._config.sleep(wait)

@@ -288,6 +288,7 @@ class Run:
             self._teller,
             judge=refuse,
             seconds_left=self._seconds_left,
+            on_refused=lambda refusal: self._add_attempt("retried", refusal),
         )
         reply = await attempts.reply(request)
         # A reply of the rules' own fallback was judged by nobody yet.
@@ -339,7 +340,8 @@ class Run:
     async def _judge(self, reply: ModelReply, refusal: OutputSchemaError | None) -> Answer | None:
         contract = self._plan.contract
         if contract is not None and refusal is not None:
-            attempt = len(self._attempts) + 1
+            # Those that the rules asked again for have no correction in the conversation.
+            attempt = 1 + sum(row.corrective_message_hash is not None for row in self._attempts)
             if attempt <= contract.retries and self._iteration < self._plan.limits.iterations:
                 self._ask_again(refusal, attempt, contract.retries)
                 return None
@@ -425,6 +427,7 @@ class Run:
         if isinstance(error, ReliabilityFailFastError) and isinstance(
             error.cause, OutputSchemaError
         ):
+            self._add_attempt("exhausted", error.cause)
             self._tell_unmet(error.cause, error.payload["attempt"])
 
     # --- limits ---------------------------------------------------------------------------
