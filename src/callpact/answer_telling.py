@@ -316,6 +316,12 @@ class Way:
             case "reliability.retried" if payload["error_kind"] != "schema-fail":
                 why = flat(str(payload.get("error_message") or payload["error_kind"]))
                 self._note(f"attempt {payload['attempt']} failed: {why:.300}; asking again")
+            case "agent.reply_cut_off" if payload["tools"]:
+                tools = ", ".join(payload["tools"])
+                self._note(f"a reply was cut off ({payload['finish']}): not calling {tools:.300}")
+            case "agent.arguments_repaired":
+                codes = ", ".join(payload["repairs"])
+                self._note(f"repaired the arguments for {payload['tool']}: {codes:.300}")
             case _:
                 pass
 

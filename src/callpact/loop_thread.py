@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 from callpact.errors import UsageError
@@ -14,9 +15,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="callpact-loop", daemon=True
-        )
+        self._thread = threading.Thread(target=self._serve, name="callpact-loop", daemon=True)
         self._thread.start()
 
     def run(self, call: Any) -> Any:
@@ -27,13 +26,25 @@ class LoopThread:
             future.cancel()
             raise
 
+    def abandon(self) -> None:
+        """Stop without waiting for it, from any thread: nobody can use the loop any more."""
+        with suppress(RuntimeError):  # It was stopped and closed.
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._ending = self._loop.create_task(_end_tasks())
+        self._ending.add_done_callback(lambda _: self._loop.stop())
+
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
     def stop(self) -> None:
         if threading.current_thread() is self._thread:
             raise UsageError("a call cannot close the runtime that runs it")
         asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
 
 
 async def _end_tasks() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -323,13 +324,19 @@ class Runtime:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            with self._lock:
-                thread = self._thread = self._thread or LoopThread()
-            return thread.run(function(*args, **kwargs))
+            return self._loop_thread().run(function(*args, **kwargs))
         name = getattr(getattr(function, "func", function), "__name__", "the function")
         raise UsageError(
             f"this would block the event loop of this thread; await {name}(...) instead"
         )
+
+    def _loop_thread(self) -> LoopThread:
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread()
+                # An agent's runtime is seldom closed: its thread must not outlive it.
+                weakref.finalize(self, self._thread.abandon).atexit = False
+            return self._thread
 
     async def aclose(self) -> None:
         """End the background loop, if there is one; calls that still run there are aborted."""

@@ -13,6 +13,7 @@ from callpact import (
     Agent,
     Finished,
     Message,
+    ModelError,
     ModelReply,
     OutputSchemaError,
     Runtime,
@@ -87,6 +88,14 @@ def test_no_call_of_an_incomplete_reply_runs(reason, finish, arguments):
     assert "none of its tool calls was run" in error["message"]
     assert error["hint"]
     assert bank.heard.one("agent.reply_cut_off") == {"finish": finish, "tools": ["bank_pay"]}
+
+
+@pytest.mark.parametrize("reason", [5, b"length", ["length"]])
+def test_a_reason_that_is_no_text_is_no_reply(reason):
+    bank = Bank()
+    with pytest.raises(ModelError):
+        go(bank.agent(pay(WHOLE, reason)).run("pay bob"))
+    assert bank.paid == []
 
 
 def test_none_of_several_calls_runs_and_each_has_its_result():

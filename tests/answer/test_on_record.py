@@ -214,3 +214,21 @@ def test_a_run_that_is_cancelled_leaves_its_request_on_record(tmp_path):
 
     _, records = recorded(tmp_path, story)
     assert [record.code for record in records] == ["aborted"]
+
+
+def test_repaired_and_refused_arguments_are_on_record(tmp_path):
+    def use(arguments):
+        return {"tool": "main_look", "arguments": arguments}
+
+    async def story(recorder):
+        replies = [use("{'order': 'A1',}"), use('{"order": "A1"'), "done"]
+        return await Agent(ScriptedModel(replies), tools=[look], observers=[recorder]).run("go")
+
+    _, records = recorded(tmp_path / "log", story)
+    repaired, refused = of(records, "main.look")
+    lines = [line.message for line in repaired.logs]
+    assert len(lines) == 3
+    assert "single_quotes" in lines[0]
+    assert "trailing_comma" in lines[-1]
+    assert (refused.gate, refused.code) == ("input", "schema_validation_failed")
+    assert "cannot be read without guessing" in refused.message

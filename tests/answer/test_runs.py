@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import pickle
@@ -190,6 +191,17 @@ def test_the_same_loop_serves_every_sync_run():
     agent.run_sync("go")
     agent.run_sync("go")
     assert loops[0] is loops[1]
+
+
+def test_the_thread_of_sync_runs_ends_with_the_agent():
+    agent = Agent(ScriptedModel(["done"]))
+    agent.run_sync("go")
+    thread = agent._plan.runtime._thread._thread
+    assert thread.is_alive()
+    del agent
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_a_sync_run_inside_an_event_loop_is_wrong_use():

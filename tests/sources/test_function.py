@@ -2,6 +2,7 @@ import asyncio
 import contextvars
 import enum
 import functools
+import importlib.machinery
 import inspect
 import threading
 import typing
@@ -212,6 +213,48 @@ def test_the_namespace_is_the_decorators_then_the_arguments_then_the_modules():
     assert made(second).id == "main.second"
     second.__module__ = "pkg.shop.tools"
     assert made(second).id == "tools.second"
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [
+        ({"__name__": "__main__", "__file__": "/a/shop.py"}, "shop"),
+        ({"__name__": "__mp_main__", "__file__": "/a/shop.py"}, "shop"),
+        ({"__name__": "__main__", "__file__": "/a/my shop.v2.py"}, "my_shop_v2"),
+        ({"__name__": "__main__", "__file__": "/a/shop/__init__.py"}, "shop"),
+        ({"__name__": "__main__", "__file__": "/a/shop/__main__.py"}, "main"),
+        ({"__name__": "__main__"}, "main"),
+        ({"__name__": "__main__", "__file__": None}, "main"),
+        (
+            {
+                "__name__": "__main__",
+                "__file__": "/a/b.py",
+                "__spec__": importlib.machinery.ModuleSpec("pkg.shop", None),
+            },
+            "shop",
+        ),
+        (
+            {
+                "__name__": "__main__",
+                "__file__": "/a/pkg/__main__.py",
+                "__spec__": importlib.machinery.ModuleSpec("pkg.__main__", None),
+            },
+            "main",
+        ),
+    ],
+)
+def test_the_file_that_was_started_is_named_as_if_it_was_imported(started, name):
+    code = """
+import functools
+async def second() -> None: ...
+class Third:
+    async def __call__(self) -> None: ...
+    async def method(self) -> None: ...
+third = functools.partial(second)
+"""
+    exec(code, started)
+    assert made(started["second"]).id == f"{name}.second"
+    assert made(started["Third"]().method).id == f"{name}.method"
 
 
 def test_the_source_is_module_and_qualname():

@@ -199,6 +199,10 @@ def _checked(reply: Any, model: Model) -> ModelReply:
     uses: Any = reply.tool_uses
     if not isinstance(content, str) or not isinstance(cast("Any", reply.usage), Usage):
         raise ModelError(f"the model '{model.name}' gave a reply without text or usage")
+    reason: Any = reply.stop_reason
+    if reason is not None and not isinstance(reason, str):
+        kind = type(reason).__name__
+        raise ModelError(f"the stop_reason of a reply is text, '{model.name}' gave {kind}")
     if not isinstance(uses, tuple) or not all(map(_is_use, cast("tuple[Any, ...]", uses))):
         raise ModelError(
             f"the model '{model.name}' wants something called that is no ToolUse with an id and a "

@@ -139,7 +139,9 @@ def _module(function: Any, label: str) -> str:
             if spec is not None and spec.name not in _STARTED:  # python -m package.module
                 name = spec.name
             elif isinstance(file, str):
-                name = _NOT_NAMESPACE.sub("_", Path(file).stem)
+                path = Path(file)
+                stem = path.absolute().parent.name if path.stem == "__init__" else path.stem
+                name = _NOT_NAMESPACE.sub("_", stem)
     return name.rpartition(".")[2].strip("_")
 
 
