@@ -42,7 +42,7 @@ class Unmet(Struct, frozen=True, omit_defaults=True):
 
 
 class Account(Struct, frozen=True):
-    """What a run did and cost; every request to a model is counted, also those thrown away.
+    """The work and the cost of a run; every request to a model is counted, also those thrown away.
 
     Requests, tool calls and usage include those of the agents that its tools run.
     """
@@ -98,7 +98,7 @@ class TypedResult(Struct, Generic[T], frozen=True):
 
     @property
     def account(self) -> Account:
-        """What the run did and cost."""
+        """The work and the cost of the run."""
         return self.answer.account
 
     @property

@@ -422,7 +422,7 @@ class Agent(Generic[T]):
         """Go on with a run that paused, in this process or another, with the answer to its question.
 
         Raises:
-            UsageError: the checkpoint is none of this agent's, or the tool that asked is not here;
+            UsageError: the checkpoint is not one of this agent's, or the tool that asked is not here;
                 nothing was run, and the checkpoint is as good as before.
             RunStopped: as `run`.
         """

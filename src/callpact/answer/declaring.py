@@ -50,7 +50,7 @@ class AgentOptions(TypedDict, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """What `run` and its siblings take by keyword."""
+    """Keyword arguments of `run` and its siblings."""
 
     session: str
     identity: Identity | None
@@ -87,7 +87,7 @@ def model_of(given: Model | str) -> Model:
     """A model; one that is named is opened when it is first asked.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a model.
     """
     if isinstance(given, str):
         return NamedModel(given)
@@ -180,7 +180,7 @@ def message_of(given: Any) -> Message:
     """The message of a run.
 
     Raises:
-        UsageError: it is none, empty or too large.
+        UsageError: it is not a message, or empty, or too large.
     """
     if isinstance(given, Mapping):
         held = cast("Mapping[Any, Any]", given)

@@ -86,7 +86,7 @@ class Spending:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Runs that begin meanwhile, in tasks and threads of this one as well, are inside of it."""
+        """Runs that begin in this context, in its tasks and threads as well, are inside of this one."""
         token = _running.set(self)
         try:
             yield

@@ -46,7 +46,7 @@ class File(Struct, frozen=True, omit_defaults=True):
     """An image or another file in a message: its bytes, or the address where the vendor finds it.
 
     Raises:
-        UsageError: there is neither or both, the media type is none, or the address is not HTTP's.
+        UsageError: there is neither or both, or the media type or the address is not valid.
     """
 
     media_type: str

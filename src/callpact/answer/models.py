@@ -100,7 +100,7 @@ class NamedModel:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What the model declares that it can do."""
+        """The abilities that the model declares."""
         return self._open().abilities
 
     async def complete(self, request: ModelRequest) -> ModelReply:

@@ -193,7 +193,7 @@ def reply_of(response: theirs.ModelResponse) -> ModelReply:
         if isinstance(part, theirs.ToolCallPart)
     )
     details = response.provider_details or {}
-    # A reason that pydantic-ai has no word for stands among the details alone.
+    # A reason that pydantic-ai has no word for is only among the details.
     reason = response.finish_reason or details.get("finish_reason")
     usage = response.usage
     return ModelReply(
