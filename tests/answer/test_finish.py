@@ -260,7 +260,7 @@ def test_pure_syntax_names_only_safe_repairs():
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"), [("length", "length limit"), ("content_filter", "content filter")]
+    ("reason", "words"), [("length", "limit"), ("content_filter", "content filter")]
 )
 def test_a_cut_answer_is_refused_as_such_wherever_it_is_read(reason, words):
     cut = {"text": GOOD[:-4], "finish": reason}
@@ -275,19 +275,20 @@ def test_a_cut_answer_is_refused_as_such_wherever_it_is_read(reason, words):
         with pytest.raises(OutputSchemaError) as caught:
             read()
         assert caught.value.stage == "json-parse"
+        assert caught.value.cause.code == "truncated"
         assert words in caught.value.error
 
 
 def test_the_model_is_shown_that_its_answer_was_cut():
     agent, model = refunds({"text": GOOD[:-4], "finish": "length"}, GOOD, retries=1)
     assert go(agent.run_typed("refund?")).amount == 5.0
-    assert "length limit" in model.requests[1].messages[-1].content
+    assert "limit" in model.requests[1].messages[-1].content
 
 
 def test_a_forced_call_that_was_cut_is_no_answer():
     model = ScriptedModel([{"text": GOOD[:-4], "finish": "length"}])
     agent = Agent(model).output_schema(Refund, strategy="tool-forced")
-    with pytest.raises(OutputSchemaError, match="length limit"):
+    with pytest.raises(OutputSchemaError, match="limit"):
         go(agent.run_typed("refund?"))
 
 
