@@ -12,12 +12,11 @@ import threading
 
 import pytest
 
-from callpact.errors import UsageError
+from callpact.errors import CallError, UsageError
 from callpact.hooks.engine import Engine
 from callpact.hooks.limits import HookLimits
-from callpact.hooks.pool import MAX_CALLS, EffectRefused, Pool
+from callpact.hooks.pool import MAX_CALLS, MAX_CALLS_OF_ONE, MAX_WAITING, EffectRefused, Pool
 from callpact.hooks.steps import Done, Failed
-from callpact.hooks.workers import Slots
 
 FILE = """export const main = {}
 export const handlers = () => ( { tool: {
@@ -270,8 +269,8 @@ def test_more_calls_than_there_are_places_wait_for_one(engine):
 
         argument = '{"urls":["https://a.example/"]}'
         tasks = [
-            asyncio.create_task(pool.run(realm, "tool", "get", argument, perform))
-            for _ in range(MAX_CALLS + 5)
+            asyncio.create_task(pool.run(realm, "tool", "get", argument, perform, caller=n % 2))
+            for n in range(MAX_CALLS + 5)
         ]
         await until(lambda: len(under_way) == MAX_CALLS)
         assert engine.machines.lent == MAX_CALLS
@@ -281,6 +280,84 @@ def test_more_calls_than_there_are_places_wait_for_one(engine):
         release.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert outcomes[1:-1] == [Done('["x"]')] * (MAX_CALLS + 3)
+
+    play(engine, story)
+
+
+def test_calls_of_one_caller_that_wait_for_effects_leave_places_to_others(engine):
+    async def story(pool, realm):
+        release, under_way = asyncio.Event(), []
+
+        async def perform(effect):
+            under_way.append(effect)
+            await release.wait()
+            return reply("x")
+
+        argument = '{"urls":["https://a.example/"]}'
+        tasks = [
+            asyncio.create_task(pool.run(realm, "tool", "get", argument, perform, caller="a"))
+            for _ in range(MAX_CALLS + 5)
+        ]
+        await until(lambda: len(under_way) == MAX_CALLS_OF_ONE)
+        other = await pool.run(realm, "tool", "sum", '{"items":[1,2]}', no_effects, caller="b")
+        assert (other, len(under_way)) == (Done("3"), MAX_CALLS_OF_ONE)
+        release.set()
+        assert await asyncio.gather(*tasks) == [Done('["x"]')] * (MAX_CALLS + 5)
+
+    play(engine, story)
+
+
+def test_ninety_looping_hooks_of_one_caller_delay_another_one_by_one_turn(engine):
+    async def story(pool, realm):
+        ended = []
+
+        async def loop():
+            ended.append(await pool.run(realm, "tool", "loop", "{}", no_effects, caller="greedy"))
+
+        greedy = [asyncio.create_task(loop()) for _ in range(90)]
+        await until(lambda: engine.machines.lent > 0)
+        for turn in range(3):
+            before = len(ended)
+            done = await pool.run(
+                realm, "tool", "sum", '{"items":[1,2]}', no_effects, caller="modest"
+            )
+            assert done == Done("3"), turn
+            # Those that ran when the call came, and those that took their places.
+            assert len(ended) - before <= 2 * (os.cpu_count() or 1)
+        assert {failed.name for failed in ended} <= {"Timeout"}
+        for task in greedy:
+            task.cancel()
+        await asyncio.wait(greedy)
+
+    play(engine, story)
+
+
+def test_too_many_waiting_calls_refuse_those_of_the_caller_with_the_most(engine):
+    async def story(pool, realm):
+        release = asyncio.Event()
+
+        async def perform(effect):
+            await release.wait()
+            return reply("x")
+
+        def ask(caller):
+            argument = '{"urls":["https://a.example/"]}'
+            run = pool.run(realm, "tool", "get", argument, perform, caller=caller)
+            return asyncio.create_task(run)
+
+        greedy = [ask("greedy") for _ in range(MAX_CALLS_OF_ONE + MAX_WAITING)]
+        await until(lambda: engine.machines.lent == MAX_CALLS_OF_ONE)
+        others = [ask(f"other {n}") for n in range(MAX_CALLS)]
+        await until(lambda: engine.machines.lent == MAX_CALLS)
+        refused = [task for task in greedy if task.done()]
+        assert refused == greedy[MAX_CALLS_OF_ONE : MAX_CALLS_OF_ONE + len(refused)]
+        assert len(refused) == MAX_CALLS_OF_ONE
+        for task in refused:
+            with pytest.raises(CallError, match="256 hook calls wait already") as caught:
+                task.result()
+            assert caught.value.code == "overloaded"
+        release.set()
+        await asyncio.gather(*others, *(task for task in greedy if task not in refused))
 
     play(engine, story)
 
@@ -411,22 +488,3 @@ def test_a_hook_is_stopped_in_a_forked_process_too(hooks_cache):
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     subprocess.run([sys.executable, "-c", code, str(hooks_cache)], check=True, timeout=60)
-
-
-def test_a_place_that_comes_to_somebody_who_has_left_goes_to_the_next():
-    async def main():
-        slots = Slots(1)
-        await slots.take()
-        left = asyncio.create_task(slots.take())
-        following = asyncio.create_task(slots.take())
-        await asyncio.sleep(0)
-        slots.give()
-        left.cancel()
-        async with asyncio.timeout(5):
-            await following
-        assert left.cancelled() or left.done()
-        slots.give()
-        async with asyncio.timeout(5):
-            await slots.take()
-
-    asyncio.run(main())

@@ -1,7 +1,8 @@
-"""Threads with large stacks for work that asyncio waits for, and a bound that any loop may wait at.
+"""Threads with large stacks for work that asyncio waits for.
 
-Like the executor and the semaphore of the standard library, but: the size of the stack is chosen,
-a result costs one wake-up of the loop, and neither is bound to one event loop.
+Like the executor of the standard library, but: the size of the stack is chosen, a result costs one
+wake-up of the loop, work that waits is done in the turns of its callers, and nothing is bound to
+one event loop.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from callpact.errors import UsageError
+from callpact.fair_slots import FairQueue
 
 T = TypeVar("T")
 _Job = Callable[[], Callable[[], None]]
@@ -37,10 +38,10 @@ class Workers:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._idle: list[_Inbox] = []
-        self._backlog: deque[_Job] = deque()
+        self._backlog: FairQueue[_Job] = FairQueue()
         self._is_closed = False
 
-    async def do(self, work: Callable[[], T]) -> T:
+    async def do(self, work: Callable[[], T], caller: Hashable = None) -> T:
         """What the work returns; if it has not begun when this is cancelled, it never will.
 
         Raises:
@@ -48,7 +49,7 @@ class Workers:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._assign(partial(_do, work, loop, future))
+        self._assign(partial(_do, work, loop, future), caller)
         return await future
 
     async def close(self) -> None:
@@ -61,7 +62,7 @@ class Workers:
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
-    def _assign(self, job: _Job) -> None:
+    def _assign(self, job: _Job, caller: Hashable) -> None:
         with self._lock:
             if self._is_closed:
                 raise UsageError("the pool of the hooks is closed")
@@ -70,7 +71,7 @@ class Workers:
             elif len(self._threads) < self._most:
                 self._threads.append(_start(partial(self._run, job)))
             else:
-                self._backlog.append(job)
+                self._backlog.push(caller, job)
 
     def _run(self, job: _Job | None) -> None:
         inbox: _Inbox = SimpleQueue()
@@ -83,8 +84,9 @@ class Workers:
 
     def _next(self, inbox: _Inbox) -> _Job | None:
         with self._lock:
-            if self._backlog:
-                return self._backlog.popleft()
+            following = self._backlog.pop()
+            if following is not None:
+                return following[1]
             if self._is_closed:
                 inbox.put(None)
             else:
@@ -129,49 +131,3 @@ def _tell(
 
 def _tell_nobody() -> None:
     """Nobody waits any more."""
-
-
-class Slots:
-    """A number of places; who finds none waits for one, first come first served."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-
-    async def take(self) -> None:
-        """Have a place, now or later."""
-        with self._lock:
-            if self._free > 0:
-                self._free -= 1
-                return
-            loop = asyncio.get_running_loop()
-            future: asyncio.Future[None] = loop.create_future()
-            self._waiting.append((loop, future))
-        try:
-            await future
-        except asyncio.CancelledError:
-            with self._lock:
-                if (loop, future) in self._waiting:
-                    self._waiting.remove((loop, future))
-            if not future.cancelled():
-                self.give()  # The place came in the same moment.
-            raise
-
-    def give(self) -> None:
-        """Give a place back, from any thread."""
-        with self._lock:
-            while self._waiting:
-                loop, future = self._waiting.popleft()
-                try:
-                    loop.call_soon_threadsafe(self._hand_on, future)
-                except RuntimeError:
-                    continue  # The loop was closed meanwhile: nobody waits.
-                return
-            self._free += 1
-
-    def _hand_on(self, future: asyncio.Future[None]) -> None:
-        if future.done():
-            self.give()
-        else:
-            future.set_result(None)

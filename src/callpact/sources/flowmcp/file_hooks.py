@@ -164,7 +164,7 @@ class FileHooks:
         """An error as callers see it."""
         return self._catalogue.shown(error)
 
-    async def open(self) -> Realm:
+    async def open(self, caller: str | None = None) -> Realm:
         """The file's realm; two calls that come first at the same time may each open one.
 
         Raises:
@@ -180,7 +180,11 @@ class FileHooks:
             lists = stringify(_thawed(resolve_lists(main, self._catalogue.lists).lists))
             try:
                 self._realm = await self._catalogue.pool.open(
-                    self._text, main=stringify(main), lists=lists, packs=self._packs
+                    self._text,
+                    main=stringify(main),
+                    lists=lists,
+                    packs=self._packs,
+                    caller=caller,
                 )
             except HooksRefused as refused:
                 if refused.name != "Timeout":  # Which may have been the machine's fault.
@@ -189,10 +193,17 @@ class FileHooks:
         return self._realm
 
     async def run(
-        self, realm: Realm, tool: str, kind: str, argument: bytes, perform: Perform
+        self,
+        realm: Realm,
+        tool: str,
+        kind: str,
+        argument: bytes,
+        perform: Perform,
+        *,
+        caller: str | None,
     ) -> Done | Failed:
-        """Call one of its hooks."""
-        return await self._catalogue.pool.run(realm, tool, kind, argument, perform)
+        """Call one of its hooks, in the turn of a caller."""
+        return await self._catalogue.pool.run(realm, tool, kind, argument, perform, caller=caller)
 
 
 def _lacking(names: Sequence[str]) -> str:

@@ -73,7 +73,7 @@ class HookedCall:
             Failed: `handler_error`, with the hook and the reason; or what the request gave.
         """
         try:
-            realm = await self._hooks.open()
+            realm = await self._hooks.open(_caller(context))
         except DeclarationError as error:
             raise self._unopened(error) from None
         kinds = realm.hooks.get(self._name, frozenset())
@@ -197,7 +197,9 @@ class HookedCall:
                 raise
             words = "the answer holds a number that is too large for JavaScript"
             raise self._failed(kind, words, {}) from None
-        step = await self._hooks.run(realm, self._name, kind, argument, perform)
+        step = await self._hooks.run(
+            realm, self._name, kind, argument, perform, caller=_caller(context)
+        )
         self._log(step.logs, kind, context)
         if not isinstance(step, Done):
             raise self._failed(kind, f"{step.name}: {step.message}", _place(step))
@@ -243,6 +245,11 @@ class HookedCall:
         if "reason" in details:
             told_details["reason"] = self._masked(details["reason"])
         return Failed("handler_error", message, details=told_details)
+
+
+def _caller(context: Context) -> str | None:
+    """Who shares hooks with others; all callers without an identity are one."""
+    return None if context.identity is None else context.identity.id
 
 
 def _struct(draft: Draft) -> dict[str, Any]:
