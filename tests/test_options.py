@@ -330,13 +330,69 @@ def test_what_is_given_comes_before_what_the_configuration_says(folder, run):
     assert run("list", "--profile", "compat").code == 0
 
 
+LOOPING = (
+    PLAIN
+    + """
+export const handlers = () => ({
+    getCity: { executeRequest: async ( { payload } ) => {
+        const until = Date.now() + 300
+        while( payload.city === 'Loop' || Date.now() < until ) {}
+        return { response: { degrees: 1 } }
+    } }
+})
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("top", "own", "options", "code"),
+    [
+        ("", "", (), 0),
+        ("hook_timeout = 0.1", "", (), 1),
+        ("", "hook_timeout = 0.1", (), 1),
+        ("hook_timeout = 0.1", "hook_timeout = 20", (), 0),
+        ("hook_timeout = 20", "hook_timeout = 0.1", (), 1),
+        ("hook_timeout = 0.1", "hook_timeout = 0.1", ("--hook-timeout", "20"), 0),
+        ("hook_timeout = 20", "hook_timeout = 20", ("--hook-timeout", "0.1"), 1),
+    ],
+)
+def test_the_nearest_hook_timeout_counts(folder, run, top, own, options, code):
+    write(LOOPING)
+    Path("callpact.toml").write_text(f'{top}\n[sources.w]\nref = "Weather.mjs"\n{own}\n', "utf-8")
+    done = run("call", "weather.getCity", "city=Berlin", *options)
+    assert (done.code != 0) == bool(code), done
+    if code:
+        assert "Timeout: it ran longer than 0.1 s; hook_timeout allows up to 60 s" in done.err
+        assert "--hook-timeout" in done.err
+
+
+def test_a_hook_that_loops_ends_at_the_time_that_was_set_and_names_it(folder, run):
+    write(LOOPING)
+    done = run("call", "weather.getCity", "city=Loop", "-s", "Weather.mjs", "--hook-timeout", "1.5")
+    assert "it ran longer than 1.5 s" in done.err
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "60.5", "nan", "inf"])
+def test_a_hook_timeout_outside_its_bounds_is_refused(folder, run, value):
+    write(LOOPING)
+    done = run("list", "-s", "Weather.mjs", "--hook-timeout", value)
+    assert done.code == 2
+    assert "--hook-timeout must be above zero and at most 60" in done.err
+    for place in ("hook_timeout = {}\n{}", "{1}\nhook_timeout = {0}"):
+        text = place.format(value, '[sources.w]\nref = "Weather.mjs"')
+        Path("callpact.toml").write_text(text, "utf-8")
+        done = run("list")
+        assert done.code == 2
+        assert "hook_timeout" in done.err
+
+
 @pytest.mark.parametrize("command", ["list", "show", "call", "serve"])
 def test_every_command_with_sources_has_the_same_options(run, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     shown = run(command, "--help").out
     for option in (
         *("--source", "--config", "--profile", "--lists", "--allow-library", "--secrets"),
-        *("--upstream", "--allow-host", "--hook-host", "--log-level"),
+        *("--upstream", "--allow-host", "--hook-host", "--hook-timeout", "--log-level"),
     ):
         assert option in shown
 
@@ -497,6 +553,8 @@ def test_the_printed_configuration_carries_every_option_along(folder, run, ref):
             "10.0.0.1",
             "--hook-host",
             "data.example.com",
+            "--hook-timeout",
+            "2.5",
         ),
     ]
     done = run("serve", "--print-config", "claude", "-s", ref, *options, "--scope", "admin")
@@ -515,6 +573,8 @@ def test_the_printed_configuration_carries_every_option_along(folder, run, ref):
             "10.0.0.1",
             "--hook-host",
             "data.example.com",
+            "--hook-timeout",
+            "2.5",
         ),
         *("--scope", "admin"),
     ]

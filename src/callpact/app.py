@@ -36,6 +36,7 @@ class Wanted:
     secrets: Path | None
     libraries: tuple[str, ...]
     upstreams: Mapping[str, str]
+    hook_timeout: float | None
     withheld: tuple[str, ...] = ()
     """Names of secrets that are tokens of our own doors."""
     is_alone: bool = True
@@ -178,6 +179,7 @@ def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> 
         _granted(wanted, told, secrets),
         (*told.hook_hosts, *settings.hook_hosts),
         (*told.keys, *settings.keys),
+        told.hook_timeout or settings.hook_timeout or wanted.hook_timeout,
     )
 
 
@@ -275,6 +277,7 @@ def _each_wanted(config: Config, folder: Path, withheld: tuple[str, ...]) -> Ite
             folder / file if file else None,
             (*config.libraries, *settings.libraries),
             dict(config.upstreams),
+            config.hook_timeout,
             withheld,
             len(keyed) <= 1,
         )

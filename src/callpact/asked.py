@@ -392,7 +392,7 @@ def _print_pause(paused: Paused, asked: Asked, chosen: Chosen, showing: Showing)
 
 _CHOSEN = (
     *("source", "config", "profile", "lists", "allow_library", "secrets", "upstream"),
-    *("allow_host", "hook_host"),
+    *("allow_host", "hook_host", "hook_timeout"),
 )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from callpact.errors import InvalidConfig
+from callpact.hooks.limits import MAX_HOOK_TIMEOUT
 from callpact.schema.limits import (
     MAX_DEPTH_SETTING,
     MAX_SCHEMA_VALUES,
@@ -74,6 +75,13 @@ class SourceConfig(BaseModel):
         [],
         description="FlowMCP: hosts that hooks may reach beside their file's own, as "
         "`data.site.com`, `*.site.com` or with a port; `*` for all",
+    )
+    hook_timeout: float | None = Field(
+        None,
+        gt=0,
+        le=MAX_HOOK_TIMEOUT,
+        description="FlowMCP: seconds that the code of one hook call may run, at most 60; "
+        "1 by default",
     )
 
 
@@ -218,6 +226,12 @@ class Config(BaseModel):
         "several, each is granted those in its `keys`",
     )
     libraries: list[str] = Field([], description="FlowMCP: libraries allowed for all sources")
+    hook_timeout: float | None = Field(
+        None,
+        gt=0,
+        le=MAX_HOOK_TIMEOUT,
+        description="FlowMCP: `hook_timeout` of all sources that set none",
+    )
     upstreams: dict[str, str] = Field(
         {},
         description='Addresses that stand for others, as `"https://api.x.com" = "http://localhost:9"`',

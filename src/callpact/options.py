@@ -22,6 +22,7 @@ import typer
 from callpact.app import App, load_app
 from callpact.config import DEFAULT_FILE
 from callpact.errors import UsageError
+from callpact.hooks.limits import MAX_HOOK_TIMEOUT
 from callpact.logs import Logs, configure
 from callpact.secrets import Secrets
 from callpact.sources.loaded import Finding, Opening
@@ -148,6 +149,20 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "hook_timeout": (
+        Annotated[
+            float | None,
+            typer.Option(
+                "--hook-timeout",
+                help=(
+                    "FlowMCP: seconds that the code of one hook call may run, at most 60; "
+                    "1 by default."
+                ),
+                metavar="SECONDS",
+            ),
+        ],
+        None,
+    ),
     "log_level": (
         Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")],
         LogLevel.warning,
@@ -179,6 +194,7 @@ class Chosen:
     upstream: list[str] | None = None
     allow_host: list[str] | None = None
     hook_host: list[str] | None = None
+    hook_timeout: float | None = None
     log_level: LogLevel = LogLevel.warning
     log_format: LogFormat = LogFormat.text
     logs: Logs | None = None
@@ -206,6 +222,7 @@ class Chosen:
             secrets=secrets,
             hook_hosts=_names("--hook-host", self.hook_host),
             keys=_names("--key", self.key),
+            hook_timeout=_seconds("--hook-timeout", self.hook_timeout),
         )
 
     def arguments(self) -> list[str]:
@@ -216,6 +233,8 @@ class Chosen:
         for option in ("allow_library", "key", "upstream", "allow_host", "hook_host"):
             for value in cast("list[str]", getattr(self, option) or ()):
                 parts += [f"--{option.replace('_', '-')}", value]
+        if self.hook_timeout is not None:
+            parts += ["--hook-timeout", f"{self.hook_timeout:g}"]
         return parts
 
     async def load(self) -> App:
@@ -270,6 +289,14 @@ def _names(option: str, given: Iterable[str] | None) -> tuple[str, ...]:
     if any(not name.strip() for name in names):
         raise UsageError(f"{option} needs a name, got ''")
     return names
+
+
+def _seconds(option: str, value: float | None) -> float | None:
+    if value is not None and not 0 < value <= MAX_HOOK_TIMEOUT:
+        raise UsageError(
+            f"{option} must be above zero and at most {MAX_HOOK_TIMEOUT:g}, got {value:g}"
+        )
+    return value
 
 
 def _upstreams(given: Iterable[str] | None) -> dict[str, str]:

@@ -12,9 +12,12 @@ from msgspec import Struct, structs
 from callpact.errors import InvalidConfig
 
 MAX_SECONDS = 1.0
-"""Seconds that the JavaScript of one hook call may run, all its steps together."""
+"""Seconds that the JavaScript of one hook call may run, all its steps together (`hook_timeout`)."""
+MAX_HOOK_TIMEOUT = 60.0
+"""Seconds that `hook_timeout` may set; other callers may wait for one turn of this length."""
 MAX_LOAD_SECONDS = 5.0
-"""Seconds that a file's libraries, its module and its factory may run when hooks are loaded."""
+"""Seconds that a file's libraries, its module and its factory may run when hooks are loaded; a
+longer `hook_timeout` holds for this as well."""
 MAX_MEMORY_BYTES = 64 << 20
 """Memory of one running hook: its code, its libraries and its data."""
 MAX_OUTPUT_BYTES = 8 << 20
@@ -58,3 +61,10 @@ class HookLimits(Struct, frozen=True, kw_only=True):
                 f"hook limit 'memory_bytes' must be at least {_LEAST_MEMORY_BYTES}: "
                 f"the JavaScript engine itself needs room; got {self.memory_bytes}"
             )
+
+
+def limits_of(hook_timeout: float | None) -> HookLimits:
+    """The limits with another time limit; the defaults if it is None."""
+    if hook_timeout is None:
+        return HookLimits()
+    return HookLimits(seconds=hook_timeout, load_seconds=max(hook_timeout, MAX_LOAD_SECONDS))

@@ -15,7 +15,7 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from callpact.hooks.limits import HookLimits
+from callpact.hooks.limits import MAX_HOOK_TIMEOUT, HookLimits
 from callpact.hooks.machine import MODULE_NAME
 from callpact.hooks.module import WASM_STACK_BYTES
 
@@ -164,7 +164,7 @@ def words(name: str, limits: HookLimits) -> str:
     """The failures that are not the hook's own errors, in words that say the limit."""
     match name:
         case "Timeout":
-            return f"it ran longer than {limits.seconds:g} s"
+            return f"it ran longer than {limits.seconds:g} s{_longer(limits)}"
         case "MemoryLimit":
             return f"it needed more than {_size(limits.memory_bytes)} of memory"
         case "StackOverflow":
@@ -181,6 +181,14 @@ def words(name: str, limits: HookLimits) -> str:
             return "what it returned cannot be written as JSON"
         case _:
             return "the JavaScript engine broke down"
+
+
+def _longer(limits: HookLimits) -> str:
+    if limits.seconds >= MAX_HOOK_TIMEOUT:
+        return ""
+    return (
+        f"; hook_timeout allows up to {MAX_HOOK_TIMEOUT:g} s (--hook-timeout, or in callpact.toml)"
+    )
 
 
 def _size(length: int) -> str:

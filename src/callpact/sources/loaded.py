@@ -74,6 +74,8 @@ class Opening(Struct, frozen=True):
     """Hosts that its hooks may reach beside the one that their file names."""
     keys: tuple[str, ...] = ()
     """Names of the environment that it is granted, some bound to a host: `SHOP_KEY@api.x.com`."""
+    hook_timeout: float | None = None
+    """Seconds that one of its hooks may run; None for the default."""
 
 
 class Source(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import calls
 from callpact.errors import CallError, Timeout
 from callpact.hooks.limits import HookLimits
 from callpact.schema import schema_hash
+from callpact.tool import Call, Identity
 from callpact.wire import flowmcp
 
 HERE = Path(__file__).parent
@@ -536,6 +538,37 @@ def test_calls_at_the_same_time_each_get_their_own_answer(hooked):
             return [envelope.data for envelope in await asyncio.gather(*made)]
 
     assert asyncio.run(story()) == [str(n) for n in range(60)]
+
+
+def test_looping_hooks_of_one_caller_do_not_keep_another_one_waiting(hooked):
+    shop = hooked(
+        post("if ( payload.id === 'bad' ) while ( true ) {} return { response: 1 }"),
+        hook_limits=HookLimits(seconds=0.2),
+    )
+    greedy, modest = Identity("greedy"), Identity("modest")
+
+    async def story():
+        ended = []
+
+        async def loop():
+            with pytest.raises(CallError, match="it ran longer than"):
+                await shop.runtime.call(Call(ID, {"id": "bad"}), greedy)
+            ended.append(True)
+
+        async with asyncio.timeout(60):
+            tasks = [asyncio.create_task(loop()) for _ in range(90)]
+            while not ended:
+                await asyncio.sleep(0.001)
+            before = len(ended)
+            envelope = await shop.runtime.call(Call(ID, {"id": "good"}), modest)
+            assert envelope.data == 1
+            # Those that ran when the call came, and those that took their places.
+            assert len(ended) - before <= 2 * (os.cpu_count() or 1)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    asyncio.run(story())
 
 
 # --- the identity hook ----------------------------------------------------------------------

@@ -13,10 +13,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from callpact.errors import DeclarationError, InvalidManifest, SourceRefused
 from callpact.folders import cache_folder
+from callpact.hooks.limits import HookLimits, limits_of
 from callpact.net import HttpTransport, Transport
 from callpact.net.host_patterns import HostPatterns
 from callpact.secrets import Secrets, key_name
@@ -43,9 +44,6 @@ from callpact.sources.flowmcp.registry import REGISTRY
 from callpact.sources.flowmcp.scan import hooked_tools
 from callpact.sources.loaded import Finding, Opening, Tools, Watched
 from callpact.tool import Tool
-
-if TYPE_CHECKING:
-    from callpact.hooks.limits import HookLimits
 
 
 class FlowMCPTools(Tools):
@@ -363,6 +361,7 @@ class FlowMCPSource:
             transport=transport,
             cache=cache_folder("flowmcp"),
             hook_hosts=given.hook_hosts,
+            hook_limits=limits_of(given.hook_timeout),
         )
         return self._tools
 
