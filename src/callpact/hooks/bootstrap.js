@@ -10,7 +10,7 @@
 //   D data, F thrown, J not to be had as JSON (both name, message, stack), U nothing or a function,
 //   P new effects, W only earlier effects are awaited, N nothing is awaited, X too many effects
 (installGlobals, limits) => {
-  const { apply, deleteProperty } = Reflect;
+  const { apply, defineProperty, deleteProperty } = Reflect;
   const { freeze, getOwnPropertyNames, keys, setPrototypeOf } = Object;
   const { stringify } = JSON;
   const { isArray } = Array;
@@ -168,8 +168,12 @@
     }
   };
 
+  // Draws random bytes from a seed, where the module `crypto` is there.
+  let reseed = null;
+
   const start = (request) => {
     forget();
+    if (reseed !== null) reseed(request[3]);
     run(hooks[request[0]][request[1]], request[2]);
   };
 
@@ -218,5 +222,36 @@
     deleteProperty(globalThis, '__callpact_pack'); // which a variable does not allow
   };
 
-  return { __proto__: null, load, start, take, settle, tell, addGlobals, addLibrary };
+  const define = (name, value) =>
+    defineProperty(globalThis, name, { value, writable: true, configurable: true });
+
+  // Modules of Node that were written for hooks (modules.py): libraries, and what `import( … )`
+  // of a file gives, which the host has renamed to a function.
+  const addModule = (name, install) => {
+    const absent = (what) => {
+      throw new Error(`${name} in hooks has no ${what}; it has ${getOwnPropertyNames(made.members).join(', ')}`);
+    };
+    const made = install({ absent });
+    const module = { __proto__: null, ...made.members };
+    made.others.split(' ').forEach((other) => {
+      const [first, second] = other.split('.');
+      const missing = () => absent(other);
+      if (second === undefined) module[first] = missing;
+      else (module[first] ??= { __proto__: null })[second] = missing;
+    });
+    freeze(module);
+    libraries[name] = libraries[`node:${name}`] = module;
+    reseed = made.reseed ?? reseed;
+    made.globals?.forEach((global) => define(global, module[global]));
+    define('_node_', (specifier) =>
+      Promise.resolve(freeze({ __proto__: null, ...libraries[specifier], default: libraries[specifier] })));
+  };
+
+  const addIntl = (install, zones) => {
+    define('Intl', install({ zones }));
+  };
+
+  return {
+    __proto__: null, load, start, take, settle, tell, addGlobals, addLibrary, addModule, addIntl,
+  };
 }

@@ -15,6 +15,7 @@ from callpact.hooks.image import Image
 from callpact.hooks.limits import HookLimits
 from callpact.hooks.loading import HooksRefused, Loading
 from callpact.hooks.machines import Machines
+from callpact.hooks.modules import CRYPTO
 from callpact.hooks.realm import Realm
 
 if TYPE_CHECKING:
@@ -34,8 +35,18 @@ class Engine:
         self._lock = threading.Lock()
         self._bases: dict[tuple[tuple[str, str], ...], Image] = {}
 
-    def open(self, source: str, *, main: str, lists: str, packs: Sequence[Pack] = ()) -> Realm:
+    def open(
+        self,
+        source: str,
+        *,
+        main: str,
+        lists: str,
+        packs: Sequence[Pack] = (),
+        modules: Sequence[str] = (),
+    ) -> Realm:
         """The hooks of a file: its text, its `main` and its shared lists as JSON texts.
+
+        `modules` are those that it needs (modules.py).
 
         Raises:
             HooksRefused: the file's code fails, breaks a limit, or does not keep to its `main`.
@@ -47,16 +58,16 @@ class Engine:
         except UnicodeEncodeError as error:
             raise HooksRefused("SyntaxError", f"the text is not Unicode: {error.reason}") from None
         loading = Loading(self.machines, self.limits)
-        hooks, image = loading.load(self._base(loading, packs), text, main, lists)
-        return Realm(self.machines, self.limits, image, hooks)
+        hooks, image = loading.load(self._base(loading, packs, modules), text, main, lists)
+        return Realm(self.machines, self.limits, image, hooks, is_seeded=CRYPTO in modules)
 
     def close(self) -> None:
         """Free what no call is using; open realms cannot be called any more."""
         self.machines.close()
 
-    def _base(self, loading: Loading, packs: Sequence[Pack]) -> Image:
-        key = tuple((pack.name, pack.sha256) for pack in packs)
+    def _base(self, loading: Loading, packs: Sequence[Pack], modules: Sequence[str]) -> Image:
+        key = (*((module, "") for module in modules), *((p.name, p.sha256) for p in packs))
         with self._lock:
             if key not in self._bases:
-                self._bases[key] = loading.boot(packs)
+                self._bases[key] = loading.boot(packs, modules)
             return self._bases[key]

@@ -22,8 +22,10 @@ from callpact.hooks.limits import HookLimits
 from callpact.hooks.machine import Machine, Thrown
 from callpact.hooks.machines import Machines
 from callpact.hooks.module import COMPILED_AS
+from callpact.hooks.modules import INTL, module_script
 from callpact.hooks.private import keep_private, read_private
 from callpact.hooks.steps import Failed, read_thrown, words
+from callpact.hooks.zones import zone_texts
 
 if TYPE_CHECKING:
     from callpact.hooks.packs import Pack
@@ -57,7 +59,7 @@ class Loading:
         self._machines = machines
         self._limits = msgspec.structs.replace(limits, seconds=limits.load_seconds)
 
-    def boot(self, packs: Sequence[Pack]) -> Image:
+    def boot(self, packs: Sequence[Pack], modules: Sequence[str]) -> Image:
         """The state before any file's code: driver, globals, and the libraries that it may use.
 
         Raises:
@@ -65,12 +67,12 @@ class Loading:
             PackRefused: a pack cannot be read or is not what was built.
         """
         scripts = _read(packs) if packs else []
-        file = None if packs else self._file()
+        file = None if packs or modules else self._file()
         kept = None if file is None else read_private(file)
         if kept is not None:
             with contextlib.suppress(msgspec.DecodeError):
                 return unpack_image(*kept)
-        image = self._run(None, lambda machine: self._boot(machine, scripts))
+        image = self._run(None, lambda machine: self._boot(machine, scripts, modules))
         if file is not None:
             keep_private(file, *pack_image(image))
         return image
@@ -124,7 +126,9 @@ class Loading:
         finally:
             self._machines.end()
 
-    def _boot(self, machine: Machine, scripts: Sequence[tuple[str, bytes]]) -> Image:
+    def _boot(
+        self, machine: Machine, scripts: Sequence[tuple[str, bytes]], modules: Sequence[str]
+    ) -> Image:
         places = machine.prepare()
         limits = machine.json(self._options())
         installer = machine.evaluate(_script("globals.js"))
@@ -133,6 +137,8 @@ class Loading:
             machine.member(driver, name) for name in ("load", "start", "take", "settle", "tell")
         )
         handles = Handles(load, start, take, settle, tell, places)
+        for module in modules:
+            _add_module(machine, driver, module)
         if scripts:
             add_globals = machine.member(driver, "addGlobals")
             machine.invoke(add_globals, machine.evaluate(_script("pack_globals.js")))
@@ -206,6 +212,15 @@ def _read(packs: Sequence[Pack]) -> list[tuple[str, bytes]]:
     from callpact.hooks.packs import load  # most files have no packs
 
     return [(pack.name, load(pack).encode()) for pack in packs]
+
+
+def _add_module(machine: Machine, driver: int, module: str) -> None:
+    install = machine.evaluate(module_script(module))
+    if module == INTL:
+        zones = machine.json(msgspec.json.encode(zone_texts()))
+        machine.invoke(machine.member(driver, "addIntl"), install, zones)
+    else:
+        machine.invoke(machine.member(driver, "addModule"), _string(machine, module), install)
 
 
 def _script(name: str) -> bytes:

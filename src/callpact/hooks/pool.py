@@ -60,6 +60,7 @@ class Pool:
         main: str,
         lists: str,
         packs: Sequence[Pack] = (),
+        modules: Sequence[str] = (),
         caller: Hashable = None,
     ) -> Realm:
         """`Engine.open` on a thread of the pool, in the turn of a caller; the same errors.
@@ -67,7 +68,9 @@ class Pool:
         Raises:
             CallError: `overloaded`, as for `run`.
         """
-        work = partial(self._engine.open, source, main=main, lists=lists, packs=packs)
+        work = partial(
+            self._engine.open, source, main=main, lists=lists, packs=packs, modules=modules
+        )
         await self._take_slot(caller)
         call = _Call(partial(self._slots.give, caller))
         try:

@@ -7,6 +7,7 @@ run on a thread with a large stack: `pool.py` is the side for asyncio.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,7 @@ from callpact.hooks.steps import (
 
 _LOG_BYTES = 6  # that one character takes in JSON at most
 _NO_LOGS = b"[]"
+_SEED_BYTES = 32  # from which `crypto` makes random bytes, for one call
 
 
 class Realm:
@@ -47,12 +49,15 @@ class Realm:
         limits: HookLimits,
         image: Image,
         hooks: Mapping[str, frozenset[str]],
+        *,
+        is_seeded: bool = False,
     ) -> None:
         self._machines = machines
         self._limits = limits
         self.image = image
         self.hooks = hooks
         """The kinds of hooks that each tool has."""
+        self._is_seeded = is_seeded
         self._openings = {
             (tool, kind): b"[%b,%b," % (orjson.dumps(tool), orjson.dumps(kind))
             for tool, kinds in hooks.items()
@@ -70,7 +75,8 @@ class Realm:
             raise UsageError(f"there is no hook '{kind}' of '{tool}'")
         text = argument if isinstance(argument, bytes) else argument.encode()
         call = _Call(self._machines, self._limits, self.image)
-        return call.step(self.image.handles.start, b"%b%b]" % (opening, text))
+        seed = b',"%b"' % os.urandom(_SEED_BYTES).hex().encode() if self._is_seeded else b""
+        return call.step(self.image.handles.start, b"%b%b%b]" % (opening, text, seed))
 
 
 class Pending:

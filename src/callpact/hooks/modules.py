@@ -1,0 +1,41 @@
+"""Parts of Node and ECMAScript that were written for hooks, and are there when a file uses them.
+
+`crypto` and `zlib` are libraries that need no pack; `Intl` is a global with the time zones of this
+system. Each is a script beside this module that runs in the guest. Files that use none of them pay
+for none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+CRYPTO: Final = "crypto"
+INTL: Final = "intl"
+"""Stands for `Intl` and for dates in the form of a locale."""
+NODE: Final = (CRYPTO, "zlib")
+"""Modules of Node that hooks have, in part."""
+
+_USES_INTL = re.compile(r"\bIntl\b|\btoLocale(?:Date|Time)?String\b")
+
+
+def node_module(library: str) -> str | None:
+    """The module of Node behind a name, `zlib` for `node:zlib`; None if hooks do not have it."""
+    name = library.removeprefix("node:")
+    return name if name in NODE else None
+
+
+def needed_modules(text: str, libraries: Iterable[str]) -> tuple[str, ...]:
+    """The modules for the text of a file that may use these libraries, sorted."""
+    found = {name for library in libraries if (name := node_module(library))}
+    if _USES_INTL.search(text):
+        found.add(INTL)
+    return tuple(sorted(found))
+
+
+def module_script(module: str) -> bytes:
+    """The script of a module."""
+    name = "intl.js" if module == INTL else f"node_{module}.js"
+    return Path(__file__).with_name(name).read_bytes()
