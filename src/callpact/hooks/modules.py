@@ -18,6 +18,9 @@ INTL: Final = "intl"
 NODE: Final = (CRYPTO, "zlib")
 """Modules of Node that hooks have, in part."""
 
+IMPORTER: Final = "_node_"
+"""The function that gives one of them to a file which imports it; as long as the word `import`."""
+
 _USES_INTL = re.compile(r"\bIntl\b|\btoLocale(?:Date|Time)?String\b")
 
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from callpact.errors import DeclarationError
 from callpact.folders import data_folder
+from callpact.hooks.modules import node_module
 
 GLOBAL = "__callpact_pack"
 """The global in which a pack's script leaves its library; whoever evaluates it takes it away."""
@@ -98,6 +99,8 @@ def is_name(text: str) -> bool:
 
 def unusable(name: str) -> str | None:
     """Why a library can never be a pack, of those that are known; None of any other."""
+    if node_module(name) is not None:
+        return f"{name} is built in: hooks that name it in requiredLibraries have it"
     if name in NODE_MODULES:
         return f"{name} is a part of Node, which hooks do not have"
     if name in _NATIVE:

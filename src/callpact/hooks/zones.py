@@ -7,7 +7,7 @@ has UTC alone.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -21,14 +21,19 @@ _EVER = -(2**53)
 
 @cache
 def zone_texts() -> Mapping[str, str]:
-    """Every zone by name: `RULE;TIME,…;OFFSET,…` in seconds; the first offset holds from the start.
+    """Every zone of this system."""
+    return read_zones(available_timezones(), TZPATH)
+
+
+def read_zones(names: Iterable[str], folders: Sequence[str]) -> Mapping[str, str]:
+    """Zones by name: `RULE;TIME,…;OFFSET,…` in seconds; the first offset holds from the start.
 
     A file that cannot be understood is left out.
     """
     known: dict[bytes, str] = {}  # Many names share one file.
     texts: dict[str, str] = {}
-    for name in sorted(available_timezones()):
-        data = _read(name)
+    for name in sorted(names):
+        data = _read(name, folders)
         if data is None:
             continue
         if data not in known:
@@ -40,8 +45,8 @@ def zone_texts() -> Mapping[str, str]:
     return texts
 
 
-def _read(name: str) -> bytes | None:
-    for folder in TZPATH:
+def _read(name: str, folders: Sequence[str]) -> bytes | None:
+    for folder in folders:
         try:
             with Path(folder, name).open("rb") as file:
                 return file.read(_MAX_BYTES)

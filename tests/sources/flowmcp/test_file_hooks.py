@@ -165,7 +165,7 @@ def test_a_missing_library_disables_the_tools_with_hooks_and_says_how_to_get_it(
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("talib", "native code"), ("canvas", "native code"), ("zlib", "a part of Node")],
+    [("talib", "native code"), ("canvas", "native code"), ("http", "a part of Node")],
 )
 def test_a_library_that_can_never_run_disables_with_that_reason(shop, packs, name, why):
     made = shop(

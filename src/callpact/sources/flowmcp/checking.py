@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from callpact.schema import schema_hash
 from callpact.schema.wording import nearest
 from callpact.sources.flowmcp.codes import RULES, Profile, Rule, Severity
+from callpact.sources.flowmcp.imports import module_imports
 from callpact.sources.flowmcp.places import Places, in_order
 from callpact.sources.flowmcp.reading import Reading, read_list_file, read_schema_file
 from callpact.sources.flowmcp.rules.hit import Hit, members
@@ -205,10 +206,13 @@ def _add_reading(found: _Found, reading: Reading, text: str, kind: FileKind) -> 
     scanned = scan(text, kind, reading.code_begins)
     starts = line_starts(text) if scanned else []
     lines: set[int] = set()
+    built_in = {found.offset for found in module_imports(text)} if scanned else set[int]()
     for hit in scanned:
         line, column = place_of(starts, hit.offset)
         lines.add(line)
-        found.tell(Hit(hit.code, "", f"'{hit.word}' must not stand in the code"), line, column)
+        is_built_in = hit.code == "SEC001" and hit.offset in built_in
+        key = "SEC001:built-in" if is_built_in else hit.code
+        found.tell(Hit(key, "", f"'{hit.word}' must not stand in the code"), line, column)
     failure = reading.failure
     is_told = failure is not None and failure.key in _NOT_DATA and failure.line in lines
     if failure is not None and not is_told:  # One word for one thing.

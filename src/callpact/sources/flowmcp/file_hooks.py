@@ -7,7 +7,7 @@ a file whose hooks cannot run which tools that concerns and why.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from callpact import hooks
 from callpact.errors import DeclarationError, UsageError
 from callpact.folders import cache_folder
+from callpact.hooks.modules import needed_modules, node_module
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.imports import module_imports, without_imports
 from callpact.sources.flowmcp.literal import read_exports
 from callpact.sources.flowmcp.rules.lists import ListFile, resolve_lists
 from callpact.sources.flowmcp.scan import hooked_tools
@@ -74,15 +76,19 @@ class CatalogueHooks:
         if reason is not None:
             concerned = hooked_tools(text, handlers, names) if hooked is None else hooked
             return Unhooked(frozenset(concerned), reason)
-        packs = [self._installed[name] for name in libraries]
-        return FileHooks(self, file, text, packs=packs, handlers=handlers, names=names)
+        return FileHooks(self, file, text, libraries=libraries, handlers=handlers, names=names)
+
+    def packs(self, libraries: Iterable[str]) -> list[Pack]:
+        """The packs of those libraries that are not built in."""
+        return [self._installed[name] for name in libraries if node_module(name) is None]
 
     def _hindrance(self, libraries: Sequence[str]) -> str | None:
         """Why hooks that need these libraries cannot run."""
         if not self._is_installed:
             return "It needs its hooks, which run with `pip install 'callpact[hooks]'`"
         try:
-            missing = [name for name in libraries if name not in self._installed]
+            packed = [name for name in libraries if node_module(name) is None]
+            missing = [name for name in packed if name not in self._installed]
         except DeclarationError as error:  # PackRefused: one file must not stop the others.
             return f"Its hooks need libraries: {self.shown(error)}"
         return _lacking(missing) if missing else None
@@ -142,7 +148,7 @@ class FileHooks:
         *,
         handlers: int,
         names: Collection[str],
-        packs: Sequence[Pack],
+        libraries: Sequence[str],
     ) -> None:
         self.file = file
         """Its name as callers see it, who may be far away."""
@@ -151,7 +157,7 @@ class FileHooks:
         self.profile: Profile = catalogue.profile
         self._catalogue = catalogue
         self._text = text
-        self._packs = packs
+        self._libraries = libraries
         self._realm: Realm | None = None
         self._refused: HooksRefused | None = None
 
@@ -180,10 +186,11 @@ class FileHooks:
             lists = stringify(_thawed(resolve_lists(main, self._catalogue.lists).lists))
             try:
                 self._realm = await self._catalogue.pool.open(
-                    self._text,
+                    without_imports(self._text),
                     main=stringify(main),
                     lists=lists,
-                    packs=self._packs,
+                    packs=self._catalogue.packs(self._libraries),
+                    modules=self._modules(),
                     caller=caller,
                 )
             except HooksRefused as refused:
@@ -191,6 +198,10 @@ class FileHooks:
                     self._refused = refused
                 raise
         return self._realm
+
+    def _modules(self) -> tuple[str, ...]:
+        imported = (found.module for found in module_imports(self._text))
+        return needed_modules(self._text, [*self._libraries, *imported])
 
     async def run(
         self,

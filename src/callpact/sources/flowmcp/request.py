@@ -21,12 +21,14 @@ from callpact.errors import InvalidInput, InvalidSchema, Issue
 from callpact.masker import MASK, Masker
 from callpact.net import Request
 from callpact.sources.flowmcp.careful import stringify
+from callpact.sources.flowmcp.digests import DIGEST, digest_of
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
 
 # Letters that no encoding touches. Of a plan alone; no hook and no caller ever sees it.
 _SLOT = f"callpact-slot-{os.urandom(8).hex()}-"
 _SLOTS = re.compile(rf"{_SLOT}([A-Za-z0-9_]+)-end")
-_PLACEHOLDER = re.compile(r"callpact-secret-([0-9a-f]{16})-([A-Za-z0-9_]+)-end")
+_PLACEHOLDER = re.compile(rf"callpact-secret-([0-9a-f]{{16}})-(?:([A-Za-z0-9_]+)|{DIGEST})-end")
+"""What a hook has in place of a key, or of a digest of one that it asked for."""
 _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
 _BODIED = frozenset({"POST", "PUT"})
 _MIN_CREDENTIAL = 4  # Characters of a key that a redirect is searched for.
@@ -62,18 +64,43 @@ class Placeholders:
         """True if a text holds one of them."""
         return self._mark in text
 
-    def replaced(self, text: str, value: Callable[[str], str]) -> str:
-        """A text with the value of each key in place of its placeholder."""
-        if self._mark not in text:
-            return text
-        return _PLACEHOLDER.sub(
-            lambda found: value(found[2]) if found[1] == self._code else found[0], text
-        )
+    def replaced(
+        self, text: str, value: Callable[[str], str], written: Callable[[str], str] = str
+    ) -> str:
+        """A text with the value of each key, or of a digest of it, in place of its placeholder.
+
+        `written` encodes what is put in.
+        """
+
+        def raw(match: re.Match[str]) -> str:
+            return digest_of(match, hashed) if match[2] is None else value(match[2])
+
+        def hashed(part: str) -> str:
+            return self._each(part, lambda match: _bytewise(raw(match)))
+
+        return self._each(text, lambda match: written(raw(match)))
 
     def shown(self, text: str) -> str:
         """A text with the names of keys for their placeholders; half of one becomes a mask."""
-        named = self.replaced(text, lambda name: f"{{{{SERVER_PARAM:{name}}}}}")
-        return named.replace(self._mark, MASK)
+        return self._each(text, _named).replace(self._mark, MASK)
+
+    def _each(self, text: str, written: Callable[[re.Match[str]], str]) -> str:
+        if self._mark not in text:
+            return text
+        return _PLACEHOLDER.sub(
+            lambda match: written(match) if match[1] == self._code else match[0], text
+        )
+
+
+def _bytewise(text: str) -> str:
+    """One character for each byte of a text in UTF-8."""
+    return text.encode().decode("latin-1")
+
+
+def _named(match: re.Match[str]) -> str:
+    if match[2] is None:
+        return f"{{{{{match['kind']}:{match['algorithm']}}}}}"
+    return f"{{{{SERVER_PARAM:{match[2]}}}}}"
 
 
 class Draft(Struct, frozen=True):
@@ -420,7 +447,7 @@ def seal(draft: Draft, marks: Placeholders, key: Callable[[str], str]) -> Sealed
         body = _body(replace(draft, body=_replaced(draft.body, marks, value)))
     secret_headers = tuple(name for name, text in headers.items() if marks.is_in(text))
     filled = {name: marks.replaced(text, value) for name, text in headers.items()}
-    url = marks.replaced(draft.url, lambda name: _component(value(name)))
+    url = marks.replaced(draft.url, value, _component)
     credentials = Masker(used.values(), shortest=_MIN_CREDENTIAL)
     request = Request(draft.method, url, filled, body, secret_headers, has_secret_body, credentials)
     return Sealed(request, frozenset(used))
@@ -446,7 +473,7 @@ def _replaced(value: Any, marks: Placeholders, key: Callable[[str], str]) -> Any
     if isinstance(value, str):
         return marks.replaced(value, key)
     if isinstance(value, bytes):
-        return marks.replaced(value.decode("latin-1"), key).encode("latin-1", "replace")
+        return marks.replaced(value.decode("latin-1"), key, _bytewise).encode("latin-1")
     if isinstance(value, list):
         return [_replaced(item, marks, key) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -10,6 +10,7 @@ import orjson
 from msgspec import UNSET
 
 from callpact.errors import InvalidSchema
+from callpact.hooks.modules import node_module
 from callpact.schema import schema_hash
 from callpact.schema.wording import cut, shown
 from callpact.sources.flowmcp.rules.hit import (
@@ -258,7 +259,8 @@ def _library_hits(main: dict[str, Any], libraries: Collection[str]) -> Hits:
         if is_text(name) and name not in ALLOWED_LIBRARIES and name not in libraries:
             allowed = ", ".join(sorted({*ALLOWED_LIBRARIES, *libraries})[:20])
             words = f"the library '{cut(name)}' is not allowed; allowed: {allowed}"
-            yield Hit("SEC020", f"/requiredLibraries/{index}", words)
+            key = "SEC020" if node_module(name) is None else "SEC020:built-in"
+            yield Hit(key, f"/requiredLibraries/{index}", words)
 
 
 def header_hits(headers: Any, path: str) -> Hits:
