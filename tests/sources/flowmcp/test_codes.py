@@ -86,6 +86,10 @@ def test_a_code_that_flowmcp_uses_twice_is_reported_as_flowmcp_writes_it():
         ("VAL089", "error", "error"),
         ("VAL099", "error", "error"),
         ("SEC001", "error", "error"),
+        # Seed 002 forbids them; what hooks have built in does no harm.
+        ("SEC001:builtin", "error", "warning"),
+        ("SEC020", "error", "error"),
+        ("SEC020:builtin", "error", "warning"),
         ("SEC017", "error", "error"),
     ],
 )

@@ -211,7 +211,7 @@ def _add_reading(found: _Found, reading: Reading, text: str, kind: FileKind) -> 
         line, column = place_of(starts, hit.offset)
         lines.add(line)
         is_built_in = hit.code == "SEC001" and hit.offset in built_in
-        key = "SEC001:built-in" if is_built_in else hit.code
+        key = "SEC001:builtin" if is_built_in else hit.code
         found.tell(Hit(key, "", f"'{hit.word}' must not stand in the code"), line, column)
     failure = reading.failure
     is_told = failure is not None and failure.key in _NOT_DATA and failure.line in lines

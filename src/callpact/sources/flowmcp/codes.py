@@ -226,7 +226,7 @@ TST006 | e | w | FlowMCP 10 | A test has only keys that the caller can give | re
 TST007 | w | i | FlowMCP 10 | Tests use more than one value of an enum | add a test with another value
 TST008 | i | - | FlowMCP 10 | Tests show optional parameters | add a test that gives one
 SEC001 | e | e | 002 Handler Rules | A schema file imports nothing | use what `handlers` is given: `sharedLists`, `libraries`
-SEC001:built-in | e | w | 002 Handler Rules | A schema file does not import what hooks have built in: `crypto`, `zlib` | name it in `requiredLibraries`, and use `libraries`
+SEC001:builtin | e | w | 002 Handler Rules | A schema file does not import what hooks have built in: `crypto`, `zlib` | it works here alone: name it in `requiredLibraries`, and use `libraries`
 SEC002 | e | e | FlowMCP 05 | A schema file does not use `require` | use what `handlers` is given: `sharedLists`, `libraries`
 SEC003 | e | e | 002 Handler Rules | Hooks do not use `eval` | write the code itself
 SEC004 | e | e | 002 Handler Rules | Hooks do not use `Function` | write the code itself
@@ -245,7 +245,7 @@ SEC016 | e | e | 002 Handler Rules | Hooks do not use `setInterval` | return the
 SEC017 | e | e | 002 The main Export | `main` is plain data, as JSON has it | write the value itself; code belongs into `handlers`
 SEC019 | e | e | FlowMCP 05 | A list file is plain data, as JSON has it | write the values themselves
 SEC020 | e | e | 002 requiredLibraries | Every library is allowed | do without it, or allow it by name where the source is configured
-SEC020:built-in | e | w | 002 requiredLibraries | A library that hooks have built in (`crypto`, `zlib`) is allowed | it is there; for other runtimes, do without it
+SEC020:builtin | e | w | 002 requiredLibraries | A library that hooks have built in (`crypto`, `zlib`) is allowed | under `compat` hooks have it; `strict` needs it allowed by name
 SEC100 | e | e | 002 Handler Rules | Hooks do not fetch outside of `executeRequest` (said by `callpact check`, and when a hook runs) | let the declared request do the work
 SEC101 | e | w | 002 Handler Types | A hook returns what its kind must return (said by `callpact check`, and when a hook runs) | `preRequest`: { struct, payload }; the others: { response }
 SEC101:usual | e | w | 002 Handler Types | A hook returns all that its kind must return, not only what many files do (said by `callpact check`) | add what is missing; it is taken as it is

@@ -258,8 +258,9 @@ def _library_hits(main: dict[str, Any], libraries: Collection[str]) -> Hits:
     for index, name in enumerate(items(main.get("requiredLibraries"))):
         if is_text(name) and name not in ALLOWED_LIBRARIES and name not in libraries:
             allowed = ", ".join(sorted({*ALLOWED_LIBRARIES, *libraries})[:20])
-            words = f"the library '{cut(name)}' is not allowed; allowed: {allowed}"
-            key = "SEC020" if node_module(name) is None else "SEC020:built-in"
+            key, words = "SEC020", f"the library '{cut(name)}' is not allowed; allowed: {allowed}"
+            if node_module(name) is not None:
+                key, words = "SEC020:builtin", f"'{name}' is a part of Node, no library of FlowMCP"
             yield Hit(key, f"/requiredLibraries/{index}", words)
 
 
