@@ -163,6 +163,24 @@ def test_a_realm_without_modules_has_none_of_them(patient):
     assert value(realm, code) == ["undefined", "undefined", "undefined", []]
 
 
+def test_modules_add_these_globals_and_no_other(patient):
+    source = """export const main = {}
+    export const handlers = () => ( { t: { one: () => Object.getOwnPropertyNames( globalThis ) } } )"""
+    plain, rich = (
+        set(
+            json.loads(
+                patient.open(source, main="{}", lists="{}", modules=modules)
+                .begin("t", "one", "{}")
+                .data
+            )
+        )
+        for modules in ((), ALL)
+    )
+    unpacking = {"inflateRawSync", "inflateSync", "gunzipSync", "unzipSync"}
+    assert rich - plain == {"Intl", "_node_", *unpacking}
+    assert plain <= rich
+
+
 @pytest.mark.parametrize(
     ("text", "libraries", "modules"),
     [

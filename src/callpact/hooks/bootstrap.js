@@ -227,11 +227,11 @@
 
   // Modules of Node that were written for hooks (modules.py): libraries, and what `import( … )`
   // of a file gives, which the host has renamed to a function.
-  const addModule = (name, install) => {
+  const addModule = (name, install, limits) => {
     const absent = (what) => {
       throw new Error(`${name} in hooks has no ${what}; it has ${getOwnPropertyNames(made.members).join(', ')}`);
     };
-    const made = install({ absent });
+    const made = install({ absent, limits });
     const module = { __proto__: null, ...made.members };
     made.others.split(' ').forEach((other) => {
       const [first, second] = other.split('.');

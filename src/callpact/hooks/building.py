@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from callpact.errors import CallpactError, UsageError
 from callpact.hooks import is_installed
+from callpact.hooks.modules import node_module
 from callpact.hooks.packs import GLOBAL, NODE_MODULES, Pack, is_name, keep
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def parse(spec: str) -> Wanted:
             f"a library is named as on npm, with a version if need be (ethers, ethers@6.17.0, "
             f"@scope/name); got '{spec}'"
         )
+    if node_module(name) is not None:
+        raise UsageError(f"'{name}' is a part of Node that hooks have built in: it needs no pack")
     if name in NODE_MODULES:
         raise UsageError(
             f"'{name}' is a part of Node, not a library; what npm has under that name is something "

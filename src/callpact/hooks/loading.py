@@ -22,7 +22,7 @@ from callpact.hooks.limits import HookLimits
 from callpact.hooks.machine import Machine, Thrown
 from callpact.hooks.machines import Machines
 from callpact.hooks.module import COMPILED_AS
-from callpact.hooks.modules import INTL, module_script
+from callpact.hooks.modules import INTL, module_limits, module_script
 from callpact.hooks.private import keep_private, read_private
 from callpact.hooks.steps import Failed, read_thrown, words
 from callpact.hooks.zones import zone_texts
@@ -220,7 +220,9 @@ def _add_module(machine: Machine, driver: int, module: str) -> None:
         zones = machine.json(msgspec.json.encode(zone_texts()))
         machine.invoke(machine.member(driver, "addIntl"), install, zones)
     else:
-        machine.invoke(machine.member(driver, "addModule"), _string(machine, module), install)
+        limits = machine.json(msgspec.json.encode(module_limits()))
+        name = _string(machine, module)
+        machine.invoke(machine.member(driver, "addModule"), name, install, limits)
 
 
 def _script(name: str) -> bytes:

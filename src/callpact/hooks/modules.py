@@ -21,6 +21,13 @@ NODE: Final = (CRYPTO, "zlib")
 IMPORTER: Final = "_node_"
 """The function that gives one of them to a file which imports it; as long as the word `import`."""
 
+MAX_UNPACKED_BYTES = 16 << 20
+"""Size of what `zlib` gives a hook at one time, however small its input."""
+MAX_RANDOM_BYTES = 65_536
+"""Bytes that `crypto.randomBytes` gives a hook at one time."""
+MAX_SEALED_BYTES = 16_384
+"""Size of a text with a key in it of which a hook asks for the digest."""
+
 _USES_INTL = re.compile(r"\bIntl\b|\btoLocale(?:Date|Time)?String\b")
 
 
@@ -36,6 +43,15 @@ def needed_modules(text: str, libraries: Iterable[str]) -> tuple[str, ...]:
     if _USES_INTL.search(text):
         found.add(INTL)
     return tuple(sorted(found))
+
+
+def module_limits() -> dict[str, int]:
+    """The limits that the scripts keep, by their names there."""
+    return {
+        "unpacked": MAX_UNPACKED_BYTES,
+        "random": MAX_RANDOM_BYTES,
+        "sealed": MAX_SEALED_BYTES,
+    }
 
 
 def module_script(module: str) -> bytes:

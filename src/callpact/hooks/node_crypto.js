@@ -5,11 +5,10 @@
 // system for each call of a hook. A key of the file is a placeholder here, so its digest cannot be
 // computed: the text of such a digest is a placeholder as well, which the host replaces by the
 // digest of the real key when the request leaves (digests.py).
-({ absent }) => {
+({ absent, limits }) => {
   const { Buffer, Uint8Array, Int32Array, DataView, ArrayBuffer } = globalThis;
   const MARK = /callpact-secret-[0-9a-f]{8,64}-/;
-  const MAX_SEALED = 16384;
-  const MAX_RANDOM = 65536;
+  const { sealed: MAX_SEALED, random: MAX_RANDOM } = limits;
 
   const failure = (Kind, code, message) => {
     const error = new Kind(message);

@@ -3,9 +3,9 @@
 //
 // Errors have Node's words and codes. The output is bounded, so that a small input cannot become
 // a large one.
-() => {
+({ limits }) => {
   const { Buffer, Uint8Array, Uint16Array, Int32Array, ArrayBuffer } = globalThis;
-  const MAX_OUTPUT = 16 << 20;
+  const MAX_OUTPUT = limits.unpacked;
 
   const wrong = (message) => Object.assign(new Error(message), { code: 'Z_DATA_ERROR', errno: -3 });
   const ended = () =>
