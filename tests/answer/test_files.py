@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from answers import GOOD, call, go, refunds
-from callpact import Agent, Context, File, Message, UsageError, tool
+from callpact import Agent, Context, File, Message, SqliteMemory, UsageError, tool
 from callpact.answer.declaring import MAX_PARTS
 from callpact.answer.limits import MAX_FILE_BYTES, MAX_FILES
 from callpact.answer.model import MAX_URL, as_data
@@ -46,6 +46,17 @@ def test_a_file_alone_is_a_message():
     model = ScriptedModel(["ok"])
     go(Agent(model).run([File("image/png", PIXEL)]))
     assert model.requests[0].messages[0].content == ""
+
+
+def test_a_memory_keeps_no_empty_question(tmp_path):
+    model = ScriptedModel(["A dot.", "Yes."])
+    memory = SqliteMemory(tmp_path / "turns.db")
+    agent = Agent(model).memory(memory)
+    go(agent.run([" ", File("image/png", PIXEL)]))
+    go(agent.run("Sure?"))
+    memory.close()
+    assert model.requests[0].messages[0].parts == (File("image/png", PIXEL),)
+    assert model.requests[1].messages[0] == Message("user", "[1 files]")
 
 
 def test_files_reach_a_real_model():

@@ -25,6 +25,7 @@ from callpact import (
     strict_output_rules,
     tool,
 )
+from callpact.answer.model import Message
 from callpact.answer.pausing import MAX_CHECKPOINT, VERSION
 from callpact.testing import ScriptedModel
 
@@ -361,6 +362,12 @@ def test_a_checkpoint_that_was_tampered_with_is_refused(checkpoint, change):
 def test_a_checkpoint_of_another_agent_is_refused(checkpoint):
     with pytest.raises(UsageError, match="agent"):
         go(agent("done", name="another").resume(json.dumps(checkpoint), "yes"))
+
+
+def test_a_run_that_could_not_be_resumed_does_not_pause():
+    history = [Message("user", "x" * MAX_CHECKPOINT)]
+    with pytest.raises(UsageError, match="cannot pause"):
+        go(agent(call("main_ask", {"question": "Tea?"})).run("go", history=history))
 
 
 def test_a_tool_that_is_gone_is_an_error_before_anything_runs(checkpoint):

@@ -195,6 +195,7 @@ def message_of(given: Any) -> Message:
         for part in parts:
             if not isinstance(part, str | File):
                 raise _no_message(f"a list with {type(part).__name__}")
+        parts = tuple(part for part in parts if not isinstance(part, str) or part.strip())
         text = "\n".join(part for part in parts if isinstance(part, str))
     else:
         raise _no_message(type(given).__name__)

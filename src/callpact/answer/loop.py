@@ -61,7 +61,8 @@ class Run:
         history: Iterable[Message] = (),
     ) -> None:
         self._plan = plan
-        self._message = message.content
+        # Events and the memory have its text.
+        self._message = message.content or f"[{len(message.parts)} files]"
         self._session = session
         self._who = who
         self._run_id = who.run_id or new_id()

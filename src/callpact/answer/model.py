@@ -164,6 +164,7 @@ class ModelReply(Struct, frozen=True):
 
 _FINISHES: dict[str, Finish | None] = {
     "": None,
+    "finish_reason_unspecified": None,
     **dict.fromkeys(
         (
             *("stop", "end_turn", "endturn", "stop_sequence", "eos", "eos_token", "end_of_text"),
@@ -182,7 +183,7 @@ _FINISHES: dict[str, Finish | None] = {
         (
             *("content_filter", "content_filtered", "safety", "recitation", "blocklist"),
             *("prohibited_content", "spii", "image_safety", "guardrail_intervened", "blocked"),
-            "refusal",
+            *("refusal", "sensitive"),
         ),
         "content_filter",
     ),

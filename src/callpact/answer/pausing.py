@@ -60,12 +60,22 @@ class Checkpoint(Struct, omit_defaults=True):
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> str:
-    """A checkpoint as JSON text; half a character, which has no encoding, becomes '?'."""
+    """A checkpoint as JSON text; half a character, which has no encoding, becomes '?'.
+
+    Raises:
+        UsageError: it is larger than one that is read, so the answer would be lost.
+    """
     try:
-        return msgspec.json.encode(checkpoint).decode()
+        text = msgspec.json.encode(checkpoint).decode()
     except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(checkpoint), ensure_ascii=False)
-        return text.encode(errors="replace").decode()
+        whole = json.dumps(msgspec.to_builtins(checkpoint), ensure_ascii=False)
+        text = whole.encode(errors="replace").decode()
+    if len(text) > MAX_CHECKPOINT:
+        raise UsageError(
+            f"the run cannot pause: its conversation has {len(text):,} characters as JSON, and at "
+            f"most {MAX_CHECKPOINT:,} are read again"
+        )
+    return text
 
 
 def read_checkpoint(text: str | bytes, agent: str) -> Checkpoint:
