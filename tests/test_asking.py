@@ -565,6 +565,30 @@ def test_a_run_that_cannot_go_on_keeps_its_checkpoint(ask, desk):
     assert ask([APPROVE, GOOD], "--resume", "run.json", "--answer", "yes").code == 0
 
 
+def test_a_run_whose_tool_is_not_among_the_sources_keeps_its_checkpoint(ask, desk):
+    ask([APPROVE, GOOD], *PAUSING)
+    (desk / "other_desk.py").write_text(
+        "from callpact import tool\n\n@tool\ndef look() -> str:\n    return ''\n", "utf-8"
+    )
+    resumed = ("--resume", "run.json", "--answer", "yes")
+    done = ask([APPROVE, GOOD], *resumed, "-s", "python:other_desk.py")
+    assert (done.code, done.out) == (2, "")
+    assert "refunds_desk_approve" in done.err
+    assert ask([APPROVE, GOOD], *resumed).code == 0
+
+
+def test_a_call_that_was_cut_off_and_half_an_answer_are_reported(ask):
+    cut = {"tool": "refunds_desk_order", "arguments": '{"id": "o7"', "finish": "length"}
+    replies = [cut, {"text": "Half an ans", "finish": "length"}]
+    done = ask(replies, *TOOLED)
+    assert (done.code, done.out) == (0, "Half an ans\n")
+    assert "a reply was cut off (length): not calling refunds_desk_order" in done.err
+    assert "it is incomplete" in done.err
+    assert "0 tool calls" in done.err or "tool call" not in done.err.splitlines()[-1]
+    form = json.loads(ask(replies, "--json", *TOOLED).out)
+    assert (form["answer"], form["finish"]) == ("Half an ans", "length")
+
+
 def test_elsewhere_it_is_told_where_the_run_was_begun(ask, desk, monkeypatch):
     ask([APPROVE, GOOD], "--schema", str(desk / "refund.json"), "--checkpoint", "run.json", *TOOLED)
     (desk / "other").mkdir()
