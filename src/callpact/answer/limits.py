@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -91,7 +91,8 @@ class Spending:
         try:
             yield
         finally:
-            _running.reset(token)
+            with suppress(ValueError):  # A run that is closed elsewhere, by the garbage collector.
+                _running.reset(token)
 
     def _line(self) -> Iterator[Spending]:
         run: Spending | None = self
