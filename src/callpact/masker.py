@@ -11,6 +11,7 @@ import base64
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from html.entities import html5
 from typing import Any, Self, cast
 
@@ -23,23 +24,28 @@ MAX_DECODED = 4
 MASK = "***"
 
 _MAX_ENCODED = 10_000
-_ENCODED = re.compile(
+_UNITS = (
     r"%[0-9A-Fa-f]{2}"
     r"|&(?:#[0-9]{1,10}|#[xX][0-9A-Fa-f]{1,8}|[A-Za-z][A-Za-z0-9]{1,30});?"
     r"|\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
-    r"|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|\\[\"'\\/abfnrtv0]"
+    r"|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}"
 )
+_SIMPLE = "\"'/abfnrtv0"
+_ENCODED = re.compile(rf"{_UNITS}|\\[\\{_SIMPLE}]")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _WIDEST = 12  # Characters that one character of a secret may be written with, in one encoding.
 _FEW = 8  # So many are looked for one by one as quickly.
-_MANY = 500  # Of more it takes longer to find out which are part of others.
+_MANY = 100  # Of more it takes longer to find out which are part of others.
 _INNER, _OUTER = b"x "
 
 
 class Masker:
     """Hides these values; none of fewer characters than `shortest`."""
 
-    __slots__ = ("_exact", "_fewest", "_fewest_folded", "_folded", "_run", "_table", "longest")
+    __slots__ = (
+        *("_encoded", "_exact", "_fewest", "_fewest_folded", "_folded", "_run", "_shortest"),
+        *("_table", "longest"),
+    )
 
     def __init__(self, values: Iterable[str] = (), *, shortest: int = MIN_MASKED) -> None:
         folded: set[str] = set()
@@ -71,8 +77,10 @@ class Masker:
         self._fewest_folded = _fewest(folded)
         self._fewest = _fewest(exact)
         every = sorted((*folded, *exact), key=len)
+        self._shortest = len(every[0]) if every else 0
         self.longest = len(every[-1]) * _WIDEST if every else 0
         """Characters that a secret may have as it is written in a text."""
+        self._encoded = _encoded("".join(every))
         plain = [form for form in every if form.isascii()]
         # Nothing is found where there are nowhere as many of their letters in a row.
         self._run = "" if len(plain) <= _FEW else "x" * len(plain[0])
@@ -85,14 +93,14 @@ class Masker:
 
     def finds(self, text: str) -> bool:
         """True if a secret is in a text."""
-        if not self:
+        if len(text) < self._shortest or not self:
             return False
         if self._is_in(text):
             return True
         for _ in range(MAX_DECODED):
             if "\\" not in text and "%" not in text and "&" not in text:
                 return False
-            decoded = _ENCODED.sub(_decode, text)
+            decoded = self._encoded.sub(_decode, text)
             if decoded == text:
                 return False
             text = decoded
@@ -135,7 +143,7 @@ class Masker:
                 for decoding in reversed(decodings):
                     begin, end = decoding.begin(begin), decoding.end(end)  # noqa: PLW2901 - one step back each
                 yield begin, end
-            decoding = _Decoding(text)
+            decoding = _Decoding(text, self._encoded)
             if decoding.text == text:
                 return
             decodings.append(decoding)
@@ -188,15 +196,21 @@ class Masker:
         return self.mask(key) if isinstance(key, str) else key
 
 
+def _encoded(letters: str) -> re.Pattern[str]:
+    """What is decoded to find secrets of these letters: texts are full of quotes and line ends."""
+    simple = "".join(sort for sort in _SIMPLE if _ESCAPES.get(sort, sort) in letters)
+    return re.compile(rf"{_UNITS}|\\[\\{simple}]")
+
+
 class _Decoding:
     """A text with one encoding undone, and where each place of it comes from."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, encoded: re.Pattern[str]) -> None:
         parts: list[str] = []
         self._begins: list[int] = []
         self._units: list[tuple[int, int, int]] = []
         length = last = 0
-        for match in _ENCODED.finditer(text):
+        for match in encoded.finditer(text):
             decoded = _decode(match)
             if decoded == match[0]:
                 continue
@@ -225,7 +239,11 @@ class _Decoding:
 
 
 def _decode(match: re.Match[str]) -> str:
-    text = match[0]
+    return _decoded(match[0])
+
+
+@lru_cache(maxsize=4_096)
+def _decoded(text: str) -> str:
     kind = text[0]
     if kind == "%":
         return chr(int(text[1:], 16))  # Of UTF-8 as Latin-1 reads it, which is searched for.
