@@ -1,5 +1,6 @@
 """No secret stands in a line of the journal: by its value, by its place, by its header."""
 
+import asyncio
 import base64
 import dataclasses
 import json
@@ -13,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from on_record import KEY, PASSWORD, SECRET_INPUT, Foreign, finished, raw, recorded, tool, written
 
-from callpact import Contract, Identity, ToolError
+from callpact import Catalog, Contract, Identity, Runtime, Tool, ToolError
 from callpact.audit.journal import Journal
 from callpact.audit.masking import Mask
 from callpact.audit.record import MAX_PAYLOAD_BYTES, payload_of
 from callpact.audit.recorder import Recorder
 from callpact.call_log import LogLine
+from callpact.discovery import discovery_tools
 from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
@@ -30,6 +32,7 @@ from callpact.finished import CallFinished
 from callpact.masker import MIN_MASKED
 from callpact.schema import Change
 from callpact.secrets import Secrets
+from callpact.tool import Call
 
 
 def forms(secret):
@@ -515,3 +518,30 @@ def test_hashes_only_tells_the_names_of_the_contract_and_no_others(tmp_path):
         *("/cards/*/a~1b", "/*/*", "/*"),
     ]
     assert first.path == "/cards/*/a~1b"
+
+
+@pytest.mark.parametrize("word", ["alice-of-sales", "shop.search", "callpact.call_tool"])
+def test_a_call_through_call_tool_is_found_by_its_caller_whatever_it_was_given(tmp_path, word):
+    async def search(arguments, context):
+        return {"echo": arguments["token"]}
+
+    inner = Tool(
+        id="shop.search",
+        description="Search",
+        contract=Contract(input={"type": "object", "properties": {"token": {"writeOnly": True}}}),
+        handler=search,
+    )
+    shop = Runtime(Catalog([inner]))
+    recorder = Recorder(Journal(tmp_path))
+    door = Runtime(Catalog([inner, *discovery_tools(shop)]), [recorder])
+    call = Call(
+        "callpact.call_tool", {"name": "shop.search", "arguments": {"token": word}}, via="http"
+    )
+    asyncio.run(door.call(call, Identity("alice-of-sales")))
+    [record] = written(tmp_path)
+    assert (record.tool, record.caller, record.via) == (
+        "callpact.call_tool",
+        "alice-of-sales",
+        "http",
+    )
+    assert word not in record.output.json
