@@ -25,7 +25,7 @@ MASK = "***"
 
 _MAX_ENCODED = 10_000
 _UNITS = (
-    r"%[0-9A-Fa-f]{2}"
+    r"%[0-9A-Fa-f]{2}|%[uU][0-9A-Fa-f]{4}"
     r"|&(?:#[0-9]{1,10}|#[xX][0-9A-Fa-f]{1,8}|[A-Za-z][A-Za-z0-9]{1,30});?"
     r"|\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
     r"|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}"
@@ -246,7 +246,9 @@ def _decode(match: re.Match[str]) -> str:
 def _decoded(text: str) -> str:
     kind = text[0]
     if kind == "%":
-        return chr(int(text[1:], 16))  # Of UTF-8 as Latin-1 reads it, which is searched for.
+        return chr(
+            int(text[1:].lstrip("uU"), 16)
+        )  # Of UTF-8 as Latin-1 reads it, which is searched for.
     if kind == "\\":
         sort = text[1]
         if sort == "u" and len(text) > 6:
@@ -265,7 +267,10 @@ def _written(value: str) -> Iterator[str]:
     """A value as it may be written, beside what decoding undoes."""
     if len(value) <= _MAX_ENCODED:
         for each in (value, value.upper(), value.lower()):
-            yield each.encode("utf-8", "surrogatepass").hex()
+            data = each.encode("utf-8", "surrogatepass")
+            yield data.hex()
+            yield data.hex(" ")
+            yield data.hex(":")
     for form in _read(value):
         yield form
         yield form.replace(" ", "+")
