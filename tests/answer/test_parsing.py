@@ -285,6 +285,16 @@ def test_where_two_values_may_be_the_answer_none_is(raw, given):
     assert caught.value.cause.code == "two_candidates"
 
 
+@pytest.mark.parametrize(
+    "raw", ['As in [1]: {"amount": "much"}', '{"amount": "much"}\n"done"', 'Of {} it is {"sum": 1}']
+)
+def test_the_violations_of_the_only_object_are_named(raw):
+    with pytest.raises(OutputSchemaError) as caught:
+        parse_answer(raw, shape_of(Amount), repair="safe")
+    assert caught.value.stage == "schema-validate"
+    assert caught.value.path == "/amount"
+
+
 def test_of_two_that_are_allowed_the_last_that_fits_counts():
     raw = '{"amount": 1} {"amount": 2} {"sum": 3}'
     read = parse_answer(raw, shape_of(Amount), repair="safe", allow={"two_candidates"})

@@ -66,8 +66,10 @@ class Candidate(NamedTuple):
 
 
 def is_readable(candidate: Candidate, fits: Fits | None) -> bool:
-    """False for a value that may be part of a sentence; a schema takes all but citations."""
-    return not candidate.is_bare or (fits is not None and not _is_citation(candidate.value))
+    """False for a value that may be part of a sentence; a schema may take it if it is no citation."""
+    if not candidate.is_bare:
+        return True
+    return fits is not None and not _is_citation(candidate.value) and fits(candidate.value)
 
 
 def _is_citation(value: Any) -> bool:
@@ -106,8 +108,14 @@ def choose(
         only = fitting[0]
         other = next(each for each in distinct if each is not only)
         return only._replace(repairs=(repair("unfit_candidate", other.start), *only.repairs))
-    if not fitting and fits is not None and (listed := _listed(text, found, fits)):
-        return listed
+    if not fitting and fits is not None:
+        if listed := _listed(text, found, fits):
+            return listed
+        solid = [
+            each for each in distinct if isinstance(each.value, dict | list) and not each.is_bare
+        ]
+        if len(solid) == 1:
+            return solid[0]  # Its violations say more than that two values differ.
     if not is_allowed:
         reason = _BOTH if fitting else "" if fits is None else _NEITHER
         raise refusal("two_candidates", text, distinct[1].start, reason)

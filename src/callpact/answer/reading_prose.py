@@ -31,7 +31,9 @@ from callpact.answer.reading_structure import Structure
 from callpact.answer.reading_templates import is_placeholder, is_template
 
 _TAG = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
-_THOUGHT = rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis\b"
+_THOUGHT = (
+    rf"<{_TAG}\b[^<>\n]{{0,200}}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis\b"
+)
 _THOUGHT_ENDED = (
     rf"</{_TAG}\s*>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
     r"|<\|channel\|>final\b[^<>\n]{0,40}(?:<\|constrain\|>[^<>\n]{0,20})?<\|message\|>"
@@ -68,6 +70,8 @@ _PART_BEFORE = re.compile(
 _PART_BEHIND = re.compile(rf"""\s*+(?:,\s*+{_SCALAR}\s*+(?:[,\]}}]|\Z)|,?\s*+"[^"\\\n]*+"\s*+:)""")
 _APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|[\w*] ?[:=])[ \t]*\Z")
 _APART_BEHIND = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<]|```|\Z)")
+_GOES_ON = re.compile(r"\s*+[,，]\s*+\Z")
+"""A comma at the end of the text: more was to come."""
 _GLUED = re.compile(r"[A-Za-z0-9_]\Z")
 _NO_LIST = re.compile(
     r"""\[[^\[\]\n]{0,100}+\]\(
@@ -161,6 +165,8 @@ class Search:
         if value is NOTHING or (_is_bare(value) and not self._is_apart(start, end)):
             return None
         if any(scalars(text, 0, start)) or any(scalars(text, end, len(text))):
+            return None
+        if _GOES_ON.match(text, end):
             return None
         return Read(value, tuple(self._around(start, end)))
 
@@ -419,10 +425,15 @@ class Search:
         for suspect in self._suspects:
             if suspect.error:
                 raise suspect.error
-        answer = choose(self._text, self._all(), self._allow, self._fits)
+        text = self._text
+        is_cut = _GOES_ON.match(text, self._found[-1].end) is not None
+        if is_cut and "truncated" not in self._allow:
+            raise truncation(text, len(text))
+        answer = choose(text, self._all(), self._allow, self._fits)
         if not is_readable(answer, self._fits):
             raise self._first_error or self._nothing(answer.start)
         notes = [*self._around(answer.start, answer.end), *answer.repairs]
+        notes += [repair("truncated", len(text))] if is_cut else []
         return Read(answer.value, tuple(sorted(notes, key=_place)))
 
     def _all(self) -> list[Candidate]:
