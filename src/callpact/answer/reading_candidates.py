@@ -61,13 +61,13 @@ class Candidate(NamedTuple):
     end: int
     value: Any
     repairs: tuple[Repair, ...] = ()
-    is_bare: bool = False
+    is_doubtful: bool = False
     """True for [1] or {} within a sentence: it may be no value at all."""
 
 
 def is_readable(candidate: Candidate, fits: Fits | None) -> bool:
     """False for a value that may be part of a sentence; a schema may take it if it is no citation."""
-    if not candidate.is_bare:
+    if not candidate.is_doubtful:
         return True
     return fits is not None and not _is_citation(candidate.value) and fits(candidate.value)
 
@@ -112,7 +112,9 @@ def choose(
         if listed := _listed(text, found, fits):
             return listed
         solid = [
-            each for each in distinct if isinstance(each.value, dict | list) and not each.is_bare
+            each
+            for each in distinct
+            if isinstance(each.value, dict | list) and not each.is_doubtful
         ]
         if len(solid) == 1:
             return solid[0]  # Its violations say more than that two values differ.

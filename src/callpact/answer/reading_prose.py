@@ -8,11 +8,20 @@ chooses among the values that were found.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from callpact.answer.reading_brackets import CLOSERS
 from callpact.answer.reading_candidates import Candidate, Fits, choose, is_readable, scalars
 from callpact.answer.reading_clean import NOTHING, check_depth, is_cut, read_clean
+from callpact.answer.reading_context import (
+    is_apart,
+    is_bare,
+    is_command,
+    is_index,
+    is_no_list,
+    is_part,
+    is_program,
+)
 from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, after_space
 from callpact.answer.reading_result import (
     MAX_DEPTH,
@@ -62,29 +71,9 @@ _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
 _DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
 _JSON_MARK = re.compile(r'["{}\[\]]')
-_SCALAR = r"""(?:"[^"\\\n]*+"|-?\d[\d.eE+\-]*+|(?:true|false|null)\b)"""
-_PART_BEFORE = re.compile(
-    rf"""(?:["'”’]\s*+[:：]|(?:(?:\A|[,:\[{{\n])\s*+{_SCALAR}|[}}\]])\s*+,)\Z"""
-)
-"""A key before a value, or an item of a list."""
-_PART_BEHIND = re.compile(rf"""\s*+(?:,\s*+{_SCALAR}\s*+(?:[,\]}}]|\Z)|,?\s*+"[^"\\\n]*+"\s*+:)""")
-_APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|[\w*] ?[:=])[ \t]*\Z")
-_APART_BEHIND = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<]|```|\Z)")
 _GOES_ON = re.compile(r"\s*+[,，]\s*+\Z")
 """A comma at the end of the text: more was to come."""
-_GLUED = re.compile(r"[A-Za-z0-9_]\Z")
-_NO_LIST = re.compile(
-    r"""\[[^\[\]\n]{0,100}+\]\(
-        |\[[^\[\](){}"',;\n]{1,40}+[,;][^\[\](){}"',;\n]{1,40}+\)""",
-    re.VERBOSE,
-)
-"""A link, or an interval that is open at its end."""
-_BULLET = re.compile(r"(?:\A|\n)[ \t]*+(?:[\-*+]|\d{1,4}+[.)])[ \t]++\Z")
-_COMMAND = re.compile(r"\\[A-Za-z]{1,30}\s?\Z")
 _TOKEN = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]]')
-_JSON_LANGUAGES = frozenset(
-    ["", "json", "json5", "jsonc", "jsonl", "ndjson", "text", "txt", "plaintext", "output"]
-)
 _BRACKETS = frozenset({"extra_closer", "missing_closer", "missing_opener", "wrong_closer"})
 _FATAL = frozenset({"too_deep", "too_many_repairs"})
 _LEVELS = 3
@@ -117,7 +106,7 @@ class Search:
         self._found: list[Candidate] = []
         self._suspects: list[_Suspect] = []
         self._first_error: Unreadable | None = None
-        self._language: str | None = None
+        self._is_fenced = self._is_program = False
         self._fenced = -1
         """Where the content of the last fence begins."""
         self._tried: set[str] = set()
@@ -162,7 +151,7 @@ class Search:
         if text[start] == "[" and text[start - 1 : start] not in "\n`":
             return None  # It may be an index, a link or a check box.
         value = self._whole(text[start], start)
-        if value is NOTHING or (_is_bare(value) and not self._is_apart(start, end)):
+        if value is NOTHING or (is_bare(value) and not is_apart(text, start, end)):
             return None
         if any(scalars(text, 0, start)) or any(scalars(text, end, len(text))):
             return None
@@ -205,11 +194,11 @@ class Search:
         if mark in "}]":
             if self._suspects and CLOSERS[self._suspects[-1].mark] == mark:
                 self._suspects.pop()
-            elif self._is_json_here() and self._stray < 0:
+            elif not self._is_program and self._stray < 0:
                 self._stray = at
             return end
         if mark[0] in "`~":
-            return self._fence(end)
+            return self._fence(at, end)
         if _THOUGHT_END.match(mark):
             return self._thought_ended(end)
         closing = _THOUGHT_END.search(self._text, end)
@@ -227,14 +216,15 @@ class Search:
         check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
 
-    def _fence(self, end: int) -> int:
-        if self._language is not None:
-            self._language = None
+    def _fence(self, at: int, end: int) -> int:
+        if self._is_fenced:
+            self._is_fenced = self._is_program = False
             return end
         match = _LANGUAGE.match(self._text, end)
-        self._language = match.group(1).lower() if match else ""
-        self._suspects.clear()
         self._fenced = match.end() if match else end
+        self._is_fenced = True
+        self._is_program = is_program(self._text, at, end, self._fenced)
+        self._suspects.clear()
         return self._fenced
 
     def _thought_ended(self, end: int, at: int = -1) -> int:
@@ -248,7 +238,7 @@ class Search:
         self._stray = -1
         self._found.clear()
         self._suspects.clear()
-        self._language = None
+        self._is_fenced = self._is_program = False
         return end
 
     def _opener(self, mark: str, at: int) -> int:
@@ -283,19 +273,12 @@ class Search:
     def _is_harmless(self, mark: str, at: int) -> bool:
         """True for a bracket of prose or code: an index, a link, a check box, a LaTeX command."""
         text = self._text
-        before = text[max(at - 40, 0) : at]
         if mark == "{":
-            inner = after_space(text, at + 1)
-            return text[inner : inner + 1] in CLOSERS and _COMMAND.search(before) is not None
-        if _NO_LIST.match(text, at):
-            return True
-        if before.endswith("]") and self._index == at:
-            is_index = True
-        else:
-            is_index = _GLUED.search(before) is not None and at != self._fenced
-        if is_index:
+            return is_command(text, at)
+        if (is_index(text, at) and at != self._fenced) or self._index == at:
             self._index = text.find("]", at) + 1
-        return is_index or (text.startswith("[ ]", at) and _BULLET.search(before) is not None)
+            return True
+        return is_no_list(text, at)
 
     def _spend(self, characters: int, at: int) -> None:
         self._spending.steps -= characters
@@ -313,7 +296,7 @@ class Search:
     def _failed(self, mark: str, at: int, error: Unreadable, *, is_json: bool) -> int:
         if error.code in _FATAL:
             raise error
-        is_code = not self._is_json_here() and at != after_space(self._text, self._fenced)
+        is_code = self._is_program and at != after_space(self._text, self._fenced)
         if is_code or (not self._found and is_placeholder(self._text, error.at)):
             end = self._balanced(at)
             if end and (is_code or is_template(self._text, at, end)):
@@ -340,10 +323,6 @@ class Search:
         self._spend(len(self._text) - at, at)
         return 0
 
-    def _is_json_here(self) -> bool:
-        """False in a fence of a programming language."""
-        return self._language is None or self._language in _JSON_LANGUAGES
-
     def _escaped(self, at: int) -> int:
         """JSON whose quotes are escaped as in a string."""
         inner, end = written_in_string(self._text, at)
@@ -369,9 +348,8 @@ class Search:
     def _take(self, start: int, end: int, value: Any, repairs: list[Repair]) -> int:
         """Keep a candidate; the place behind it."""
         text = self._text
-        is_code = not self._is_json_here()
         for suspect in self._suspects:
-            if not suspect.is_harmless and not (is_code and suspect.error is None):
+            if not suspect.is_harmless and not (self._is_program and suspect.error is None):
                 message = "Expected JSON, got brackets that hold JSON and something else"
                 raise suspect.error or Unreadable("unexpected", message, text, suspect.at)
         notes = list(repairs)
@@ -393,29 +371,19 @@ class Search:
         if self._is_part(start, end):
             message = "Expected one value, got entries without the brackets around them"
             raise Unreadable("unexpected", message, text, start)
-        is_bare = _is_bare(value) and not self._is_apart(start, end)
-        self._found.append(Candidate(start, end, value, tuple(notes), is_bare))
+        is_doubtful = is_bare(value) and not is_apart(text, start, end)
+        self._found.append(Candidate(start, end, value, tuple(notes), is_doubtful))
         return end
 
     def _is_part(self, start: int, end: int) -> bool:
-        """True if it stands behind a key or between items that have no brackets around them."""
-        before = self._text[max(start - 100, 0) : start].rstrip()
+        """True if it belongs to entries that have no brackets around them."""
         if self._found and self._text[self._found[-1].end : start].strip() == ",":
             return False
-        return (
-            before.endswith((",", ":", "：")) and _PART_BEFORE.search(before) is not None
-        ) or _PART_BEHIND.match(self._text, end) is not None
+        return is_part(self._text, start, end)
 
     def _stray_bracket(self, at: int) -> Unreadable:
         message = f"Expected brackets that match, got {self._text[at]!r}, which closes nothing"
         return Unreadable("unexpected", message, self._text, at)
-
-    def _is_apart(self, start: int, end: int) -> bool:
-        """True in inline code, and if nothing of a sentence is around it on its lines."""
-        if self._text[start - 1 : start] == "`":
-            return True
-        before = _APART_BEFORE.search(self._text[max(start - 80, 0) : start])
-        return before is not None and _APART_BEHIND.match(self._text, end) is not None
 
     def _chosen(self) -> Read:
         if not self._found:
@@ -489,13 +457,6 @@ class Search:
             elif not side.isascii() and (space := _ODD_SPACE.search(side)):
                 notes.append(repair("whitespace", begin + space.start()))
         return notes
-
-
-def _is_bare(value: Any) -> bool:
-    """True for what prose also has: [1], [0, 1], [], {}."""
-    if isinstance(value, dict):
-        return not value
-    return not any(isinstance(item, str | dict | list) for item in cast("list[Any]", value))
 
 
 def _decorated(text: str, begin: int, end: int | None = None) -> int:
