@@ -26,6 +26,7 @@ _NO_LIST = re.compile(
     re.VERBOSE,
 )
 """A link, or an interval that is open at its end."""
+_INTERVAL = re.compile(r"""\([^()\[\]{}"',;\n]{1,40}+[,;][^()\[\]{}"',;\n]{1,40}+\Z""")
 _BULLET = re.compile(r"(?:\A|\n)[ \t]*+(?:[\-*+]|\d{1,4}+[.)])[ \t]++\Z")
 _COMMAND = re.compile(r"\\[A-Za-z]{1,30}\s?\Z")
 _BEFORE_FENCE = re.compile(r"(?:\A|\n)[ \t>\-*]*+(?:\d{1,4}+[.)])?[ \t]*+\Z")
@@ -63,6 +64,11 @@ def is_no_list(text: str, at: int) -> bool:
     if _NO_LIST.match(text, at):
         return True
     return text.startswith("[ ]", at) and _BULLET.search(text[max(at - 40, 0) : at]) is not None
+
+
+def is_interval(text: str, at: int) -> bool:
+    """True for the bracket at the end of `(0, 1]`."""
+    return text[at] == "]" and _INTERVAL.search(text[max(at - 90, 0) : at]) is not None
 
 
 def is_part(text: str, start: int, end: int) -> bool:

@@ -18,6 +18,7 @@ from callpact.answer.reading_context import (
     is_bare,
     is_command,
     is_index,
+    is_interval,
     is_no_list,
     is_part,
     is_program,
@@ -194,7 +195,7 @@ class Search:
         if mark in "}]":
             if self._suspects and CLOSERS[self._suspects[-1].mark] == mark:
                 self._suspects.pop()
-            elif not self._is_program and self._stray < 0:
+            elif self._stray < 0 and not self._is_program and not is_interval(self._text, at):
                 self._stray = at
             return end
         if mark[0] in "`~":
