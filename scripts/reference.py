@@ -65,6 +65,7 @@ FAMILIES = {
     "TST": "The tests of a tool.",
     "SEC": "What code may not do, and what is no data.",
     "LST": "Shared lists.",
+    "CAT": "The registry of a catalogue.",
     "RES": "Resources.",
     "HSH": "What cannot be hashed.",
 }
