@@ -341,19 +341,20 @@ export const handlers = () => ({
 
 
 @pytest.mark.parametrize(
-    ("top", "own", "options", "seconds"),
+    ("file", "options", "seconds"),
     [
-        ("", "", (), "1"),
-        ("hook_timeout = 0.1", "", (), "0.1"),
-        ("", "hook_timeout = 0.2", (), "0.2"),
-        ("hook_timeout = 0.1", "hook_timeout = 0.2", (), "0.2"),
-        ("hook_timeout = 0.1", "hook_timeout = 0.2", ("--hook-timeout", "0.3"), "0.3"),
-        ("", "", ("--hook-timeout", "1.5"), "1.5"),
+        ("{}", (), "1"),
+        ("hook_timeout = 0.1\n{}", (), "0.1"),
+        ("{}\nhook_timeout = 0.2", (), "0.2"),
+        ("hook_timeout = 0.1\n{}\nhook_timeout = 0.2", (), "0.2"),
+        ("hook_timeout = 0.1\n{}\nhook_timeout = 0.2", ("--hook-timeout", "0.3"), "0.3"),
+        ("{}", ("--hook-timeout", "1.5"), "1.5"),
     ],
 )
-def test_the_nearest_hook_timeout_counts_and_is_named(folder, run, top, own, options, seconds):
+def test_the_nearest_hook_timeout_counts_and_is_named(folder, run, file, options, seconds):
     write(LOOPING)
-    Path("callpact.toml").write_text(f'{top}\n[sources.w]\nref = "Weather.mjs"\n{own}\n', "utf-8")
+    text = file.format('[sources.w]\nref = "Weather.mjs"')
+    Path("callpact.toml").write_text(text, "utf-8")
     done = run("call", "weather.getCity", "city=Berlin", *options)
     words = f"Timeout: it ran longer than {seconds} s; hook_timeout allows up to 60 s"
     assert words in done.err

@@ -322,8 +322,8 @@ def test_ninety_looping_hooks_of_one_caller_delay_another_one_by_one_turn(engine
                 realm, "tool", "sum", '{"items":[1,2]}', no_effects, caller="modest"
             )
             assert done == Done("3"), turn
-            # Those that ran when the call came, and those that took their places.
-            assert len(ended) - before <= 2 * (os.cpu_count() or 1)
+            # Those that ran when the call came and those of the next turn; a slow machine adds some.
+            assert len(ended) - before < 24
         assert {failed.name for failed in ended} <= {"Timeout"}
         for task in greedy:
             task.cancel()

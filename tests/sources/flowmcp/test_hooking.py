@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
 from pathlib import Path
 
@@ -562,8 +561,8 @@ def test_looping_hooks_of_one_caller_do_not_keep_another_one_waiting(hooked):
             before = len(ended)
             envelope = await shop.runtime.call(Call(ID, {"id": "good"}), modest)
             assert envelope.data == 1
-            # Those that ran when the call came, and those that took their places.
-            assert len(ended) - before <= 2 * (os.cpu_count() or 1)
+            # Those that ran when the call came and those of the next turn; a slow machine adds some.
+            assert len(ended) - before < 24
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
