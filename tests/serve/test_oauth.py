@@ -100,6 +100,19 @@ def forged(issuer, header, key=None, **claims):
     return f"{start}.{encoded(jwt.get_algorithm_by_name('RS256').sign(start.encode(), key))}"
 
 
+def signed(issuer, claims, algorithm="RS256"):
+    """A token of the issuer with these claims, byte by byte; what good ones have is put before."""
+    if claims.startswith(b"{"):
+        now = int(time.time())
+        good = {"iss": issuer.url, "aud": AUDIENCE, "sub": "eve", "scope": "use", "exp": now + 600}
+        claims = json.dumps(good).encode()[:-1] + b", " + claims[1:]
+    start = f"{encoded({'alg': algorithm, 'kid': 'first'})}.{encoded(claims)}"
+    signature = jwt.get_algorithm_by_name(algorithm).sign(
+        start.encode(), private_key(algorithm, "first")
+    )
+    return f"{start}.{encoded(signature)}"
+
+
 def pem():
     from cryptography.hazmat.primitives import serialization as form
 
@@ -163,6 +176,19 @@ HOSTILE = {
     "expires at a text": lambda i: i.token(exp="tomorrow", scope="use"),
     "not valid yet": lambda i: i.token(nbf=int(time.time()) + 120, scope="use"),
     "issued in the future": lambda i: i.token(iat=int(time.time()) + 120, scope="use"),
+    "subject is half a character": lambda i: i.token(sub="\ud800", scope="use"),
+    "scope is half a character": lambda i: i.token(scope="use \udfff"),
+    "subject is a number": lambda i: signed(i, b'{"sub": 7}'),
+    "issuer is a list": lambda i: signed(i, b'{"iss": ["x"]}'),
+    "jti is an object": lambda i: i.token(jti={}, scope="use"),
+    "claims are deep": lambda i: signed(i, b'{"a": ' + b"[" * 3_000 + b"]" * 3_000 + b"}"),
+    "claims are NaN": lambda i: signed(i, b'{"a": NaN}'),
+    "claims are no UTF-8": lambda i: signed(i, b'{"a": "\xff"}'),
+    "claims are cut": lambda i: signed(i, b'{"a": '),
+    "claims are empty": lambda i: signed(i, b""),
+    "claims are null": lambda i: signed(i, b"null"),
+    "detached claims": lambda i: forged(i, {"alg": "RS256", "b64": False, "crit": ["b64"]}, OTHER),
+    "compressed": lambda i: i.token(header={"zip": "DEF", "crit": ["zip"]}, scope="use"),
     "no subject": lambda i: i.token(sub=None, scope="use"),
     "an empty subject": lambda i: i.token(sub="", scope="use"),
     "scope is a number": lambda i: i.token(scope=5),
@@ -199,6 +225,27 @@ def test_a_hostile_token_is_refused_and_the_next_request_works(way, issuer, name
         assert told["error"] == "invalid_token"
         assert token not in json.dumps([answer.headers, answer.json])
         assert works(way, issuer.token(scope="use"))
+
+
+NO_TIMES = [
+    b"1" + b"0" * 400, b"-1" + b"0" * 400, b"9" * 5_000, b"1e400", b"1e308", b"-1", b"-1e308",
+    b"253402300800", b"1e30", b"Infinity", b"-Infinity", b"NaN", b'"4102444800"', b'""', b"true",
+    b"false", b"null", b"[]", b"[4102444800]", b"{}", b'{"$date": 1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("time", NO_TIMES, ids=lambda text: text[:20].decode())
+def test_a_claim_that_is_no_time_is_refused(way, issuer, claim, time):
+    token = signed(issuer, b'{"%s": %s}' % (claim.encode(), time))
+    answer = way.ask(raw.message(), **raw.routed(), **bearer(token))
+    assert (answer.status, challenge(answer)["error"]) == (401, "invalid_token")
+    assert works(way, issuer.token(scope="use"))
+
+
+def test_a_time_may_have_a_fraction_or_be_far_away(guarded, issuer):
+    for claims in (b'{"exp": 4102444800.5, "iat": 0.5}', b'{"exp": 253402300799}', b'{"nbf": 0}'):
+        assert guarded.whoami(signed(issuer, claims))["id"] == "eve"
 
 
 @pytest.mark.parametrize("member", ["jku", "x5u", "jwk", "x5c"])

@@ -12,6 +12,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import jwt
+import orjson
+from jwt.utils import base64url_decode
 
 from callpact.errors import InvalidConfig
 from callpact.serve.auth import BadToken, Verified
@@ -20,7 +22,10 @@ from callpact.tool import Identity
 
 LEEWAY_SECONDS = 30.0
 """Seconds by which the clocks of an issuer and of this server may differ."""
+MAX_TOKEN_TIME = 253_402_300_799
+"""The latest time that a token may name, in epoch seconds: the end of the year 9999."""
 
+_TIMES = ("exp", "nbf", "iat")
 _REQUIRED = ["exp", "iss", "aud", "sub"]
 _OPTIONS: Any = {"require": _REQUIRED, "enforce_minimum_key_length": True}
 _WORDS: tuple[tuple[type[jwt.PyJWTError], str], ...] = (
@@ -94,6 +99,7 @@ class OAuth:
         keys = await self._keys.find(header.get("kid"), algorithm)
         if not keys:
             raise BadToken("The issuer has no key that the token could be signed with")
+        _check_claims(token)
         return self._read(self._claims(token, keys))
 
     def _claims(self, token: str, keys: list[jwt.PyJWK]) -> dict[str, Any]:
@@ -111,7 +117,7 @@ class OAuth:
                 )
             except jwt.InvalidSignatureError:
                 continue
-            except (jwt.PyJWTError, ValueError, RecursionError) as error:
+            except (jwt.PyJWTError, ValueError) as error:
                 refused = error
                 break
         words = (text for kind, text in _WORDS if isinstance(refused, kind))
@@ -128,6 +134,27 @@ class OAuth:
             self.issuer,
             int(claims["exp"]) + LEEWAY_SECONDS,
         )
+
+
+def _check_claims(token: str) -> None:
+    """Refuse claims that are not strict JSON or name a time that is none, before PyJWT reads them.
+
+    PyJWT takes `Infinity`, lone surrogates, booleans and texts of digits.
+
+    Raises:
+        BadToken: with the claim.
+    """
+    try:
+        claims = orjson.loads(base64url_decode(token.split(".")[1]))
+    except (IndexError, ValueError):
+        raise BadToken("The claims of the token are not JSON") from None
+    if not isinstance(claims, dict):
+        raise BadToken("The claims of the token are no JSON object")
+    for name in _TIMES:
+        given: object = cast("dict[str, Any]", claims).get(name, 0)
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not 0 <= given <= MAX_TOKEN_TIME:
+            raise BadToken(f"The '{name}' of the token is not a time in epoch seconds")
 
 
 def _scopes(claims: dict[str, Any]) -> tuple[str, ...]:
