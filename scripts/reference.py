@@ -54,7 +54,10 @@ def codes() -> str:
         "",
         (
             "Wrong use of the command line, a source that cannot be read and a configuration that "
-            "cannot be used end with exit code 2."
+            "cannot be used end with exit code 2, and so does a standard output that cannot be "
+            "written. A command whose reader leaves (`callpact list | head -1`) ends quietly with "
+            "141, as a process that SIGPIPE ends. Streams that are closed from the start (`>&-`) "
+            "are taken as `/dev/null`."
         ),
     ]
     return "\n".join(lines) + "\n"

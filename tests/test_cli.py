@@ -592,21 +592,69 @@ def test_ctrl_c_ends_a_call_at_once_without_a_trace(desk):
     assert b"Traceback" not in err
 
 
+WRITING = [
+    ("call", "desk.add", "a=1"),
+    ("list",),
+    ("list", "--json"),
+    ("show", "desk.add"),
+    ("--version",),
+    ("--help",),
+    ("list", "--help"),
+    ("audit",),
+    ("audit", "tail"),
+    ("audit", "stats"),
+]
+"""Commands that have something to say on standard output."""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error on Windows")
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT], ids=["read", "unread"])
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_a_reader_that_leaves_early_ends_the_command_as_sigpipe_would(desk, words, stderr):
+    done = command_line.unread(*words, stderr=stderr)
+    assert (done.returncode, said(done.stderr or b"")) == (141, [])
+
+
+def said(stderr):
+    """The lines of a command on standard error, but for those that the tools print."""
+    return [line for line in stderr.decode().splitlines() if not line.startswith("printed ")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="shells of Windows cannot close a stream")
 @pytest.mark.parametrize(
-    "words",
+    ("words", "code"),
     [
-        ("call", "desk.add", "a=1"),
-        ("list",),
-        ("list", "--json"),
-        ("show", "desk.add"),
-        ("--version",),
+        *((words, 0) for words in WRITING[:7]),
+        (("list", "-s", "missing.py"), 2),
+        (("missing",), 2),
+        (("call", "desk.add"), 3),
+        (("call", "desk.add", "--as", "gate"), 3),
     ],
+    ids=str,
 )
-def test_a_reader_that_leaves_early_is_no_trace(desk, words):
-    done = command_line.unread(*words)
-    assert done.returncode == 141
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_without_standard_streams_ends_with_its_own_code(desk, words, code, closed):
+    done = command_line.redirected(closed, *words)
+    assert done.returncode == code
+    if "2>&-" not in closed:
+        assert b"Traceback" not in done.stderr
+        assert b"Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", WRITING[:7], ids=" ".join)
+def test_results_that_cannot_be_written_are_an_error(desk, words):
+    done = command_line.redirected(">/dev/full", *words)
+    told = b"error: standard output cannot be written: No space left on device"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, told)
     assert b"Traceback" not in done.stderr
-    assert b"Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_messages_that_nobody_can_read_do_not_stop_a_command(desk):
+    done = command_line.redirected("2>/dev/full", "list", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[0])["id"] == "desk.add"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-import typer
-
 from callpact.answer.errors import (
     LimitReached,
     ModelError,
@@ -21,7 +19,7 @@ from callpact.answer.errors import (
 )
 from callpact.codes import CODES
 from callpact.errors import CallpactError
-from callpact.terminal import UNREAD, LogLevel, counted, err, flat, plain, shown, tell
+from callpact.terminal import LogLevel, counted, err, flat, plain, shown, tell
 
 if TYPE_CHECKING:
     from callpact.answer.account import Account, Paused
@@ -166,11 +164,8 @@ def _placed(repairs: Iterable[Repair], text: str) -> Iterator[tuple[Repair, int,
 def put(text: str, output: TextIO) -> None:
     """Write a model's text as it is; to a terminal without what draws, moves or hides."""
     data = (shown(text) if output.isatty() else text).encode("utf-8", "replace")
-    try:
-        output.buffer.write(data)
-        output.buffer.flush()
-    except BrokenPipeError:
-        raise typer.Exit(UNREAD) from None
+    output.buffer.write(data)
+    output.buffer.flush()
 
 
 def _excerpt(text: str, at: int) -> str:

@@ -35,7 +35,6 @@ from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.clients import client_config
 from callpact.terminal import (
-    UNREAD,
     As,
     Row,
     counted,
@@ -50,6 +49,7 @@ from callpact.terminal import (
     print_stream,
     print_table,
     run,
+    standard_streams,
     warned_once,
 )
 from callpact.tool import Call
@@ -478,16 +478,18 @@ def whole() -> typer.Typer:
 def main() -> None:
     """Run the command line; every error of ours is one clear line, never a trace."""
     commands = app if sys.argv[1:2] == ["serve"] else whole()
-    try:
-        commands(prog_name="callpact")  # Also under `python -m`: completion goes by this name.
-    except CallpactError as error:
-        err.print(f"[red]error:[/] {plain(str(error))}")
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(UNREAD) from None
+    with standard_streams():
+        try:
+            try:
+                # Also under `python -m`: completion goes by this name.
+                commands(prog_name="callpact")
+            finally:
+                sys.stdout.flush()
+        except CallpactError as error:
+            err.print(f"[red]error:[/] {plain(str(error))}")
+            raise SystemExit(2) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
 
 
 async def _loaded(chosen: Chosen) -> Catalog:

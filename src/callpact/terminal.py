@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import re
@@ -25,11 +26,12 @@ from collections.abc import (
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
 
 import typer
 
-from callpact.errors import CallError
+from callpact.errors import CallError, CallpactError
 from callpact.json_text import json_text
 from callpact.wire import cli as text
 
@@ -58,15 +60,7 @@ class _Screen:
         """The console itself."""
         from rich.console import Console
 
-        class Screen(Console):
-            def on_broken_pipe(self) -> NoReturn:
-                """End as a process that nobody reads any more ends."""
-                self.quiet = True
-                # What is left in the buffers would be an error again when the interpreter ends.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
-                raise SystemExit(UNREAD)
-
-        return Screen(stderr=self._stderr, emoji=False, highlight=False, soft_wrap=True)
+        return Console(stderr=self._stderr, emoji=False, highlight=False, soft_wrap=True)
 
 
 out = _Screen(stderr=False)
@@ -129,6 +123,83 @@ def shown(value: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
+# --- standard streams -----------------------------------------------------------------------
+
+
+class _Unread(io.RawIOBase):
+    """A standard stream whose reader may leave: what is written after that is dropped."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._is_left = False
+
+    def write(self, data: Any, /) -> int | None:
+        if not self._is_left:
+            try:
+                return self._raw.write(data)
+            except OSError as error:
+                self._is_left = True
+                self._leave(error)
+        return len(data)
+
+    def _leave(self, error: OSError) -> None:
+        """Standard error: what is said there is no reason to stop."""
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+
+class _UnreadResults(_Unread):
+    """Standard output: without it there is no use in going on."""
+
+    def _leave(self, error: OSError) -> None:
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(UNREAD) from None
+        raise CallpactError(f"standard output cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def standard_streams() -> Generator[None]:
+    """Let standard output and standard error be closed, or left by their readers, at any time.
+
+    A process whose results nobody reads any more ends with `UNREAD`, as one that SIGPIPE ended,
+    and quietly. What was closed from the start leads to nothing.
+    """
+    for descriptor in range(3):  # In this order: opening takes the lowest that is free.
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
+        sys.stdout = _led(sys.stdout or nothing, _UnreadResults)
+        sys.stderr = ours = _led(sys.stderr or nothing, _Unread)
+        try:
+            yield
+        finally:
+            ours.flush()
+            sys.stdout, sys.stderr = before
+
+
+def _led(stream: TextIO, kind: type[_Unread]) -> TextIO:
+    """A stream that writes where another does."""
+    stream.flush()
+    held = cast("io.TextIOWrapper", stream)
+    raw = kind(getattr(held.buffer, "raw", held.buffer))  # With `python -u` there is no buffer.
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        held.encoding,
+        held.errors,
+        line_buffering=held.line_buffering or held.write_through,
+    )
+
+
 # --- running --------------------------------------------------------------------------------
 
 
@@ -165,6 +236,9 @@ def run(work: Coroutine[Any, Any, int]) -> None:
             raise
         except typer.Exit as left:
             _leave_if(threads.are_busy, left.exit_code)
+            raise
+        except SystemExit as left:  # Nobody reads standard output.
+            _leave_if(threads.are_busy, cast("int", left.code))
             raise
         _leave_if(threads.are_busy, code)
         return code
@@ -209,7 +283,10 @@ def ended_at(number: int) -> Generator[None, None, None]:
 
 def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
     if is_busy:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except SystemExit:
+            code = UNREAD
         sys.stderr.flush()
         os._exit(code)
 
@@ -243,11 +320,9 @@ def fail(message: str) -> NoReturn:
 
 
 def _write(data: bytes, output: TextIO) -> None:
-    try:
-        output.buffer.write(data)
-        output.buffer.flush()
-    except BrokenPipeError:
-        raise typer.Exit(UNREAD) from None
+    output.flush()
+    output.buffer.write(data)
+    output.buffer.flush()
 
 
 async def print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], as_: As) -> None:

@@ -32,17 +32,38 @@ def run(monkeypatch, capfdbinary):
     sys.path[:] = path
 
 
-def unread(*words):
+def environment(**more):
+    """The variables of a clean shell; `PYTHONUNBUFFERED` and the like would hide what users see."""
+    kept = ("PATH", "HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "SYSTEMROOT", "TEMP")
+    return {name: os.environ[name] for name in kept if name in os.environ} | more
+
+
+def unread(*words, stderr=subprocess.PIPE):
     """A command in a process of its own, whose output nobody reads any more."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
         return subprocess.run(
             [sys.executable, "-m", "callpact", *words],
+            stdin=subprocess.DEVNULL,
             stdout=writing,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
+            env=environment(),
             timeout=60,
             check=False,
         )
     finally:
         os.close(writing)
+
+
+def redirected(redirections, *words):
+    """A command in a process of its own, with these redirections of a shell (`>&-`)."""
+    line = f'exec "$@" {redirections}'
+    return subprocess.run(
+        ["/bin/sh", "-c", line, "sh", sys.executable, "-m", "callpact", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
