@@ -26,13 +26,20 @@ async def big(arguments, context):
     return "x" * BIG
 
 
+async def hold(arguments, context):
+    await asyncio.Event().wait()
+
+
 def serving(question, **limits):
     """Ask a server in this process: `question` gets its port, and runs in a thread."""
-    tool = Tool(id="t.big", description="Much", contract=Contract(), handler=big)
+    tools = [
+        Tool(id=f"t.{name}", description=name, contract=Contract(), handler=handler)
+        for name, handler in (("big", big), ("hold", hold))
+    ]
 
     async def go():
         ready = asyncio.get_running_loop().create_future()
-        server = Door(Runtime([tool]), result_limit=1 << 30).server
+        server = Door(Runtime(tools), result_limit=1 << 30).server
         running = asyncio.create_task(
             serve_http(server, port=0, limits=Limits(**limits), on_ready=ready.set_result)
         )
@@ -158,17 +165,39 @@ def test_a_connection_that_idles_between_requests_is_not_slow():
     assert serving(question, client_seconds=0.3) == 200
 
 
-def test_connections_beyond_the_limit_are_told_so_and_work_once_there_is_room():
+def test_a_caller_with_all_connections_loses_its_own_that_idled_longest():
     def question(port):
         with contextlib.ExitStack() as stack:
-            lines = []
-            for status in (200, 200, 200, 503):
-                lines.append(stack.enter_context(raw.Line(port)))
-                assert lines[-1].ask(raw.message(), **raw.routed()).status == status
-            assert lines[-1].is_ended()
-            return lines[0].ask(raw.message(), **raw.routed()).status
+            lines = [stack.enter_context(raw.Line(port)) for _ in range(4)]
+            for line in (*lines[1:], lines[0]):
+                assert line.ask(raw.message(), **raw.routed()).status == 200
+            lines.append(stack.enter_context(raw.Line(port)))
+            assert lines[4].ask(raw.message(), **raw.routed()).status == 200
+            assert lines[1].is_ended()
+            return [
+                line.ask(raw.message(), **raw.routed()).status for line in (lines[0], *lines[2:])
+            ]
 
-    assert serving(question, connections=4) == 200
+    assert serving(question, connections=4) == [200] * 4
+
+
+def test_a_caller_with_all_connections_cannot_lock_out_another():
+    def question(port):
+        with contextlib.ExitStack() as stack:
+            lines = [stack.enter_context(raw.Line(port, source="127.0.0.9")) for _ in range(6)]
+            for line in lines[2:]:  # The first two were lost to the last two.
+                line.send(raw.called("t_hold"))
+            others = [stack.enter_context(raw.Line(port)) for _ in range(2)]
+            for other in others:
+                assert other.ask(raw.message(), **raw.routed()).status == 200
+            again = stack.enter_context(raw.Line(port, source="127.0.0.9"))
+            refused = again.read()
+            assert (refused.status, refused.headers["retry-after"]) == (503, "10")
+            assert refused.error["code"] == -32603
+            assert again.is_ended()
+            return [other.ask(raw.message(), **raw.routed()).status for other in others]
+
+    assert serving(question, connections=4) == [200] * 2
 
 
 def test_sessions_beyond_the_limit_are_told_so_and_begin_once_there_is_room():

@@ -116,12 +116,10 @@ FOREIGN_HOSTS = [
     "evil.example:8420",
     "127.0.0.1.evil.example",
     "localhost.evil.example:8420",
-    "localhost@evil.example",
     "0.0.0.0:8420",
     "192.168.1.2",
     "[::2]:8420",
     "[fe80::1]",
-    "[",
     "",
 ]
 FOREIGN_ORIGINS = [

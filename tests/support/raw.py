@@ -128,10 +128,13 @@ class Line:
 
     port: int
     host: str = "127.0.0.1"
+    source: str = "127.0.0.1"
+    """The address that it comes from: without tokens, callers are told apart by it."""
     socket: socket.socket = field(init=False)
 
     def __post_init__(self):
-        self.socket = socket.create_connection((self.host, self.port), PATIENCE)
+        place = (self.host, self.port)
+        self.socket = socket.create_connection(place, PATIENCE, (self.source, 0))
         self.file = self.socket.makefile("rb")
 
     def __enter__(self):

@@ -21,7 +21,8 @@ from mcp.server.auth.provider import AccessToken
 from msgspec import Struct
 
 from callpact.errors import InvalidConfig
-from callpact.serve.guard import Refused, header_values
+from callpact.serve.guard import header_values
+from callpact.serve.refusal import Refused
 from callpact.tool import Identity
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ MAX_TOKEN_BYTES = 16 << 10
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
-_RETRY_SECONDS = 10
 _CHALLENGED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
@@ -243,7 +243,7 @@ class Authentication:
             raise self._refused(401, "invalid_token", str(bad)) from None
         except CannotTell:
             text = "The token cannot be checked now: its issuer does not answer"
-            raise Refused(503, text, headers={"retry-after": str(_RETRY_SECONDS)}) from None
+            raise Refused(503, text) from None
         if verified.issuer is not None and self._oauth is not None:
             held = verified.identity.scopes
             if any(needed not in held for needed in self._oauth.required_scopes):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import os
 import socket
 import struct
@@ -23,21 +22,15 @@ from urllib.parse import urlsplit
 from starlette.middleware.cors import CORSMiddleware
 
 from callpact.serve.deep_parts import set_aside
-from callpact.serve.messages import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    MAX_MESSAGE_DEPTH,
-    BadMessage,
-    read_message,
-)
+from callpact.serve.framing import MAX_HEADER_BYTES
+from callpact.serve.messages import INTERNAL_ERROR, MAX_MESSAGE_DEPTH, BadMessage, read_message
+from callpact.serve.refusal import Refused
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 4 << 20
 """Size of a request over HTTP."""
-MAX_HEADER_BYTES = 64 << 10
-"""Size of the headers of a request over HTTP."""
 MAX_CLIENT_SECONDS = 30.0
 """Seconds that a client may take to send the headers of a request, to send its body, and to read
 an answer."""
@@ -57,23 +50,6 @@ class Limits:
     client_seconds: float = MAX_CLIENT_SECONDS
     connections: int = MAX_CONNECTIONS
     sessions: int = MAX_SESSIONS
-
-
-class Refused(Exception):
-    """A request that goes no further: the status, and the error of JSON-RPC."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        code: int = INVALID_REQUEST,
-        id: str | int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = headers or {}
-        self.body = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
 
 
 @dataclass(frozen=True)
@@ -294,7 +270,8 @@ def _is_local_origin(origin: str) -> bool:
         parts = urlsplit(origin)
     except ValueError:
         return False
-    return parts.scheme in {"http", "https"} and is_loopback(parts.hostname or "")
+    is_web = parts.scheme in {"http", "https"} and "@" not in parts.netloc
+    return is_web and is_loopback(parts.hostname or "")
 
 
 def _too_large(limits: Limits) -> Refused:
@@ -328,10 +305,7 @@ def _checked(body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 async def _answer(send: Send, refused: Refused) -> None:
-    closing = {"connection": "close"} if refused.status in {408, 503} else {}
-    await _say(
-        send, refused.status, json.dumps(refused.body).encode(), {**refused.headers, **closing}
-    )
+    await _say(send, refused.status, refused.body, refused.headers)
 
 
 async def _say(send: Send, status: int, body: bytes, more: Mapping[str, str]) -> None:

@@ -15,7 +15,8 @@ import os
 import re
 import socket
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -24,9 +25,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 from callpact.errors import InvalidConfig
 from callpact.net.address import Refused as BadHost
 from callpact.net.address import normal_host
+from callpact.serve.connections import Connection
 from callpact.serve.guard import Guard, Knockers, Limits, SlowClients, is_loopback
 from callpact.serve.ready import Filling
 from callpact.serve.scraping import METRICS_PATH, Scraping
+from callpact.serve.shares import Shares
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -197,16 +200,16 @@ async def serve_http(
 
 
 def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
+    shares: Shares[Connection] = Shares(limits.connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return uvicorn.Config(
         guard,
-        http="h11",  # The only one of uvicorn's readers that bounds headers.
+        http=cast("Any", partial(Connection, shares, limits.header_bytes)),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
         h11_max_incomplete_event_size=limits.header_bytes,
         timeout_keep_alive=MAX_IDLE_SECONDS,
         timeout_graceful_shutdown=MAX_ENDING_SECONDS,
