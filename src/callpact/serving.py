@@ -196,7 +196,8 @@ async def _serve(  # noqa: PLR0917 - one of each
 
             ready("stdio")
             door.writes_lines = True
-            await serve_stdio(door.server)
+            with ended_at(signal.SIGTERM):
+                await serve_stdio(door.server)
             return
         from callpact.serve.http import serve_http
 

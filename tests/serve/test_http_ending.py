@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import raw
+from callpact.audit.auditing import open_store
+from callpact.audit.store import Filter
 
 HERE = Path(__file__).parent
 TOOLS = '''
@@ -18,7 +20,7 @@ import sys
 import threading
 from pathlib import Path
 
-from callpact import tool
+from callpact import Context, tool
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
@@ -37,6 +39,13 @@ async def forever(name: str) -> None:
         await asyncio.Event().wait()
     finally:
         say(f"ended {name}")
+
+@tool
+async def report(name: str, context: Context) -> None:
+    """Report progress, and wait for good."""
+    await context.progress(1, 2, "half")
+    say(f"begun {name}")
+    await asyncio.Event().wait()
 
 @tool
 def block(name: str) -> None:
@@ -64,10 +73,19 @@ def begin_session(line):
     return {"Mcp_Session_Id": session, "MCP_Protocol_Version": "2025-11-25"}
 
 
-def called_in(session, name, /, **arguments):
+def called_in(session, name, /, *, number=1, **arguments):
     """A call of an older client in bytes."""
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    asked = {"jsonrpc": "2.0", "id": number, "method": "tools/call"}
     return raw.request({**asked, "params": {"name": name, "arguments": arguments}}, **session)
+
+
+def assert_told_of_the_stop(answer, number):
+    """The one answer in a stream of events is an error that names the call."""
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+    told = [json.loads(line[6:]) for line in answer.body.splitlines() if line[:7] == b"data: {"]
+    (error,) = [one for one in told if "id" in one and "method" not in one]
+    assert (error["jsonrpc"], error["id"], error["error"]["code"]) == ("2.0", number, -32603)
+    assert "stopped" in error["error"]["message"]
 
 
 def assert_quiet(served):
@@ -130,18 +148,60 @@ def test_calls_that_do_not_end_are_told_so_and_ended(served, tool):
     with served.connect() as new, served.connect() as old:
         session = begin_session(old)
         new.send(raw.called(f"t_{tool}", name="new"))
-        old.send(called_in(session, f"t_{tool}", name="old"))
+        old.send(called_in(session, f"t_{tool}", number=7, name="old"))
         served.until("begun new")
         served.until("begun old")
         served.process.send_signal(signal.SIGTERM)
         answer = new.read()
-        assert answer.status == 503
+        assert (answer.status, answer.json["id"]) == (503, 1)
         assert "stopped" in answer.error["message"]
+        assert_told_of_the_stop(old.read(), 7)
         assert old.is_ended()
     assert served.wait() == 0
     assert_quiet(served)
     if tool == "forever":
         assert {"ended new", "ended old"} <= set(served.lines)
+
+
+def test_a_call_that_has_begun_to_stream_is_told_too(served):
+    asked = raw.message("tools/call", name="t_report", arguments={"name": "new"})
+    asked["params"]["_meta"]["progressToken"] = "p"
+    with served.connect() as new, served.connect() as old:
+        session = begin_session(old)
+        called = {**asked, "params": {**asked["params"], "_meta": {"progressToken": "p"}}}
+        new.send(raw.request(asked, **raw.routed("tools/call", "t_report")))
+        served.until("begun new")
+        called["params"]["arguments"] = {"name": "old"}
+        old.send(raw.request({**called, "id": "the second"}, **session))
+        served.until("begun old")
+        served.process.send_signal(signal.SIGTERM)
+        for line, number in ((new, 1), (old, "the second")):
+            answer = line.read()
+            assert b"half" in answer.body
+            assert_told_of_the_stop(answer, number)
+    assert served.wait() == 0
+    assert_quiet(served)
+
+
+def test_calls_that_were_broken_off_are_on_record(tmp_path):
+    (tmp_path / "t.py").write_text(TOOLS, "utf-8")
+    args = ("--audit", str(tmp_path / "log"))
+    with raw.Served("t.py", args=args, cwd=tmp_path) as served:
+        with served.connect() as new, served.connect() as old:
+            session = begin_session(old)
+            new.send(raw.called("t_forever", name="new"))
+            old.send(called_in(session, "t_forever", name="old"))
+            served.until("begun new")
+            served.until("begun old")
+            served.process.send_signal(signal.SIGTERM)
+            assert new.read().status == 503
+            assert old.read().status == 200
+        assert served.wait() == 0
+    store = open_store(tmp_path / "log")
+    try:
+        assert [record.code for record in store.log(Filter())] == ["aborted", "aborted"]
+    finally:
+        store.close()
 
 
 def test_whoever_asks_twice_does_not_wait(served):

@@ -278,16 +278,68 @@ def test_a_terminal_is_read_until_its_user_ends_it():
         os.close(theirs)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_also_while_nothing_is_read_and_a_call_is_under_way(number):
+FED = '''
+import asyncio
+from pathlib import Path
+
+from callpact import tool
+
+@tool
+async def fed(pipe: str) -> str:
+    """Give what comes through a pipe."""
+    return await asyncio.to_thread(Path(pipe).read_text)
+'''
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+
+
+@SIGNALS
+@ERAS
+def test_a_signal_ends_it_and_calls_under_way_are_told(number, code, era):
     with Served() as served:
-        served.assert_works()
-        served.send(served.call("behaviour_wait", key="signal"))
-        served.send(served.call("behaviour_until", key="signal", place="begun"))
+        served.open(era)
+        held = served.call("behaviour_wait", era=era, key="signal")
+        served.send(held)
+        served.send(served.call("behaviour_until", era=era, key="signal", place="begun"))
         assert not served.read()["result"]["isError"]
         served.process.send_signal(number)
-        assert served.wait() != 0
+        told = served.read()
+        assert (told["id"], told["error"]["code"]) == (held["id"], -32603)
+        assert "stopped" in told["error"]["message"]
+        assert served.line() == b""
+        assert served.wait() == code
         assert b"Traceback" not in served.errors
+
+
+@SIGNALS
+def test_a_signal_ends_it_also_while_nothing_is_read(number, code):
+    with Served() as served:
+        served.assert_works()
+        served.process.send_signal(number)
+        assert served.wait() == code
+        assert b"Traceback" not in served.errors
+
+
+def test_a_call_has_its_time_after_a_signal(tmp_path):
+    (tmp_path / "t.py").write_text(FED, "utf-8")
+    os.mkfifo(tmp_path / "pipe")
+    with piped.Piped(tmp_path / "t.py") as served:
+        served.send(served.call("t_fed", pipe=str(tmp_path / "pipe")))
+        with (tmp_path / "pipe").open("w", encoding="utf-8") as pipe:  # Once it is read.
+            served.process.send_signal(signal.SIGTERM)
+            pipe.write("tea")
+        assert served.read()["result"]["structuredContent"] == "tea"
+        assert served.wait() == 0
+
+
+def test_a_client_that_hangs_up_and_still_reads_is_told_of_calls_that_were_broken_off():
+    with Served() as served:
+        held = served.call("behaviour_wait", key="hung up")
+        served.send(held)
+        (line,) = served.hang_up()
+        assert json.loads(line)["error"]["code"] == -32603
+        assert json.loads(line)["id"] == held["id"]
 
 
 def test_a_client_that_closed_its_ear_ends_it_though_it_could_go_on_asking():

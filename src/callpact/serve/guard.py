@@ -8,6 +8,7 @@ stream, and nothing of tokens but that a doorkeeper does (`auth.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import socket
@@ -19,11 +20,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+import orjson
 from starlette.middleware.cors import CORSMiddleware
 
 from callpact.serve.deep_parts import set_aside
 from callpact.serve.framing import MAX_HEADER_BYTES
-from callpact.serve.messages import INTERNAL_ERROR, MAX_MESSAGE_DEPTH, BadMessage, read_message
+from callpact.serve.messages import (
+    INTERNAL_ERROR,
+    MAX_MESSAGE_DEPTH,
+    STOPPED,
+    BadMessage,
+    read_message,
+)
 from callpact.serve.refusal import Refused
 
 if TYPE_CHECKING:
@@ -109,8 +117,24 @@ class _Exchange:
 
     is_stream: bool
     until: float | None
+    id: str | int | None = None
+    """That of the request of JSON-RPC, if it is one."""
     is_cut: bool = False
     """True once a stream was ended by us."""
+    is_events: bool = False
+    """True if the answer is a stream of events."""
+    last: bytes = b""
+    """The event that was sent last."""
+
+    @property
+    def is_answered(self) -> bool:
+        """True if the last event was the answer to the request."""
+        for line in self.last.splitlines():
+            if line.startswith(b"data: {"):
+                with contextlib.suppress(orjson.JSONDecodeError):
+                    told = orjson.loads(line[6:])
+                    return told.get("id") == self.id and "method" not in told
+        return False
 
 
 class Guard:
@@ -167,15 +191,16 @@ class Guard:
             body = await _read(receive, self._limits)
             if body is None:  # The client has gone.
                 return
-            is_stream = scope["method"] == "GET"
+            is_stream, asked = scope["method"] == "GET", None
             if scope["method"] == "POST":
                 message = _checked(body, self._limits)
                 body = set_aside(scope, message, body)
                 is_stream = message.get("method") == "subscriptions/listen"
+                asked = message.get("id") if "method" in message else None
         except Refused as refused:
             await _answer(send, refused)
             return
-        exchange = _Exchange(is_stream, until)
+        exchange = _Exchange(is_stream, until, asked)
         await self._hand_on(exchange, scope, self._replayed(exchange, body, receive), send)
 
     async def _hand_on(
@@ -185,8 +210,16 @@ class Guard:
 
         async def watched(message: Message) -> None:
             nonlocal is_begun, is_ended
+            if message["type"] == "http.response.start":
+                kinds = [value for key, value in message["headers"] if key == b"content-type"]
+                exchange.is_events = any(kind.startswith(b"text/event-stream") for kind in kinds)
+            else:
+                exchange.last = message.get("body") or exchange.last
+                is_ended = not message.get("more_body")
+                if is_ended and self._is_broken_off(exchange):
+                    body = message.get("body", b"") + _event(exchange)
+                    message = {**message, "body": body}
             is_begun = True
-            is_ended = message["type"] == "http.response.body" and not message.get("more_body")
             await send(message)
 
         try:
@@ -197,9 +230,15 @@ class Guard:
         if is_ended or not (exchange.is_cut or self._stopping.is_set()):
             return
         if is_begun:
-            await send({"type": "http.response.body", "body": b""})
+            event = _event(exchange) if self._is_broken_off(exchange) else b""
+            await send({"type": "http.response.body", "body": event})
         else:
-            await _answer(send, Refused(503, "The server was stopped", INTERNAL_ERROR))
+            await _answer(send, Refused(503, STOPPED, INTERNAL_ERROR, exchange.id))
+
+    def _is_broken_off(self, exchange: _Exchange) -> bool:
+        """True if the events of a call end before its answer because the server does."""
+        is_call = exchange.is_events and exchange.id is not None and not exchange.is_stream
+        return is_call and self._stopping.is_set() and not exchange.is_answered
 
     def _replayed(self, exchange: _Exchange, body: bytes, receive: Receive) -> Receive:
         """What was read once more; then whatever comes.
@@ -302,6 +341,12 @@ def _checked(body: bytes, limits: Limits) -> dict[str, Any]:
         return read_message(body, limits.depth)
     except BadMessage as bad:
         raise Refused(400, str(bad), bad.code, bad.id) from None
+
+
+def _event(exchange: _Exchange) -> bytes:
+    """The end of a call that the server broke off, as an event."""
+    refused = Refused(503, STOPPED, INTERNAL_ERROR, exchange.id)
+    return b"event: message\r\ndata: " + refused.body + b"\r\n\r\n"
 
 
 async def _answer(send: Send, refused: Refused) -> None:

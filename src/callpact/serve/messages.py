@@ -22,6 +22,8 @@ MAX_MESSAGE_DEPTH = MAX_VALUE_DEPTH + 20
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
+STOPPED = "The server was stopped before the call had ended"
+"""The message of the error that a call gets which is still running when the server ends."""
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _exact = msgspec.json.Decoder()

@@ -21,6 +21,7 @@ import anyio
 import orjson
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -33,7 +34,13 @@ from pydantic import ValidationError
 
 from callpact.errors import InvalidConfig
 from callpact.serve.lines import LineReader, LineTooLong, LineWriter
-from callpact.serve.messages import INTERNAL_ERROR, MAX_MESSAGE_DEPTH, BadMessage, read_message
+from callpact.serve.messages import (
+    INTERNAL_ERROR,
+    MAX_MESSAGE_DEPTH,
+    STOPPED,
+    BadMessage,
+    read_message,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -82,16 +89,28 @@ async def serve_stdio(server: Server[Any], limits: LineLimits | None = None) -> 
 async def serve_lines(
     server: Server[Any], incoming: int, outgoing: int, limits: LineLimits | None = None
 ) -> None:
-    """Serve over two file descriptors until the first one ends; both stay open."""
+    """Serve over two file descriptors until the first one ends; both stay open.
+
+    Requests under way then have `limits.leaving_seconds`, also when the task is cancelled; what is
+    still not answered gets an error.
+    """
     limits = limits or LineLimits()
     under_way = _UnderWay(limits)
     writer = LineWriter(outgoing)
     messages = _Incoming(incoming, writer, under_way, limits)
     writer.on_broken = messages.stop
     answers = _Outgoing(writer, under_way)
+    running = asyncio.ensure_future(
+        server.run(messages, answers, server.create_initialization_options())
+    )
     try:
-        await server.run(messages, answers, server.create_initialization_options())
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        messages.end()
+        await running
+        raise
     finally:
+        running.cancel()
         writer.close()
 
 
@@ -103,7 +122,7 @@ class _UnderWay:
         self._open: dict[RequestId, list[_Request]] = {}  # A client may use an id twice.
         self._number = self._bytes = self._streams = 0
         self._asked: set[str] = set()
-        self._is_given_up = False
+        self._is_ending = self._is_given_up = False
         self._changed = asyncio.Event()
 
     @property
@@ -139,7 +158,7 @@ class _UnderWay:
 
     async def until_room(self) -> None:
         """Wait until more may be read."""
-        while self.is_full and not self._asked and not self._is_given_up:
+        while self.is_full and not (self._asked or self._is_ending or self._is_given_up):
             await self._change()
 
     async def until_answered(self, seconds: float) -> None:
@@ -148,6 +167,11 @@ class _UnderWay:
             async with asyncio.timeout(seconds):
                 while self._number > self._streams and not self._is_given_up:
                     await self._change()
+
+    def end_reading(self) -> None:
+        """Let nobody wait for room: no more will be read."""
+        self._is_ending = True
+        self._changed.set()
 
     def give_up(self) -> None:
         """Let nobody wait any more."""
@@ -193,6 +217,11 @@ class _Incoming(_Stream):
         self._writer = writer
         self._under_way = under_way
         self._limits = limits
+
+    def end(self) -> None:
+        """Read no more; what is under way has its time."""
+        self._reader.stop()
+        self._under_way.end_reading()
 
     def stop(self) -> None:
         """Nobody is there any more."""
@@ -288,6 +317,10 @@ class _Outgoing(_Stream):
             anyio.BrokenResourceError: the client has hung up.
         """
         message = item.message
+        if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
+            # The SDK's word for a call that was broken off; here the client is still there.
+            stopped = ErrorData(code=INTERNAL_ERROR, message=STOPPED)
+            message = JSONRPCError(jsonrpc="2.0", id=message.id, error=stopped)
         on_end = _nothing
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             on_end = partial(self._under_way.end, message.id)
