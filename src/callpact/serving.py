@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib import import_module
@@ -123,8 +124,26 @@ def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
             await _serve(options, chosen, loaded, access, bound, logs)
         return 0
 
-    with contextlib.nullcontext() if bound is None else contextlib.closing(bound):
+    with contextlib.ExitStack() as stack:
+        if bound is not None:
+            stack.enter_context(contextlib.closing(bound))
+            stack.enter_context(_output_led_to_errors())
+        # From here on: a module that is imported may keep standard output for later.
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         run(go())
+
+
+@contextlib.contextmanager
+def _output_led_to_errors() -> Generator[None]:
+    """Lead file descriptor 1 to standard error, for libraries and children that write there."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
 
 
 async def _serve(  # noqa: PLR0917 - one of each

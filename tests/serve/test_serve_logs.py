@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+
+import raw
 
 SECRET = "s3cret-of-an-upstream"
 PATIENCE = 60
@@ -152,3 +155,42 @@ def test_an_error_at_the_start_is_json_where_logs_are(tmp_path):
     [line] = done.stderr.splitlines()
     assert json.loads(line)["level"] == "error"
     assert "none.py" in json.loads(line)["message"]
+
+
+PRINTING = f"""
+import os, subprocess, sys
+from callpact import tool
+
+kept = sys.stdout
+
+@tool
+def speak() -> None:
+    "Write to standard output in every way."
+    print("printed {SECRET}")
+    sys.stdout.write("written {SECRET}\\n")
+    kept.write("kept {SECRET}\\n")
+    sys.stdout.buffer.write(b"raw {SECRET}\\n")
+    sys.stdout.flush()
+    os.write(1, b"by a library\\n")
+    subprocess.run([sys.executable, "-c", "print('by a child')"], check=True)
+    print("end", flush=True)
+"""
+
+
+@FORMS
+def test_over_http_what_a_tool_prints_goes_to_standard_error_masked(shop, form):
+    (shop / "shop.py").write_text(PRINTING, "utf-8")
+    args = ["--log-format", form]
+    with raw.Served(args=args, cwd=shop, stdout=subprocess.PIPE) as served:
+        with served.connect() as line:
+            line.send(raw.called("shop_speak"))
+            assert not line.read().result["isError"]
+        assert served.end(signal.SIGTERM) == 0
+        assert served.process.stdout.read() == ""
+        served.process.stdout.close()
+    told = "\n".join(served.lines)
+    for word in ("printed", "written", "kept", "raw"):
+        assert f"{word} ***" in told
+    assert "by a library" in told
+    assert "by a child" in told
+    assert SECRET not in told

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -28,12 +29,13 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 class Served:
     """`callpact serve` over HTTP on a free port; its lines on stderr are read as they come."""
 
-    def __init__(self, *sources, args=(), cwd=None):
+    def __init__(self, *sources, args=(), cwd=None, stdout=None):
         refs = [part for source in sources for part in ("-s", str(source))]
         command = [sys.executable, "-m", "callpact", "serve", "--port", "0", *refs, *args]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=cwd, text=True)
+        pipes = {"stdout": stdout, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, cwd=cwd, text=True, **pipes)
         self.lines = [self.process.stderr.readline().rstrip("\n")]
-        self.address = self.lines[0].split()[-1]
+        self.address = re.search(r"http://[^\s\"]+", self.lines[0])[0]
         self.port = int(self.address.split(":")[-1].split("/")[0])
         self._told = threading.Condition()
         self._reader = threading.Thread(target=self._read)
