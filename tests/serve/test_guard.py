@@ -200,19 +200,100 @@ def test_a_caller_with_all_connections_cannot_lock_out_another():
     assert serving(question, connections=4) == [200] * 2
 
 
-def test_sessions_beyond_the_limit_are_told_so_and_begin_once_there_is_room():
+def begun(line):
+    """Begin a session; gives what its requests carry."""
+    answer = line.ask(raw.initialize())
+    assert answer.status == 200
+    return {"Mcp_Session_Id": answer.headers["mcp-session-id"]}
+
+
+def status_in(line, session, method="tools/list", number=1):
+    return line.ask({"jsonrpc": "2.0", "id": number, "method": method}, **session).status
+
+
+def test_a_caller_with_all_sessions_loses_its_own_that_idled_longest():
     def question(port):
         with raw.Line(port) as line:
-            first = line.ask(raw.initialize()).headers["mcp-session-id"]
-            assert line.ask(raw.initialize()).status == 200
-            full = line.ask(raw.initialize())
-            assert (full.status, full.error["code"]) == (503, -32603)
-            ended = line.ask(method="DELETE", Mcp_Session_Id=first, Content_Type=None)
-            assert ended.status == 200
+            first, second = begun(line), begun(line)
+            assert status_in(line, first, "ping") == 200
+            third = begun(line)
+            assert status_in(line, second) == 404  # The client has to begin anew.
             assert line.ask(raw.message(), **raw.routed()).status == 200
-            return line.ask(raw.initialize()).status
+            ended = line.ask(method="DELETE", Content_Type=None, **first)
+            assert ended.status == 200
+            begun(line)
+            return [status_in(line, one, "ping") for one in (first, second, third)]
 
-    assert serving(question, sessions=2) == 200
+    assert serving(question, sessions=2) == [404, 404, 200]
+
+
+def test_a_caller_with_all_sessions_cannot_lock_out_another_nor_end_its_sessions():
+    def question(port):
+        with raw.Line(port, source="127.0.0.9") as hog, raw.Line(port) as other:
+            held = [begun(hog) for _ in range(10)]
+            mine = [begun(other), begun(other)]
+            assert [status_in(hog, one, "ping") for one in held] == [404] * 8 + [200] * 2
+            for _ in range(10):
+                begun(hog)
+            return [status_in(other, one, "ping") for one in mine]
+
+    assert serving(question, sessions=4) == [200, 200]
+
+
+def test_a_session_in_which_a_call_runs_is_not_idle():
+    def question(port):
+        with (
+            raw.Line(port) as line,
+            raw.Line(port) as calling,
+            raw.Line(port, source="127.0.0.9") as other,
+        ):
+            busy = begun(line)
+            params = {"name": "t_hold", "arguments": {}}
+            asked = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
+            calling.send(raw.request(asked, **busy))
+            assert calling.file.readline().split()[1] == b"200"
+            refused = line.ask(raw.initialize())
+            assert (refused.status, refused.error["code"]) == (503, -32603)
+            assert refused.headers["retry-after"] == "10"
+            return begun(other).keys()  # For another caller it is ended nevertheless.
+
+    assert serving(question, sessions=1)
+
+
+def test_a_caller_with_all_streams_loses_its_own_oldest_and_never_anothers():
+    wanted = raw.message("subscriptions/listen", notifications={"toolsListChanged": True})
+    asked = raw.request(wanted, **raw.routed("subscriptions/listen"))
+
+    def question(port):
+        with contextlib.ExitStack() as stack:
+
+            def stream(source):
+                line = stack.enter_context(raw.Line(port, source=source))
+                line.send(asked)
+                assert line.file.readline().split()[1] == b"200"
+                return line
+
+            hog = [stream("127.0.0.9") for _ in range(3)]
+            other = stream("127.0.0.1")
+            more = [stream("127.0.0.9") for _ in range(2)]
+            for line in (*hog, more[0]):
+                until_ended(line)
+            return is_open(other) and is_open(more[1])
+
+    assert serving(question, streams=2)
+
+
+def until_ended(line):
+    """Wait for the end of a stream, in order."""
+    while line.file.readline() != b"0\r\n":
+        pass
+
+
+def is_open(line):
+    """True if a stream has not ended by now."""
+    line.socket.setblocking(False)
+    told = b"".join(iter(lambda: line.file.read1() or b"", b""))
+    return b"\r\n0\r\n" not in told
 
 
 def test_a_message_deeper_than_the_limit_is_refused_and_one_as_deep_is_not():

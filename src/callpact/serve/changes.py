@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_SUBSCRIBED = 1_000
 """Resources that one session may subscribe to."""
+MAX_SUBSCRIBED_BY_CALLER = 10_000
+"""Resources that all sessions of one caller may subscribe to."""
 _SEND_SECONDS = 2
 _log = logging.getLogger("callpact.serve.mcp")
 
@@ -48,6 +50,7 @@ class Changes:
         self._sessions: WeakSet[Connection] = WeakSet()
         self._levels: WeakKeyDictionary[Connection, LogLevel] = WeakKeyDictionary()
         self._subscribed: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
+        self._by_caller: dict[str | None, WeakSet[Connection]] = {}
 
     async def notice(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         """Remember whoever speaks, as a middleware of the server."""
@@ -98,17 +101,27 @@ class Changes:
             self._sessions.discard(session)
 
     async def subscribe(
-        self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
+        self,
+        context: ServerRequestContext[Any],
+        params: types.SubscribeRequestParams,
+        caller: str | None = None,
     ) -> types.EmptyResult:
-        """A session wants to hear of one resource."""
-        held, uri = self._subscribed.setdefault(_connection(context), set()), str(params.uri)
+        """A session of a caller wants to hear of one resource."""
+        session = _connection(context)
+        held, uri = self._subscribed.setdefault(session, set()), str(params.uri)
+        others = self._by_caller.setdefault(caller, WeakSet())
+        others.add(session)
+        number = sum(len(self._subscribed.get(one, ())) for one in others)
         message = ""
         if len(uri) > MAX_URI_LENGTH:
             message = f"An address has at most {MAX_URI_LENGTH:,} characters"
         elif len(held) >= MAX_SUBSCRIBED and uri not in held:
             message = f"A session may subscribe to {MAX_SUBSCRIBED:,} resources"
+        elif number >= MAX_SUBSCRIBED_BY_CALLER and uri not in held:
+            message = f"A caller may subscribe to {MAX_SUBSCRIBED_BY_CALLER:,} resources"
         if message:
             raise MCPError(code=types.INVALID_PARAMS, message=message)
+        self._by_caller = {one: held for one, held in self._by_caller.items() if held}
         held.add(uri)
         return types.EmptyResult()
 

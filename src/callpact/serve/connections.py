@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from callpact.serve.callers import peer_of
 from callpact.serve.framing import Framing
 from callpact.serve.messages import INTERNAL_ERROR
 from callpact.serve.refusal import Refused
@@ -101,8 +102,3 @@ class Connection(H11Protocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
-
-
-def peer_of(client: tuple[str, int] | None) -> str:
-    """A peer as callers without authentication are told apart: by the address."""
-    return "" if client is None else client[0]

@@ -14,8 +14,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import orjson
 from starlette.middleware.cors import CORSMiddleware
 
+from callpact.serve.callers import caller_of
 from callpact.serve.deep_parts import set_aside
 from callpact.serve.framing import MAX_HEADER_BYTES
 from callpact.serve.messages import (
@@ -32,7 +33,8 @@ from callpact.serve.messages import (
     BadMessage,
     read_message,
 )
-from callpact.serve.refusal import Refused
+from callpact.serve.refusal import Refused, respond
+from callpact.serve.shares import Shares
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,9 +45,14 @@ MAX_CLIENT_SECONDS = 30.0
 """Seconds that a client may take to send the headers of a request, to send its body, and to read
 an answer."""
 MAX_CONNECTIONS = 1_000
-"""Connections over HTTP at the same time; more are answered with 503."""
+"""Connections over HTTP at the same time; for one more, the peer that has the most loses the one
+that idles longest."""
 MAX_SESSIONS = 5_000
-"""Sessions over HTTP at the same time; clients of 2026-07-28 need none."""
+"""Sessions over HTTP at the same time, which clients of 2026-07-28 do not need; for one more, the
+caller that has the most loses the one that idles longest."""
+MAX_STREAMS = 500
+"""Streams of notices over HTTP at the same time; for one more, the caller that has the most loses
+its oldest."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Limits:
     client_seconds: float = MAX_CLIENT_SECONDS
     connections: int = MAX_CONNECTIONS
     sessions: int = MAX_SESSIONS
+    streams: int = MAX_STREAMS
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ class Doorkeeper(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Exchange:
     """A request that was let in."""
 
@@ -119,6 +127,8 @@ class _Exchange:
     until: float | None
     id: str | int | None = None
     """That of the request of JSON-RPC, if it is one."""
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set to end a stream for one that was opened later."""
     is_cut: bool = False
     """True once a stream was ended by us."""
     is_events: bool = False
@@ -155,6 +165,7 @@ class Guard:
         self._knockers = knockers or Knockers()
         self._doorkeeper = doorkeeper
         self._stopping = asyncio.Event()
+        self._streams: Shares[_Exchange] = Shares(limits.streams)
         self._inner: ASGIApp = self._let_in
         if self._knockers.origins:
             self._inner = CORSMiddleware(
@@ -173,7 +184,7 @@ class Guard:
         try:
             self._knockers.check(scope)
         except Refused as refused:
-            await _answer(send, refused)
+            await refused.send(send)
             return
         await self._inner(scope, receive, send)
 
@@ -183,7 +194,7 @@ class Guard:
             if self._doorkeeper is not None:
                 public = self._doorkeeper.public(scope["path"], self._path)
                 if public is not None and scope["method"] in {"GET", "HEAD"}:
-                    await _say(send, 200, public, {"cache-control": "public, max-age=3600"})
+                    await respond(send, 200, public, {"cache-control": "public, max-age=3600"})
                     return
                 # Before the body is read: what strangers send costs nothing.
                 until = await self._doorkeeper.admit(scope)
@@ -198,10 +209,24 @@ class Guard:
                 is_stream = message.get("method") == "subscriptions/listen"
                 asked = message.get("id") if "method" in message else None
         except Refused as refused:
-            await _answer(send, refused)
+            await refused.send(send)
             return
         exchange = _Exchange(is_stream, until, asked)
-        await self._hand_on(exchange, scope, self._replayed(exchange, body, receive), send)
+        if is_stream:
+            self._make_room(exchange, caller_of(scope))
+        try:
+            await self._hand_on(exchange, scope, self._replayed(exchange, body, receive), send)
+        finally:
+            self._streams.leave(exchange)
+
+    def _make_room(self, exchange: _Exchange, caller: str) -> None:
+        """Open a stream; where all are taken, the oldest of the caller with the most ends."""
+        if self._streams.are_taken:
+            victim = self._streams.victim(caller)
+            if victim is not None:
+                self._streams.leave(victim)
+                victim.cut.set()
+        self._streams.take(exchange, caller)
 
     async def _hand_on(
         self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
@@ -233,7 +258,7 @@ class Guard:
             event = _event(exchange) if self._is_broken_off(exchange) else b""
             await send({"type": "http.response.body", "body": event})
         else:
-            await _answer(send, Refused(503, STOPPED, INTERNAL_ERROR, exchange.id))
+            await Refused(503, STOPPED, INTERNAL_ERROR, exchange.id).send(send)
 
     def _is_broken_off(self, exchange: _Exchange) -> bool:
         """True if the events of a call end before its answer because the server does."""
@@ -253,19 +278,21 @@ class Guard:
             if not exchange.is_stream:
                 return await receive()
             coming = asyncio.ensure_future(receive())
-            stopping = asyncio.ensure_future(self._stopping.wait())
+            ending = [
+                asyncio.ensure_future(event.wait()) for event in (self._stopping, exchange.cut)
+            ]
             seconds = None if exchange.until is None else max(0.0, exchange.until - time.time())
             try:
                 await asyncio.wait(
-                    (coming, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                    (coming, *ending), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if coming.done():
                     return coming.result()
                 exchange.is_cut = True
                 return {"type": "http.disconnect"}
             finally:
-                coming.cancel()
-                stopping.cancel()
+                for task in (coming, *ending):
+                    task.cancel()
 
         return replay
 
@@ -347,17 +374,6 @@ def _event(exchange: _Exchange) -> bytes:
     """The end of a call that the server broke off, as an event."""
     refused = Refused(503, STOPPED, INTERNAL_ERROR, exchange.id)
     return b"event: message\r\ndata: " + refused.body + b"\r\n\r\n"
-
-
-async def _answer(send: Send, refused: Refused) -> None:
-    await _say(send, refused.status, refused.body, refused.headers)
-
-
-async def _say(send: Send, status: int, body: bytes, more: Mapping[str, str]) -> None:
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **more}
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
 
 
 class SlowClients:

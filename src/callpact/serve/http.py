@@ -29,6 +29,7 @@ from callpact.serve.connections import Connection
 from callpact.serve.guard import Guard, Knockers, Limits, SlowClients, is_loopback
 from callpact.serve.ready import Filling
 from callpact.serve.scraping import METRICS_PATH, Scraping
+from callpact.serve.sessions import Sessions
 from callpact.serve.shares import Shares
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ async def serve_http(
         app = server.streamable_http_app(
             streamable_http_path=path,
             max_request_body_size=limits.body_bytes,
-            max_sessions=limits.sessions,
+            max_sessions=None,  # They are counted by caller, in `sessions.py`.
             # The guard has looked already, at every path, and names the machine's other addresses.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
@@ -173,7 +174,8 @@ async def serve_http(
             stack.push_async_callback(authentication.aclose)
             authentication.start()
         # What binds the state of a request to its caller looks there.
-        inner: ASGIApp = Filling(app if authentication is None else AuthContextMiddleware(app))
+        bound_app = app if authentication is None else AuthContextMiddleware(app)
+        inner: ASGIApp = Filling(Sessions(bound_app, limits.sessions))
         if page is not None:
             inner = Scraping(inner, page, is_open=authentication is None)
         guard = Guard(

@@ -6,6 +6,8 @@ to explain.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -54,7 +56,7 @@ class KeptReader:
                 "cursor that the answer named."
             ),
             contract=Contract(input=_INPUT),
-            handler=self._read,
+            handler=partial(self._read, None),
             kind="query",
             annotations={"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
         )
@@ -63,6 +65,10 @@ class KeptReader:
     def tools(self) -> tuple[Tool, ...]:
         """What the list of tools has more, by now."""
         return (self.tool,) if self._is_shown else ()
+
+    def reading(self, owner: str | None) -> Tool:
+        """The tool, for one caller."""
+        return replace(self.tool, handler=partial(self._read, owner))
 
     def show(self) -> bool:
         """List the tool from now on; True if that is new."""
@@ -73,8 +79,9 @@ class KeptReader:
         """How one caller is given what is too large."""
         return Paging(self._results, owner, self._limit, READ_RESULT)
 
-    async def _read(self, arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
-        owner = None if context.identity is None else context.identity.id
+    async def _read(
+        self, owner: str | None, arguments: dict[str, Any], _: Context
+    ) -> ResponseEnvelope[Any]:
         page = wire.encode_page(arguments["cursor"], self.paging(owner))
         if page is None:
             minutes = round(self._results.age / 60)

@@ -7,8 +7,9 @@ only joins the two: what is listed stands in `views.py`, how clients are asked i
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -33,6 +34,7 @@ from callpact.errors import (
 from callpact.offers import NO_RESOURCE, Offer, Prompt, Resource
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.asking import AskedPeer, Peer
+from callpact.serve.callers import caller_of
 from callpact.serve.changes import Changes
 from callpact.serve.completing import complete
 from callpact.serve.crowd import CALLS_PER_CALLER, CALLS_PER_TOOL, Crowd
@@ -141,7 +143,6 @@ class Door:
         self._kept = KeptReader(result_limit)
         self.writes_lines = False
         """True where orjson writes the answers: what is written already need not be read again."""
-        self._reader = runtime.over((self._kept.tool,))
         bus = InMemorySubscriptionBus()
         self.changes = Changes(bus)
         self._listening = ListenHandler(bus)
@@ -211,6 +212,14 @@ class Door:
         given = self._identity
         return given if given is None or isinstance(given, Identity) else given(context)
 
+    def _owner(self, context: ServerRequestContext[Any]) -> str | None:
+        """Whom a request counts for, and whose the rest of a result is; None where all are one."""
+        scope = getattr(context.request, "scope", None)
+        if scope is not None:
+            return caller_of(scope)
+        identity = self._caller(context)
+        return None if identity is None else identity.id
+
     def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
         # Asked before a caller is known, and only for arguments that headers repeat.
         tool = self._runtime.catalog.get(tool_name)
@@ -224,19 +233,20 @@ class Door:
     async def _call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        identity = self._caller(context)
+        identity, owner = self._caller(context), self._owner(context)
         name = params.name
         arguments = arguments_of(context, params.arguments)
 
         async def begin(client: Client) -> _Ran:
             nonlocal name
             view = self._views.of(identity)
-            called, tool = self._called(view, params.name)
+            called, tool = self._called(view, params.name, owner)
             meant = tool and (target_of(view.catalog, tool.id, arguments) or tool)
             name = params.name if meant is None else meant.name
             call = self._request(context, params.name, arguments, meant)
             try:
-                envelope = await self._admitted(called, call, meant, identity, client)
+                with self._admitted(called, call, meant, owner) as admitted:
+                    envelope = await admitted.call(call, identity, client=client)
             except UnknownTool as error:
                 # A handler that misses a tool of its own is a failed call, not a wrong request.
                 if tool is None:
@@ -257,7 +267,7 @@ class Door:
             modern=is_modern(context.protocol_version),
             advertise=self._advertise,
             rendering=self._rendering,
-            paging=None if tool is self._kept.tool else self._kept.paging(_owner(identity)),
+            paging=None if tool.id == self._kept.tool.id else self._kept.paging(owner),
         )
         if "callpact/page" in result["_meta"] and self._kept.show():
             await self.changes.announce(tools=True)
@@ -271,29 +281,29 @@ class Door:
         wired = wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
         return _result(wired)
 
-    async def _admitted(
-        self,
-        called: Runtime,
-        call: Call,
-        meant: Tool | None,
-        identity: Identity | None,
-        client: Client,
-    ) -> ResponseEnvelope[Any]:
-        """Run a call, if there are not too many."""
+    @contextlib.contextmanager
+    def _admitted(
+        self, called: Runtime, call: Call, meant: Tool | None, owner: str | None
+    ) -> Generator[Runtime]:
+        """Count a call; gives what runs it, or what refuses it if there are too many."""
         if meant is None:
-            return await called.call(call, identity, client=client)
-        with self._crowd.entered(meant.id, _owner(identity)) as refusal:
+            yield called
+            return
+        with self._crowd.entered(meant.id, owner) as refusal:
             if refusal is not None:
                 tool = cast("Tool", called.catalog.get(call.tool_id))
                 called = called.over((replace(tool, disabled=refusal),))
-            return await called.call(call, identity, client=client)
+            yield called
 
-    def _called(self, view: View, name: str) -> tuple[Runtime, Tool | None]:
+    def _called(self, view: View, name: str, owner: str | None) -> tuple[Runtime, Tool | None]:
         """What runs a tool of this name, and the tool; one that is not listed may be called, too."""
-        for runtime in (view.front, self._runtime, self._reader):
+        for runtime in (view.front, self._runtime):
             tool = runtime.catalog.get(name)
             if tool is not None:
                 return runtime, tool
+        if name in {self._kept.tool.id, self._kept.tool.wire_name}:
+            tool = self._kept.reading(owner)
+            return self._runtime.over((tool,)), tool
         return view.front, None
 
     def _request(
@@ -326,8 +336,7 @@ class Door:
         if not is_modern(context.protocol_version):
             return await begin(AskedPeer(context, self.changes.level_of(context)))
         try:
-            owner = _owner(self._caller(context))
-            return await self._rounds.run(context, params, begin, owner)
+            return await self._rounds.run(context, params, begin, self._owner(context))
         except ClientUnable as error:
             if error.missing is None:
                 raise
@@ -345,8 +354,7 @@ class Door:
     async def _read_resource(
         self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
-        identity = self._caller(context)
-        kept = wire.encode_kept(params.uri, self._kept.paging(_owner(identity)))
+        kept = wire.encode_kept(params.uri, self._kept.paging(self._owner(context)))
         if kept is not None:
             return types.ReadResourceResult.model_validate(kept)
         ran = await self._offered(context, params, lambda: self._resource(context, params.uri))
@@ -368,7 +376,7 @@ class Door:
         self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
         self._resource(context, str(params.uri))
-        return await self.changes.subscribe(context, params)
+        return await self.changes.subscribe(context, params, self._owner(context))
 
     async def _get_prompt(
         self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
@@ -455,11 +463,6 @@ def _client_name(context: ServerRequestContext[Any]) -> str:
     """What the client says that it is, as records name it: `claude-code 2.1.0`."""
     given = context.session.client_params
     return "" if given is None else f"{given.client_info.name} {given.client_info.version}".strip()
-
-
-def _owner(identity: Identity | None) -> str | None:
-    """Whose the rest of a result is: the caller's if it is known, else everybody's here."""
-    return None if identity is None else identity.id
 
 
 def _result(wired: dict[str, Any]) -> types.CallToolResult:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from callpact.serve.messages import INVALID_REQUEST
+
+if TYPE_CHECKING:
+    from starlette.types import Send
 
 RETRY_SECONDS = 10
 """Seconds after which a client that found no room may try again, as `Retry-After` has it."""
@@ -37,6 +41,10 @@ class Refused(Exception):
         """The error, as JSON."""
         return json.dumps(self.error).encode()
 
+    async def send(self, send: Send) -> None:
+        """Answer a request with it."""
+        await respond(send, self.status, self.body, self.headers)
+
     @property
     def closing_response(self) -> bytes:
         """The whole response, for a connection that ends with it."""
@@ -49,3 +57,11 @@ class Refused(Exception):
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
+
+
+async def respond(send: Send, status: int, body: bytes, more: Mapping[str, str]) -> None:
+    """Answer a request with JSON."""
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **more}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

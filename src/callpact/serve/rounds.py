@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.eager import Starter
 from callpact.errors import ClientUnable
 from callpact.serve.asking import Answer, Peer, Question
+from callpact.serve.shares import Shares
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -101,6 +101,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
+        self._shares: Shares[str] = Shares(MAX_WAITING)
         self._starter = Starter()
 
     def __len__(self) -> int:
@@ -160,6 +161,7 @@ class Rounds:
         )
 
     def _taken(self, state: str) -> _Waiting:
+        self._shares.leave(state)
         waiting = self._waiting.pop(state, None)
         if waiting is None:
             raise MCPError(
@@ -171,22 +173,19 @@ class Rounds:
         return waiting
 
     def _kept(self, waiting: _Waiting) -> str:
-        while len(self._waiting) >= MAX_WAITING:
-            self._end_one()
+        if self._shares.are_taken:
+            victim = self._shares.victim(waiting.owner or "")
+            if victim is not None:
+                self._expire(victim)
         state = secrets.token_urlsafe(16)
         self._waiting[state] = waiting
+        self._shares.take(state, waiting.owner or "")
         loop = asyncio.get_running_loop()
         waiting.expiry = loop.call_later(ANSWER_SECONDS, self._expire, state)
         return state
 
-    def _end_one(self) -> None:
-        """Nobody can drive out what is another's by asking much."""
-        held = Counter(waiting.owner for waiting in self._waiting.values())
-        most = max(held, key=held.__getitem__)
-        oldest = next(state for state, held in self._waiting.items() if held.owner == most)
-        self._expire(oldest)
-
     def _expire(self, state: str) -> None:
+        self._shares.leave(state)
         waiting = self._waiting.pop(state, None)
         if waiting is not None:
             waiting.end()

@@ -56,15 +56,12 @@ class Shares(Generic[T]):
     def victim(self, caller: str, is_idle: Callable[[T], bool] = lambda _: True) -> T | None:
         """The place to be given up for one more of this caller's: the oldest that is idle.
 
-        It is of the caller that holds the most, and of this one where it would hold as many. A
-        place that is not idle is taken from another alone; None if there is no such place.
+        It is of the caller that holds the most, and of this one where it holds as many. A place
+        that is not idle is taken from another alone; None if there is no such place.
         """
-        most = max(self._held, key=lambda one: (self._number(one, caller), one == caller))
+        most = max(self._held, key=lambda one: (len(self._held[one]), one == caller))
         held = self._held[most]
         found = next(filter(is_idle, held), None)
         if found is None and most != caller:
             return next(iter(held))
         return found
-
-    def _number(self, one: str, asking: str) -> int:
-        return len(self._held[one]) + (one == asking)
