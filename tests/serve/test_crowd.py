@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client
 
 from callpact import Identity, Runtime, Tool
+from callpact.serve.crowd import Crowd
 from callpact.serve.mcp import Door
 from callpact.tool import Contract
 
@@ -68,3 +72,33 @@ def test_what_is_too_much_is_refused_and_the_next_call_works(mode, limits, other
     assert sorted(told, key=str) == sorted(
         [None, "overloaded", None if other == "ok" else other, None], key=str
     )
+
+
+def taken(crowd, stack, caller, number):
+    """How many of so many calls of a caller are let in."""
+    return sum(stack.enter_context(crowd.entered("t.one", caller)) is None for _ in range(number))
+
+
+def test_one_caller_leaves_room_for_as_many_calls_of_others():
+    crowd = Crowd(per_tool=12, per_caller=100)
+    with contextlib.ExitStack() as stack:
+        assert taken(crowd, stack, "hog", 100) == 6
+        assert taken(crowd, stack, "ada", 100) == 3
+        assert taken(crowd, stack, "bob", 1) == 1
+    with contextlib.ExitStack() as stack:
+        assert taken(crowd, stack, "ada", 6) == 6  # All have left.
+
+
+def test_the_only_caller_of_a_door_has_all_calls():
+    with contextlib.ExitStack() as stack:
+        assert taken(Crowd(per_tool=12, per_caller=100), stack, None, 100) == 12
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60), st.integers(2, 20))
+def test_a_caller_that_has_no_call_is_let_in_however_others_came(callers, most):
+    crowd = Crowd(per_tool=most, per_caller=100)
+    with contextlib.ExitStack() as stack:
+        for caller in callers:
+            taken(crowd, stack, caller, 1)
+        if len(set(callers)) < most.bit_length() - 1:
+            assert taken(crowd, stack, "new", 1) == 1

@@ -343,6 +343,22 @@ def test_a_hundred_calls_run_at_the_same_time(served, mode):
     assert told == (wanted if mode != "legacy" else [{"result": number} for number in wanted])
 
 
+# --- callers without tokens ------------------------------------------------------------------
+
+
+def test_the_rest_of_a_large_answer_is_for_the_address_that_asked(served, line):
+    line.send(called("behaviour_names", count=30_000))
+    cursor = line.read().result["_meta"]["callpact/page"]["nextCursor"]
+    with raw.Line(served.port, source="127.0.0.9") as other:
+        other.send(called("read_result", cursor=cursor))
+        denied = other.read().result
+        assert denied["isError"]
+        assert "result_gone" in denied["content"][0]["text"]
+    with served.connect() as again:
+        again.send(called("read_result", cursor=cursor))
+        assert not again.read().result["isError"]
+
+
 # --- where, and for whom ----------------------------------------------------------------------
 
 MARKED = """
