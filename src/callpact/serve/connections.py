@@ -38,7 +38,8 @@ class Connection(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """True if no request is under way."""
-        return self.cycle is None or self.cycle.response_complete
+        cycle: Any = self.cycle  # None before the first request.
+        return cycle is None or cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn
         super().connection_made(transport)

@@ -63,7 +63,7 @@ class Framing:
     # --- the parts of a message ---------------------------------------------------------------
 
     def _head(self) -> bool:
-        if self._held in (b"", b"\r"):
+        if b"\r".startswith(self._held):  # Nothing, or half of an empty line.
             return False
         if self._held.startswith(b"\r\n"):
             del self._held[:2]  # RFC 9112, section 2.2: an empty line before a request.
@@ -126,7 +126,7 @@ class Framing:
         return True
 
     def _trailers(self) -> bool:
-        if self._held in (b"", b"\r"):
+        if b"\r".startswith(self._held):  # Nothing, or half of an empty line.
             return False
         if self._held.startswith(b"\r\n"):
             del self._held[:2]

@@ -151,9 +151,9 @@ def _check_claims(token: str) -> None:
     if not isinstance(claims, dict):
         raise BadToken("The claims of the token are no JSON object")
     for name in _TIMES:
-        given: object = cast("dict[str, Any]", claims).get(name, 0)
+        given = cast("dict[str, Any]", claims).get(name, 0)
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        if not is_number or not 0 <= given <= MAX_TOKEN_TIME:
+        if not (is_number and 0 <= given <= MAX_TOKEN_TIME):
             raise BadToken(f"The '{name}' of the token is not a time in epoch seconds")
 
 
