@@ -37,7 +37,7 @@ MAX_CALLS = 32
 """Hook calls under way at the same time, those that wait for effects included; more wait."""
 MAX_CALLS_OF_ONE = 24
 """Hook calls of one caller under way at the same time; callers without an identity are one caller."""
-MAX_WAITING = 256
+MAX_WAITING = 4_096
 """Hook calls that wait; one more refuses the oldest of the caller with the most (`overloaded`)."""
 
 
@@ -112,7 +112,7 @@ class Pool:
         except Crowded:
             raise CallFailed(
                 "overloaded",
-                f"{MAX_WAITING} hook calls wait already, most of them yours; "
+                f"{MAX_WAITING:,} hook calls wait already, most of them yours; "
                 "try again when some of them have ended",
             ) from None
 
