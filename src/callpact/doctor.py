@@ -22,7 +22,8 @@ def print_keys(tools: Iterable[Tool]) -> None:
             files[name, hosts, file] = "not granted" if is_missing else "granted"
     rows = [Row((*row, files[row])) for row in sorted(files)]
     if rows:
-        out.print()
+        if out.is_terminal:  # Elsewhere each line is a row.
+            out.print()
         print_table(rows, ["KEY", "SENT TO", "BY", "STATE"])
 
 
