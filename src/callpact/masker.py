@@ -34,7 +34,7 @@ _SIMPLE = "\"'/abfnrtv0"
 _ENCODED = re.compile(rf"{_UNITS}|\\[\\{_SIMPLE}]")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _WIDEST = 12  # Characters that one character of a secret may be written with, in one encoding.
-_FEW = 8  # So many are looked for one by one as quickly.
+_FEW = 8  # Up to this number, searching for each is as quick.
 _MANY = 100  # Of more it takes longer to find out which are part of others.
 _INNER, _OUTER = b"x "
 
@@ -197,7 +197,7 @@ class Masker:
 
 
 def _encoded(letters: str) -> re.Pattern[str]:
-    """What is decoded to find secrets of these letters: texts are full of quotes and line ends."""
+    """The encodings to undo for secrets of these letters: texts are full of quotes and line ends."""
     simple = "".join(sort for sort in _SIMPLE if _ESCAPES.get(sort, sort) in letters)
     return re.compile(rf"{_UNITS}|\\[\\{simple}]")
 

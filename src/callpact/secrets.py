@@ -129,7 +129,7 @@ class Secrets:
         return self.masker().mask_data(value)
 
     def masker(self) -> Masker:
-        """What finds and hides the secrets; another one as soon as more of them are known."""
+        """The masker of all known secrets; another one as soon as more of them are known."""
         number = len(self._known) + len(self._learned)
         if self._masker[0] != number:
             # A copy: another thread may learn of a secret at the same time.

@@ -234,7 +234,7 @@ class _Known(Struct, frozen=True):
     names: frozenset[str] | None = None
     """Where only hashes are kept: the names that the contract itself tells."""
     declared: frozenset[str] = frozenset({""})
-    """The names that the contract tells, where a value of a call may be the same word."""
+    """The names that the contract declares, where a value of a call may be the same word."""
     is_plain: bool = False
 
     @property

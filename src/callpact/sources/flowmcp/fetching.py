@@ -1,4 +1,4 @@
-"""What hooks may fetch: the origin that their file names as `root`, and hosts that are allowed.
+"""The requests that hooks may make: to the `root` of their file, and to hosts that are allowed.
 
 Only `executeRequest` may fetch at all. A key leaves only for the hosts that it is bound to
 (`grants.py`), only if the file declares it, and is taken out of every answer before a hook sees it.

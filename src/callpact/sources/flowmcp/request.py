@@ -44,7 +44,7 @@ _STEP = re.compile(
 
 
 class Placeholders:
-    """What stands for the keys of a file in one call."""
+    """Random texts in place of the keys of a file, for one call."""
 
     __slots__ = ("_code", "_mark")
 
