@@ -139,13 +139,26 @@ class _Names:
         before, after = self._at(index - 1), self._at(index + 1)
         if before == "var":
             return self._function(index)
-        if before in _DECLARES or before in {"function", "class", "import"}:
+        if before in _DECLARES or before == "import":
             return self._block(index)
-        if before == "*" and self._at(index - 2) == "function":
-            return self._block(index)
+        is_generator = before == "*" and self._at(index - 2) == "function"
+        if is_generator or before in {"function", "class"}:
+            return self._named(index, index - 1 - is_generator)
         if after == "=>":
             return self._arrow(index, index + 1)
         return self._pattern(index)
+
+    def _named(self, index: int, keyword: int) -> tuple[int, int]:
+        """The scope of the name of a function or class: of an expression, itself alone."""
+        before = self._at(keyword - 1)
+        if before == "async":
+            before = self._at(keyword - 2)
+        if before not in _BEFORE_LITERAL and before not in {"=>", "!", "new"}:
+            return self._block(index)
+        at = index + 1
+        while self._at(at) not in {"{", ""} and self._may_step():
+            at = self._closing.get(at, at) + 1
+        return index, self._closing.get(at, at)
 
     def _pattern(self, index: int) -> tuple[int, int] | None:
         """The scope of a name in a pattern: of `const { a: [ name ] }`, or of parameters."""
