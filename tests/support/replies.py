@@ -429,7 +429,11 @@ def _two(chance: random.Random) -> Made:
     another = value_of(chance, shape)
     if another == value:
         another["extra"] = 1
-    wraps = ["`{}`", "{}", "```json\n{}\n```", "```python\n{}\n```", '"{}"']
+    wraps = [
+        *("`{}`", "{}", '"{}"', "'{}'", "**{}**", "({})", "<answer>{}</answer>", "<!-- {} -->"),
+        *("```json\n{}\n```", "```python\n{}\n```", "```js\nconst x = {};\n```", "```{}```"),
+        *("~~~\n{}\n~~~", "\n> {}\n", "\n- {}\n", "\\boxed{{}}", "f({})", "| {} |"),
+    ]
     one, two = (chance.choice(wraps).replace("{}", json.dumps(each)) for each in (value, another))
     joint = chance.choice(
         ["\nor\n", "\nDraft above, final below:\n", ", not ", "\n\nFor example ", "\n"]
