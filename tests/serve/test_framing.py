@@ -106,6 +106,8 @@ REFUSED = {
     "the last line ends with LF": (b"GET /mcp HTTP/1.1\r\nHost: localhost\n\n", 400),
     "an empty line of LF": (b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\n", 400),
     "a line that ends with CR": (post("A: b\rC: d\r\n" + LENGTH), 400),
+    "a CR before the end": (post(LENGTH + "A: b\r\r\n"), 400),
+    "a CR before the end of trailers": (post(CHUNKED, WHOLE[:-2] + b"a: b\r\r\n\r\n"), 400),
     "two CR": (post("A: b\r\r\n" + LENGTH), 400),
     "a folded header": (post("A: b\r\n c\r\n" + LENGTH), 400),
     "a header folded with a tab": (post("A: b\r\n\tc\r\n" + LENGTH), 400),

@@ -29,8 +29,7 @@ _HOST = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._~!$&'()*+;=%-]{0,255})(?::([0-9]{0,5}))?"
 )
 _ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE)
-# A control character, a CR or an LF alone. What ends in CR may go on with LF.
-_STRAY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?=[^\n])|(?<!\r)\n")
+_PRINTED = bytes(byte for byte in range(256) if byte in b"\t\r\n" or byte not in {*range(32), 127})
 
 
 class Framing:
@@ -95,7 +94,7 @@ class Framing:
 
     def _chunk_line(self) -> bool:
         end = self._held.find(b"\r\n", 0, MAX_CHUNK_LINE_BYTES + 2)
-        if end < 0 and len(self._held) <= MAX_CHUNK_LINE_BYTES and not _STRAY.search(self._held):
+        if end < 0 and len(self._held) <= MAX_CHUNK_LINE_BYTES and b"\n" not in self._held:
             return False
         found = _CHUNK_LINE.fullmatch(self._held[: max(end, 0)])
         if found is None:
@@ -143,10 +142,8 @@ class Framing:
         """Lines up to an empty one, taken out of what is held; None while they are not whole."""
         found = self._held.find(end, max(0, self._seen - 3))
         size = len(self._held) if found < 0 else found
-        stray = _STRAY.search(self._held, max(0, self._seen - 1), size)
-        if stray is not None:
-            what = "a line that ends without CRLF" if stray[0] in b"\r\n" else "a control character"
-            raise _bad(f"There is {what} in the {kind} of the request")
+        is_half = self._held[self._seen - 1 : self._seen] == b"\r"
+        _check_lines(self._held[self._seen - is_half : size], kind, is_whole=found >= 0)
         if size > self._header_bytes:
             raise Refused(431, f"The {kind} of a request may have {self._header_bytes:,} bytes")
         if found < 0:
@@ -177,6 +174,15 @@ class _Head:
         self.length = 0 if self.is_chunked else _length(fields.get(b"content-length", []))
         if any(value.lower() != b"100-continue" for value in fields.get(b"expect", [])):
             raise Refused(417, "The only Expect that is met is 100-continue")
+
+
+def _check_lines(text: bytearray, kind: str, *, is_whole: bool) -> None:
+    """Refuse control characters, and a CR or LF alone; a CR at the end may still go on with LF."""
+    ends, half = text.count(b"\r\n"), not is_whole and text.endswith(b"\r")
+    if text.count(b"\n") != ends or text.count(b"\r") - half != ends:
+        raise _bad(f"There is a line that ends without CRLF in the {kind} of the request")
+    if text.translate(None, _PRINTED):
+        raise _bad(f"There is a control character in the {kind} of the request")
 
 
 def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
