@@ -13,6 +13,7 @@ from callpact import Access, Catalog, Contract, Runtime, Tool
 from callpact.errors import InvalidConfig
 from callpact.secrets import Secrets
 from callpact.serve.auth import Authentication, Token, identify, read_tokens
+from callpact.serve.guard import Limits
 from callpact.serve.http import check_place
 from callpact.serve.mcp import Door
 from callpact.serve.oauth import OAuth
@@ -439,3 +440,19 @@ def test_no_token_shows_in_any_log_or_answer(caplog):
     for secret in (CI, good, bad, junk, *good.split("."), bad.split(".")[1]):
         assert secret not in "\n".join(said)
         assert secret not in "\n".join(mine)
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+def test_sessions_are_shared_by_token_whatever_the_address():
+    limits = Limits(sessions=4)
+    with Serving(Authentication(TOKENS), limits=limits) as serving, serving.connect() as line:
+        held = [session(line, CI) for _ in range(6)]
+        mine = [session(line, ROOT) for _ in range(2)]
+        for _ in range(3):
+            held.append(session(line, CI))
+        statuses = [line.ask(CALL, **one, **bearer(ROOT)).status for one in mine]
+        assert statuses == [200, 200]
+        statuses = [line.ask(CALL, **one, **bearer(CI)).status for one in held]
+        assert statuses == [404] * 7 + [200] * 2

@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.offers import MAX_URI_LENGTH, Resource
 from callpact.serve import changes
 from callpact.serve.changes import Changes
+from callpact.tool import Identity
 from doors import LEGACY, connected, tool
 
 # Older clients subscribe and set levels by messages of their own, which the SDK calls deprecated.
@@ -149,6 +150,27 @@ def test_a_session_may_subscribe_only_to_so_many(monkeypatch):
                 await at.client.session.subscribe_resource("docs://b")
             await at.client.session.unsubscribe_resource("docs://a")
             await at.client.session.subscribe_resource("docs://b")
+            return refused.value.error
+
+    assert run(go()).code == types.INVALID_PARAMS
+
+
+def test_the_sessions_of_a_caller_may_subscribe_only_to_so_many(monkeypatch):
+    monkeypatch.setattr(changes, "MAX_SUBSCRIBED_BY_CALLER", 2)
+    callers = [Identity("ada")]
+
+    async def go():
+        async with (
+            connected(resources=DOCS, mode=LEGACY, identity=lambda _: callers[0]) as at,
+            Client(at.door.server, mode=LEGACY) as second,
+        ):
+            await at.client.session.subscribe_resource("docs://a")
+            await second.session.subscribe_resource("docs://a")
+            with pytest.raises(MCPError) as refused:
+                await second.session.subscribe_resource("docs://b")
+            callers[0] = Identity("bob")
+            async with Client(at.door.server, mode=LEGACY) as other:
+                await other.session.subscribe_resource("docs://b")
             return refused.value.error
 
     assert run(go()).code == types.INVALID_PARAMS
