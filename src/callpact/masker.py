@@ -15,7 +15,7 @@ from functools import lru_cache
 from html.entities import html5
 from typing import Any, Self, cast
 
-MAX_MASKED_DEPTH = 3_100
+MAX_MASKED_DEPTH = 2_100
 """Levels of JSON data in which secrets are looked for; what lies deeper is masked as a whole."""
 MIN_MASKED = 8
 """Characters from which on a value is masked: shorter ones are part of too many other words."""

@@ -16,6 +16,7 @@ from callpact.answer.errors import OutputSchemaError
 from callpact.answer.reader import Fits, Repair, Unreadable, read_json, read_strict
 from callpact.answer.shape import Shape, issues_of
 from callpact.errors import UsageError
+from callpact.schema.limits import with_room
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ def _fits(shape: Shape[Any]) -> Fits:
 
     def fits(value: Any) -> bool:
         try:
-            _ = shape.parse(copy.deepcopy(value))
+            _ = shape.parse(with_room(lambda: copy.deepcopy(value)))
         except UsageError:
             raise
         except Exception:  # noqa: BLE001 - boundary: whatever a parser raises is its refusal

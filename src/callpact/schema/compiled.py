@@ -30,8 +30,11 @@ from callpact.schema.forms import (
 from callpact.schema.integers import count_integers, inexact_integers, resources
 from callpact.schema.values import (
     DEEPER,
+    UPPER,
     Deeper,
+    cut_below,
     is_json,
+    is_shallow,
     measure,
     not_json,
     size_of,
@@ -170,6 +173,21 @@ class CompiledSchema:
             return not_json(value)
 
     def _told(self, value: Any) -> list[ValidationError] | list[Issue]:
+        if not is_shallow(value, UPPER):
+            # Errors hold copies of what is wrong: of many levels that takes minutes.
+            return [] if self._validator.is_valid(value) else self._told_above(value)
+        return self._told_whole(value)
+
+    def _told_above(self, value: Any) -> list[ValidationError] | list[Issue]:
+        """The violations of the upper levels of a value, or that they lie below."""
+        errors = self._told_whole(cut_below(value, UPPER))
+        if errors and isinstance(errors[0], Issue):
+            return errors
+        above = [error for error in errors if len(error.instance_path) < UPPER]  # type: ignore[union-attr]
+        text = f"Value does not match its schema, more than {UPPER} levels deep"
+        return above or [Issue("schema", text, "")]
+
+    def _told_whole(self, value: Any) -> list[ValidationError] | list[Issue]:
         if self._links is not None and not self._links.explains(measure(value)[1]):
             if self._validator.is_valid(value):
                 return []

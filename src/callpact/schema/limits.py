@@ -13,10 +13,10 @@ MAX_VALUE_DEPTH = 1_000
 """Levels of JSON that a value may nest."""
 MAX_SCHEMA_VALUES = 2_000_000
 """Values that a schema document may hold: an `enum` of 100,000 objects, and more."""
-MAX_DEPTH_SETTING = 3_000
+MAX_DEPTH_SETTING = 2_000
 """Levels that `value_depth` may be set to: more could break the stack of a thread."""
 T = TypeVar("T")
-_FRAMES_PER_LEVEL = 8
+_FRAMES_PER_LEVEL = 20
 _OTHER_FRAMES = 2_000
 
 

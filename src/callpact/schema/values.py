@@ -17,6 +17,8 @@ from callpact.schema.limits import make_room, schema_limits
 
 UNROLLED = 128
 """Levels that a form of a schema visits by itself; what lies deeper is looked at apart."""
+UPPER = 100
+"""Levels whose violations are told one by one; of those below, that there are some."""
 DEEPER = "callpact.deeper"
 _LEVEL = "callpact.json.{}"
 _BYTES_PER_PART = 20
@@ -182,3 +184,20 @@ def measure(value: Any) -> tuple[int, int]:
                 below.extend(cast("list[Any]", item))
         layer = below
     return size, depth
+
+
+def cut_below(value: Any, levels: int) -> Any:
+    """A copy with empty objects and lists below so many levels."""
+    root: list[Any] = [value]
+    layer: list[Any] = [root]
+    for level in range(levels + 1):
+        below: list[Any] = []
+        for held in layer:
+            places = held.items() if isinstance(held, dict) else enumerate(held)
+            for place, item in cast("list[Any]", list(places)):
+                if isinstance(item, dict | list | tuple):
+                    kind = dict if isinstance(item, dict) else list
+                    held[place] = kind(cast("Any", item)) if level < levels else kind()
+                    below.append(held[place])
+        layer = below
+    return root[0]

@@ -82,11 +82,17 @@ def _parsed(text: bytes, depth: int) -> Any:
     try:
         value = orjson.loads(text)  # Refuses NaN, lone surrogates, numbers out of range.
     except orjson.JSONDecodeError as error:
+        if "depth limit" in error.msg:  # Its own, which lies a little above ours.
+            raise _too_deep(depth) from None
         raise BadMessage(f"The message is not JSON: {error}", PARSE_ERROR) from None
     if _is_deeper(value, text, depth):
-        raise BadMessage(f"JSON is nested deeper than {depth} levels", PARSE_ERROR)
+        raise _too_deep(depth)
     # Integers of more than 64 bits were read as fractions.
     return with_room(lambda: _exact.decode(text)) if _LONG_NUMBER.search(text) else value
+
+
+def _too_deep(depth: int) -> BadMessage:
+    return BadMessage(f"JSON is nested deeper than {depth} levels", PARSE_ERROR)
 
 
 def _is_deeper(value: Any, text: bytes, most: int) -> bool:
