@@ -19,7 +19,7 @@ from api_page import api, constant, sentences
 import callpact
 from callpact.cli import whole
 from callpact.codes import CODES, OWN_CODE
-from callpact.config import Config, SourceConfig
+from callpact.config import Config, LimitsConfig, SourceConfig
 from callpact.sources.flowmcp.codes import RULES, Rule
 
 if TYPE_CHECKING:
@@ -170,6 +170,10 @@ def configuration() -> str:
     lines += [
         f"| `sources.NAME.{name}` | {f.description} |"
         for name, f in SourceConfig.model_fields.items()
+    ]
+    lines += [
+        f"| `limits.{name}` | {f.description}; {f.default:,} |"
+        for name, f in LimitsConfig.model_fields.items()
     ]
     return "\n".join(lines) + "\n"
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 import msgspec
 import orjson
 
-from callpact.schema.limits import MAX_VALUE_DEPTH, with_room
+from callpact.schema.limits import with_room
 
-MAX_MESSAGE_DEPTH = MAX_VALUE_DEPTH + 20
+MAX_MESSAGE_DEPTH = 1_020
 """Levels of JSON in a message: a few more than the arguments of a tool may have."""
 
 PARSE_ERROR = -32700
