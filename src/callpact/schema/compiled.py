@@ -180,10 +180,12 @@ class CompiledSchema:
 
     def _told_above(self, value: Any) -> list[ValidationError] | list[Issue]:
         """The violations of the upper levels of a value, or that they lie below."""
-        errors = self._told_whole(cut_below(value, UPPER))
-        if errors and isinstance(errors[0], Issue):
-            return errors
-        above = [error for error in errors if len(error.instance_path) < UPPER]  # type: ignore[union-attr]
+        errors = cast("list[Any]", self._told_whole(cut_below(value, UPPER)))
+        above = [
+            error
+            for error in errors
+            if isinstance(error, Issue) or len(error.instance_path) < UPPER
+        ]
         text = f"Value does not match its schema, more than {UPPER} levels deep"
         return above or [Issue("schema", text, "")]
 

@@ -14,7 +14,7 @@ import jsonschema_rs
 
 from callpact.errors import Issue
 from callpact.schema.document import pointer
-from callpact.schema.values import UPPER, is_shallow
+from callpact.schema.values import UPPER, is_shallow, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,8 +111,7 @@ def _with_fractions(value: Any) -> Any:
     stack: list[Any] = [root]
     while stack:
         held = stack.pop()
-        places = enumerate(held) if isinstance(held, list) else held.items()
-        for place, item in cast("list[Any]", list(places)):
+        for place, item in places_of(held):
             if isinstance(item, dict):
                 held[place] = dict(cast("dict[str, Any]", item))
                 stack.append(held[place])

@@ -61,7 +61,7 @@ class Meter:
         known = self._checked.get(key)
         if known is None:
             # With the value itself, whose id is its own only while somebody holds it.
-            known = self._checked[key] = (value, node.check(value))
+            known = self._checked[key] = (cast("Any", value), node.check(value))
         return known[1]
 
     def settle(self, node: Node, value: Any) -> None:
@@ -411,8 +411,8 @@ class Not(Node):
     def _keys(self, value: Any) -> set[str] | None:
         return self._own.keys(value)
 
-    def nodes_of(self, key: str) -> list[Node]:
-        return self._own.nodes_of(key)
+    def nodes_of(self, part: str | int) -> list[Node]:
+        return self._own.nodes_of(part) + super().nodes_of(part)
 
 
 # --- values ---------------------------------------------------------------------------------

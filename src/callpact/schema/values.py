@@ -80,7 +80,8 @@ def _is_json_below(value: Any) -> bool:
 
 @functools.cache
 def _judge(levels: int) -> Any:
-    return jsonschema_rs.validator_for(any_json(levels), offline=True, keywords={DEEPER: Deeper})
+    keywords: dict[str, Any] = {DEEPER: Deeper}
+    return jsonschema_rs.validator_for(any_json(levels), offline=True, keywords=keywords)
 
 
 def is_shallow(value: Any, levels: int) -> bool:
@@ -186,6 +187,13 @@ def measure(value: Any) -> tuple[int, int]:
     return size, depth
 
 
+def places_of(held: Any) -> list[tuple[Any, Any]]:
+    """The keys or indexes of an object or a list, each with what stands there."""
+    if isinstance(held, dict):
+        return list(cast("dict[Any, Any]", held).items())
+    return list(enumerate(cast("list[Any]", held)))
+
+
 def cut_below(value: Any, levels: int) -> Any:
     """A copy with empty objects and lists below so many levels."""
     root: list[Any] = [value]
@@ -193,8 +201,7 @@ def cut_below(value: Any, levels: int) -> Any:
     for level in range(levels + 1):
         below: list[Any] = []
         for held in layer:
-            places = held.items() if isinstance(held, dict) else enumerate(held)
-            for place, item in cast("list[Any]", list(places)):
+            for place, item in places_of(held):
                 if isinstance(item, dict | list | tuple):
                     kind = dict if isinstance(item, dict) else list
                     held[place] = kind(cast("Any", item)) if level < levels else kind()
