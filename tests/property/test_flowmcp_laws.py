@@ -495,13 +495,23 @@ ANY_TEXT = st.text(st.characters(codec="utf-8")) | st.sampled_from(
 )
 
 
+def _holds_step(text):
+    """True if some server may take a part of the text for `.` or `..`."""
+    while (decoded := unquote(text)) != text:
+        text = decoded
+    for sign in ";?#\0":
+        text = text.replace(sign, "/;")
+    parts = text.replace("\\", "/").split("/")
+    return any(part in {".", ".."} for part in parts)
+
+
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
 def test_every_text_arrives_in_its_place_and_nowhere_else(first, second, asked_for, body):
     places = (("a", "insert"), ("b", "insert"), ("q", "query"), ("s", "body"))
     tools, transport = loaded(plain_tool(*places))
     given_ = {"a": first, "b": second, "q": asked_for, "s": body}
     found = outcome(Runtime(tools), "demo.doIt", given_)
-    if {first, second} & {"", ".", ".."}:
+    if {first, second} & {""} or _holds_step(first) or _holds_step(second):
         assert found.code == "schema_validation_failed"
         assert transport.requests == []
         return

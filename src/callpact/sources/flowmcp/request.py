@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
 
 import orjson
 from msgspec import UNSET, Struct
@@ -33,14 +34,9 @@ _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)
 _BODIED = frozenset({"POST", "PUT"})
 _MIN_CREDENTIAL = 4  # Characters of a key that a redirect is searched for.
 _REST = re.compile(r"[^/?#]*")
-# However often it is encoded, some server decodes it before it resolves the path; servers of
-# Java take `..;x` for `..`, those of Windows `\\` for `/`.
-_STEP = re.compile(
-    r"(?:\A|/|%(?:25)*(?:2F|5C))"
-    r"(?:\.|%(?:25)*2E){1,2}"
-    r"(?=\Z|[/;]|%(?:25)*(?:2F|5C|3B|00|23|3F))",
-    re.IGNORECASE,
-)
+_SLASHES = re.compile(r"[/\\]")
+_SEGMENT_END = re.compile(r"[;?#\0]")
+_MOST_DECODINGS = 8
 
 
 class Placeholders:
@@ -224,10 +220,25 @@ class RequestPlan:
             segment = before + (after[0] if after else "")
             if not segment and not piece.is_segment:
                 raise _misplaced(piece.parameter.key, "must not be empty: it is a part of the path")
-            if _STEP.search(segment):
+            if _holds_step(segment):
                 raise _misplaced(
                     piece.parameter.key, "must not be a step of the path, as '.' and '..' are"
                 )
+
+
+def _holds_step(segment: str) -> bool:
+    """True for `.` and `..`, however often they are encoded.
+
+    Some server decodes them before it resolves the path; servers of Java take `..;x` for `..`,
+    those of Windows a backslash for a slash.
+    """
+    for _ in range(_MOST_DECODINGS):
+        decoded = unquote(segment)
+        if decoded == segment:
+            break
+        segment = decoded
+    parts = _SLASHES.split(segment)
+    return any(_SEGMENT_END.split(part, maxsplit=1)[0] in {".", ".."} for part in parts)
 
 
 def _pair(parameter: Parameter) -> _Pair:
