@@ -142,7 +142,7 @@ class Framing:
         """Lines up to an empty one, taken out of what is held; None while they are not whole."""
         found = self._held.find(end, max(0, self._seen - 3))
         size = len(self._held) if found < 0 else found
-        is_half = bytes(self._held[self._seen - 1 : self._seen]) == b"\r"
+        is_half = self._held.endswith(b"\r", 0, self._seen)
         _check_lines(self._held[self._seen - is_half : size], kind, is_whole=found >= 0)
         if size > self._header_bytes:
             raise Refused(431, f"The {kind} of a request may have {self._header_bytes:,} bytes")
