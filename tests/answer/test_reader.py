@@ -214,7 +214,7 @@ def test_a_value_nests_as_deep_as_a_schema_check_takes(wrap):
 
 def test_strict_nests_as_deep():
     assert read_strict(nested(MAX_DEPTH))
-    for depth in (MAX_DEPTH + 1, 500, 2_000, 1_000_000):
+    for depth in (MAX_DEPTH + 1, 2_000, 1_000_000):
         with pytest.raises(Unreadable) as caught:
             read_strict(nested(depth))
         assert caught.value.code == "too_deep"

@@ -181,9 +181,9 @@ def test_the_limits_are_settings(limits):
     assert check({"type": "object", "title": "fresh"}, nested(60))[0].expected == 50
     with pytest.raises(InvalidSchema, match="schema_values"):
         compile_schema({"enum": list(range(20_000))})
-    set_schema_limits(SchemaLimits(value_depth=1_500))
-    assert is_json(nested(1_500))
-    assert not is_json(nested(1_501))
+    set_schema_limits(SchemaLimits(value_depth=1_200))
+    assert is_json(nested(1_200))
+    assert not is_json(nested(1_201))
 
 
 @pytest.mark.parametrize("given", [0, -1, True, 1.5, "9", MAX_DEPTH_SETTING + 1])

@@ -24,7 +24,7 @@ CLOSERS = {"{": "}", "[": "]", "(": ")"}
 CLOSING = frozenset("}])")
 VALUE_AHEAD = re.compile(rf"""["'`“”„‘’{{\[(]|[+\-]?\.?\d|{WORDS}""")
 """The beginning of a value."""
-_CLOSER_RUN = re.compile(r"(?:[}\])\s]|\\[nrt])*+")
+_CLOSER_RUN = re.compile(r"(?>(?:[}\])\s]|\\[nrt])*)")
 _ENTRY_LINE = re.compile(r"\n[ \t]*+([^\s}\])/#])")
 _INDENT = re.compile(r"[ \t]*+")
 _MAX_LINE = 200

@@ -24,7 +24,7 @@ _MAX_GAP = 300
 """Characters, at most, between two values of one list."""
 _ITEM_BEFORE = re.compile(r"[}\]]\s*,\s*\Z")
 _SCALAR_LINE = re.compile(
-    r'^[ \t]*+("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|-?\d[\d.eE+\-]*+|true|false|null)[ \t]*+[,;]?+[ \t\r]*+$',
+    r'^[ \t]*+("[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|-?\d[\d.eE+\-]*+|true|false|null)[ \t]*+[,;]?+[ \t\r]*+$',
     re.MULTILINE,
 )
 _DECORATION = re.compile(

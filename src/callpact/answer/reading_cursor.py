@@ -23,11 +23,11 @@ SPACE = re.compile(r"[ \t\r\n]*+")
 _ANY_SPACE = re.compile(
     r"[\s\ufeff\u200b-\u200d\u2060]*+(?:\\[nrt][\s\ufeff\u200b-\u200d\u2060]*+)*"
 )
-_ODD_SPACE = re.compile(r"(?:[\s\ufeff\u200b-\u200d\u2060]|\\[nrt])++")
+_ODD_SPACE = re.compile(r"(?>(?:[\s\ufeff\u200b-\u200d\u2060]|\\[nrt])+)")
 _LINE = re.compile(r"[^\r\n]*+")
 KEY_AHEAD = re.compile(
-    r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"
-        |'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'
+    r"""(?:"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"
+        |'[^'\\\n]*+(?>(?:\\.[^'\\\n]*+)*)'
         |[“”„][^“”\n]*+[“”]
         |`[^`\\\n]++`
         |(?:[^\W\d]|\$)[\w$.\-]*+
@@ -37,10 +37,10 @@ KEY_AHEAD = re.compile(
 )
 """A key and its colon."""
 CUT_KEY_AHEAD = re.compile(
-    r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+(?:"\s*+)?|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+(?:'\s*+)?)\\?\Z"""
+    r"""(?:"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)(?:"\s*+)?|'[^'\\\n]*+(?>(?:\\.[^'\\\n]*+)*)(?:'\s*+)?)\\?\Z"""
 )
 """A key at which the text ends."""
-QUOTED_KEY_AHEAD = re.compile(r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|'[^'\\\n]*+')\s*+:""")
+QUOTED_KEY_AHEAD = re.compile(r"""(?:"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|'[^'\\\n]*+')\s*+:""")
 SEPARATORS = frozenset(",;，、；")
 QUOTES = {'"': '"', "'": "'", "`": "`", "“": "“”", "”": "“”", "„": "“”", "‘": "‘’", "’": "‘’"}
 """Marks that open a string, and those that close it."""

@@ -58,7 +58,7 @@ _LOOKS_LIKE_JSON = re.compile(
         |\[\s*+(?:["'“”„‘’`{{\[(\]\d+\-.…]|//|/\*|\#|[A-Za-z]{{0,9}}\Z|{WORDS})""",
     re.VERBOSE,
 )
-_ESCAPED = re.compile(r"""[{\[](?:\\[nrt]|[\s{\[]){0,100}+\\++\"""")
+_ESCAPED = re.compile(r"""[{\[](?>(?:\\[nrt]|[\s{\[]){0,100})\\++\"""")
 _ROOT_SCALAR = re.compile(rf"[\"'`“”„‘’]|[+\-]?[\d.]|{WORDS}")
 _DECORATION = re.compile(
     r"""[\s\ufeff\u200b-\u200d\u2060]++
@@ -68,13 +68,13 @@ _DECORATION = re.compile(
 )
 _PLAIN_BEFORE = re.compile(r"[^{}\[\]<◁`~\"']*+(?:```[ \t]*+(?:json)?\s*+)?(?=[{\[])")
 _PLAIN_BEHIND = re.compile(r"\s*+(?:```)?[^{}\[\]<◁`~]*+\Z")
-_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?>(?:\\.[^"\\\x00-\x1f]*+)*)"')
 _DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
 _JSON_MARK = re.compile(r'["{}\[\]]')
 _GOES_ON = re.compile(r"\s*+[,，]\s*+\Z")
 """A comma at the end of the text: more was to come."""
-_TOKEN = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]]')
+_TOKEN = re.compile(r'"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|[{}\[\]]')
 _BRACKETS = frozenset({"extra_closer", "missing_closer", "missing_opener", "wrong_closer"})
 _FATAL = frozenset({"too_deep", "too_many_repairs"})
 _LEVELS = 3

@@ -231,4 +231,4 @@ def written_in_string(text: str, at: int) -> tuple[str, int]:
         return _ESCAPE.sub(lambda found: _NAMED.get(found.group()[1:], found.group()), raw), end
 
 
-_BODY = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_BODY = re.compile(r'[^"\\]*+(?>(?:\\.[^"\\]*+)*)', re.DOTALL)

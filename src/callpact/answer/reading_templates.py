@@ -13,7 +13,7 @@ _TYPES = (
     r"|objects?|any|date(?:time)?|value)"
 )
 _TOKEN = re.compile(
-    r"""(?P<text>"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|'[^'\\\n]*+')(?P<colon>\s*+:)?
+    r"""(?P<text>"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|'[^'\\\n]*+')(?P<colon>\s*+:)?
         |<(?P<hole>[^<>\n]{1,100}+)>
         |(?P<word>[^\s,:\[\]{}"'<]++)""",
     re.VERBOSE,

@@ -13,10 +13,12 @@ MAX_VALUE_DEPTH = 1_000
 """Levels of JSON that a value may nest."""
 MAX_SCHEMA_VALUES = 2_000_000
 """Values that a schema document may hold: an `enum` of 100,000 objects, and more."""
-MAX_DEPTH_SETTING = 2_000
+MAX_DEPTH_SETTING = 1_200
 """Levels that `value_depth` may be set to: more could break the stack of a thread."""
 T = TypeVar("T")
-_FRAMES_PER_LEVEL = 20
+# Python frames that fitting takes for a level of a value. Both bound how deep compiled decoders may
+# recurse into hostile text: about 20,000 levels of msgspec fill a stack of 8 MiB.
+_FRAMES_PER_LEVEL = 10
 _OTHER_FRAMES = 2_000
 
 

@@ -413,7 +413,7 @@ def test_a_nested_argument_is_sent_whole(shop, depth):
     assert made.body({"o": value}) == {"o": value}
 
 
-@pytest.mark.parametrize("depth", [1_000, 100_000])
+@pytest.mark.parametrize("depth", [1_001, 100_000])
 def test_an_argument_that_is_nested_too_deeply_is_refused(shop, depth):
     made = shop(parameter("o", "array()", location="body"), method="POST")
     assert made.rejected({"o": nested(depth)})
