@@ -100,6 +100,10 @@ class Tea(msgspec.Struct):
     leaves: list[str]
 
 
+DEEP = 128
+"""Levels that the client and the server of the SDK pass to each other in memory."""
+
+
 def nested(levels: int, step: Callable[[Any], Any], innermost: Any) -> Any:
     value = innermost
     for _ in range(levels):
@@ -224,12 +228,10 @@ CASES = [
     case("awkward keys", {"": 1, "a/b": 2, "~": 3, "$ref": 4, "é": 5}, {"type": "object"}),
     case("keys named as keywords", {"type": 1, "result": [2]}, fields(type={}, result={})),
     # --- depth
-    case("deep", nested(MAX_VALUE_DEPTH, lambda v: [v], 1), {"type": "array"}),
+    case("deep", nested(DEEP, lambda v: [v], 1), {"type": "array"}),
     case("too deep", nested(MAX_VALUE_DEPTH + 2, lambda v: [v], 1), {"type": "array"}, NOT_JSON),
-    case("deep in a box", nested(MAX_VALUE_DEPTH, lambda v: {"result": v}, 1), {"type": "object"}),
-    case(
-        "deep in references", nested(MAX_VALUE_DEPTH, lambda v: {"value": 1, "left": v}, None), TREE
-    ),
+    case("deep in a box", nested(DEEP, lambda v: {"result": v}, 1), {"type": "object"}),
+    case("deep in references", nested(DEEP, lambda v: {"value": 1, "left": v}, None), TREE),
     case("wrong in references", nested(9, lambda v: {"value": "x", "left": v}, 3), TREE),
     # --- Python
     case("tuple", ("a", "b"), NAMES, ["a", "b"]),
