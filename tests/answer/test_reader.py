@@ -310,3 +310,23 @@ def test_escaped_json_may_be_escaped_again():
     for _ in range(2):
         text = json.dumps(text)[1:-1]
         assert read_json(text).value == {"a": ["x\ny", 1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"n": 9007199254740993.0}', 9007199254740993),
+        ("{'n': 9007199254740993.0,}", 9007199254740993),
+        ('{"n": -9007199254740993.00}', -9007199254740993),
+        ('{"n": 18446744073709549613.0}', 18446744073709549613),
+        ('{"n": 9007199254740992.0}', 9007199254740992.0),
+        ('{"n": 1e16}', 1e16),
+        ('{"n": 9007199254740993.5}', 9007199254740994.0),
+        ('{"n": 7.0}', 7.0),
+        ('{"n": 1e300}', 1e300),
+    ],
+)
+def test_an_integer_with_a_fraction_is_never_read_as_another_one(text, value):
+    read = read_json(text).value["n"]
+    assert read == value
+    assert type(read) is type(value)

@@ -22,6 +22,8 @@ from callpact.answer.reading_result import (
     Unreadable,
     truncation,
 )
+from callpact.schema.integers import MOST_EXACT
+from callpact.schema.limits import with_room
 
 NOTHING: Any = object()
 """No value, where None is one."""
@@ -34,11 +36,28 @@ class _Doubled(Exception):
     """A key stands twice in an object."""
 
 
-def _finite(digits: str) -> float:
+def number_of(digits: str) -> float:
+    """The number that digits with a fraction or an exponent say.
+
+    Digits with a zero fraction that a float would round are read as the integer that they say.
+
+    Raises:
+        ValueError: it is larger than a float can hold.
+    """
     number = float(digits)
     if math.isinf(number):
         raise ValueError("Expected a number that a double can hold")
+    if MOST_EXACT < abs(number) < _MOST_BITS and (whole := _WHOLE.fullmatch(digits)):
+        exact = int(whole[1])
+        return number if number == exact else exact
     return number
+
+
+_MOST_BITS = 2.0**64
+_WHOLE = re.compile(r"([+-]?\d+)\.0*")
+_VAST = re.compile(r"\d{16}\.|\d{17}")
+"""Digits that may say an integer which a float would round."""
+_exact_floats = msgspec.json.Decoder(float_hook=number_of)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -52,10 +71,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return held
 
 
-_PLAIN = json.JSONDecoder()
-_STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_PLAIN = json.JSONDecoder(parse_float=number_of)
+_STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=number_of)
 _EXACT = json.JSONDecoder(
-    parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+    parse_constant=_no_constant, parse_float=number_of, object_pairs_hook=_unique
 )
 
 
@@ -187,9 +206,10 @@ def written(value: Any) -> bytes | str:
 
 
 def _decoded(text: str) -> Any:
+    decode = _exact_floats.decode if _VAST.search(text) else msgspec.json.decode
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return with_room(lambda: decode(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return NOTHING
 
 

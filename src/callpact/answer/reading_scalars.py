@@ -6,10 +6,10 @@ number that people read in two ways, is refused unless it is allowed by name.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
+from callpact.answer.reading_clean import number_of
 from callpact.answer.reading_result import Unreadable
 from callpact.answer.reading_strings import Strings
 
@@ -111,15 +111,15 @@ class Scalars(Strings):
 
     def finite(self, digits: str, at: int, *, is_integer: bool, base: int = 10) -> float:
         """The number that digits say."""
-        number: float = math.inf
-        if is_integer:
-            number = int(digits, base) if len(digits) <= _MAX_DIGITS else math.inf
-        else:
-            number = float(digits)
-        if number in {math.inf, -math.inf}:
-            message = "Expected a number that a double, or an integer of 4,000 digits, can hold"
-            raise Unreadable("too_large", message, self.text, at)
-        return number
+        try:
+            if not is_integer:
+                return number_of(digits)
+            if len(digits) <= _MAX_DIGITS:
+                return int(digits, base)
+        except ValueError:
+            pass
+        message = "Expected a number that a double, or an integer of 4,000 digits, can hold"
+        raise Unreadable("too_large", message, self.text, at)
 
     def _bare(self, at: int) -> str:
         match = _BARE.match(self.text, at)
