@@ -200,13 +200,22 @@ def test_a_result_is_what_json_stringify_makes_of_it(engine, body, data):
         "const a = {}; a.a = a; return a",
         "return { toJSON() { return undefined } }",
         "return { toJSON() { throw new Error( 'x' ) } }",
-        "let o = []; for( let i = 0; i < 1500; i++ ) { o = [ o ] } return o",
     ],
 )
 def test_a_result_that_is_not_json_fails_in_its_own_name(engine, body):
     failed = call(engine, body)
     assert isinstance(failed, Failed)
     assert failed.name == "NotJSON"
+
+
+@pytest.mark.parametrize("levels", [1_500, 100_000])
+def test_a_result_that_nests_deep_is_a_result_or_a_failure(engine, levels):
+    # How deep a value may be is for those who read it: the gate refuses what is too deep.
+    ended = call(
+        engine, f"let o = []; for( let i = 0; i < {levels}; i++ ) {{ o = [ o ] }} return o"
+    )
+    assert isinstance(ended, Done | Failed)
+    assert call(engine, "return 1") == Done("1")
 
 
 @pytest.mark.parametrize(
