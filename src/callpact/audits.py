@@ -246,7 +246,7 @@ def count_calls(
                 "groups": told,
                 "causes": [text.encode_cause(cause) for cause in causes],
                 "repairs": {**structs.asdict(repairs), "share": repairs.share},
-                "health": health_of(chosen, audit),
+                "health": health_of(store, chosen, audit),
             }
             if former is not None:
                 answer["groups_before"] = told_before
@@ -267,8 +267,8 @@ def count_calls(
                 told_left = f"the {which} {len(rates):,} of {len(every):,} groups"
                 err.print(f"{told_left}; --limit shows more", style="dim")
             _tell_total(every)
-    if not as_json:
-        _tell_health(health_of(chosen, audit))
+        if not as_json:
+            _tell_health(health_of(store, chosen, audit))
 
 
 def _all_calls(store: Store, where: Filter) -> int:
@@ -372,10 +372,18 @@ def _tell_repairs(repairs: Repairs) -> None:
         err.print(told, style="dim")
 
 
-def _tell_health(counts: dict[str, int | None]) -> None:
-    told = ", ".join(f"{'?' if n is None else f'{n:,}'} {name}" for name, n in counts.items())
-    is_well = not any(counts[name] for name in ("lost", "unreadable", "refused"))
-    err.print(f"health of the log: {told}", style="dim" if is_well else "bold red")
+def _tell_health(told: dict[str, Any]) -> None:
+    counts = {name: count for name, count in told.items() if name != "held"}
+    words = ", ".join(f"{'?' if n is None else f'{n:,}'} {name}" for name, n in counts.items())
+    is_well = not any(count for name, count in counts.items() if name != "waiting")
+    err.print(f"health of the log: {words}", style="dim" if is_well else "bold red")
+    if run := told["held"]:
+        at = text.local(run["at"])
+        err.print(
+            f"retention is held since {at}: it would remove {run['parts']:,} files, more than usual; "
+            "is the clock of this machine right?",
+            style="bold red",
+        )
 
 
 def _tell_total(rates: list[Rate]) -> None:

@@ -157,6 +157,15 @@ _ROWS = (
         6,
         "The tool waits for an answer from outside; the agent that called it pauses.",
     ),
+    Code(
+        "not_recorded",
+        "not recorded",
+        "EXECUTION_ERROR",
+        "E005",
+        503,
+        9,
+        'The record of the call could not be written, and `on_loss = "refuse"` keeps its answer back.',
+    ),
     Code("aborted", "aborted", "ABORTED", "E002", 503, 9, "The call was cancelled before its end."),
     Code(
         "handler_error",

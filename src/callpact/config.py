@@ -174,11 +174,16 @@ class AuditConfig(BaseModel):
     keep_megabytes: float | None = Field(
         None, gt=0, description="Size of the store from which on the oldest records go"
     )
+    on_loss: Literal["answer", "refuse"] = Field(
+        "answer",
+        description="What becomes of a call whose record cannot be written; `refuse`: it gets the "
+        "error `not_recorded`, and later calls are refused before they run",
+    )
 
     @field_validator("store")
     @classmethod
     def _is_address(cls, store: str | None) -> str | None:
-        from callpact.audit.postgres_address import is_address
+        from callpact.audit.store.postgres_address import is_address
 
         if store is not None and not is_address(store):
             raise ValueError("must be like `postgresql://user@host/database`")

@@ -14,7 +14,8 @@ CallpactError
 │  ├─ PauseAsked         the tool waits for an answer from outside; the run that called it pauses
 │  ├─ ToolError          raised by handlers, with a code of their own
 │  ├─ Failed             broke while running: UpstreamError · Timeout (Silent: a subscription that
-│  │                     sent nothing) · Aborted · ClientUnable · HandlerCrashed
+│  │                     sent nothing) · Aborted · NotRecorded ·
+│  │                     ClientUnable · HandlerCrashed
 │  └─ OutputRejected     the answer broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
 ├─ InvalidEvent          a message on the bus that is no event of the call protocol
@@ -325,6 +326,14 @@ class Aborted(Failed):
         super().__init__("aborted", f"The call of '{tool}' was cancelled")
 
 
+class NotRecorded(Failed):
+    """The record of a call cannot be written, and no call may be answered without one."""
+
+    def __init__(self, *, is_begun: bool) -> None:
+        what = "its answer is kept back" if is_begun else "nothing was run"
+        super().__init__("not_recorded", f"The call cannot be put on record; {what}")
+
+
 class ClientUnable(Failed):
     """The tool had to ask its client, which cannot be asked or did not answer."""
 
@@ -370,6 +379,7 @@ _CLASSES: dict[str, type[CallError]] = {
     "client_unable": ClientUnable,
     "overloaded": Failed,
     "aborted": Aborted,
+    "not_recorded": NotRecorded,
     "paused": PauseAsked,
     "handler_error": HandlerCrashed,
 }

@@ -70,4 +70,6 @@ class CallFinished(Struct, frozen=True, gc=False):
 
 
 Observer = Callable[[CallFinished], None]
-"""Sync, no I/O beyond one write. What it raises is logged and counted, never passed on."""
+"""Sync, no I/O beyond one write. What it raises is logged and counted, and passed on only if it is
+`NotRecorded`: the caller gets that instead of the answer. If it has a method `check`, that is called
+before each handler, and may raise `NotRecorded`, too."""

@@ -70,7 +70,7 @@ def drift(
 ) -> None:
     """Tell how answers have moved away from output schemas, and the change that would accept them."""
     from callpact.audit import reports
-    from callpact.audit.questions import drift_of
+    from callpact.audit.surveys import drift_of
 
     where = filter_of(since=since, until=until)
     others: list[Drift] = []

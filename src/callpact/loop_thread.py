@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from callpact.errors import UsageError
+
+_ENDING_SECONDS = 1.0
 
 
 class LoopThread:
@@ -45,6 +48,21 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    def give_up(self, last: Callable[[], object] | None = None) -> None:
+        """Stop within two seconds, whatever runs there; `last` is called in the loop before."""
+        ended = asyncio.run_coroutine_threadsafe(_call(last), self._loop)
+        with suppress(TimeoutError):
+            ended.result(_ENDING_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_ENDING_SECONDS)
+
+
+async def _call(last: Callable[[], object] | None) -> None:
+    if last is not None:
+        last()
+    for _ in range(3):  # What it closed is let go of by the next turns of the loop.
+        await asyncio.sleep(0)
 
 
 async def _end_tasks() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import wraps
@@ -17,29 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 import typer
-from msgspec.structs import replace
 
-from callpact.audit.reading import pages_of, waiting
+from callpact.audit.reading import Arrivals, waiting
 from callpact.audit.record import Record
-from callpact.audit.store import MAX_ROWS, Filter
-from callpact.audit.text import fitted, has_id, moment
+from callpact.audit.store import Filter
+from callpact.audit.text import fitted, moment
 from callpact.envelope import now_ms
 from callpact.errors import UsageError
 from callpact.options import Chosen
 from callpact.recording import asked_place
-from callpact.terminal import Row, counted, err, fail, flat, out, plain, print_table, tell
+from callpact.terminal import Row, err, fail, flat, out, plain, print_table
 
 if TYPE_CHECKING:
-    from callpact.audit.auditing import Place
     from callpact.audit.store import GroupBy, Store
-
-LATE_MS = 600_000
-"""How long a call may have taken that `tail` of a server still shows; elsewhere any."""
-STORE = "audit.db"
-"""The store in the folder of a log."""
-MAX_SEARCHED = 50_000
-"""Calls that are searched for a part of an id, the newest first."""
-
 
 _SUGGESTED: tuple[GroupBy, ...] = (
     *("tool", "namespace", "caller", "client", "code", "key", "version", "via"),
@@ -171,18 +160,28 @@ def hash_pattern(text: str) -> str:
 
 @contextlib.contextmanager
 def opened(chosen: Chosen, audit: str | None) -> Generator[Store]:
-    """The store of a log that is there; reading makes none."""
+    """The store of a log that is there; reading makes none. Says what an answer had to leave out."""
     from callpact.audit.auditing import open_store
 
     place = asked_place(chosen, audit)
     if place.server is None:
         _check_folder(place.folder, is_named=audit is not None)
-    may_write = place.server is not None or _may_write(place.folder)
-    store = open_store(place) if may_write else _readable(place)
+    store = open_store(place)
     try:
         yield store
     finally:
+        _tell_left_out(store)
         store.close()
+
+
+def _tell_left_out(store: Store) -> None:
+    for name, reason in store.damaged.items():
+        err.print(plain(f"left out: '{name}' cannot be read: {flat(reason)}"), style="bold red")
+    if store.unread:
+        err.print(
+            f"left out: {store.unread:,} bytes of the journal, as more wait than one question reads",
+            style="bold red",
+        )
 
 
 def _check_folder(folder: Path, *, is_named: bool) -> None:
@@ -196,67 +195,24 @@ def _check_folder(folder: Path, *, is_named: bool) -> None:
         fail(f"there is no audit log in '{folder}'; name the folder that calls were recorded to")
 
 
-def _may_write(folder: Path) -> bool:
-    """True if this user may add to a log: to its folder, its store and its journal."""
-    parts = (folder, *folder.glob(f"{STORE}*"), *folder.glob("journal"))
-    return all(os.access(part, os.R_OK | os.W_OK) for part in parts)
-
-
-def _readable(place: Place) -> Store:
-    """The store as it is, for those who may only read."""
-    from callpact.audit.sqlite_readonly import ReadOnlyStore
-
-    store = ReadOnlyStore(place.folder / STORE)
-    left = waiting(place.journal)
-    if left != 0:
-        many = "calls" if left is None else counted(left, "call")
-        may = "may wait" if left is None else "wait" if left > 1 else "waits"
-        tell(f"you may not write this log: {many} {may} in its journal, and cannot be told yet")
-    return store
-
-
 @contextlib.contextmanager
 def followed(
     store: Store, chosen: Chosen, audit: str | None, where: Filter
 ) -> Generator[Callable[[], list[Record]]]:
-    """Gives what tells, whenever it is asked, the calls that came on record since, the first first."""
-    place = asked_place(chosen, audit)
-    if place.server is not None:
-        yield _recent(store, where)
-        return
-    from callpact.audit.arrivals import Arrivals
-
-    with contextlib.closing(Arrivals(place.folder / STORE)) as arrivals:
-        yield lambda: arrivals.new(store, where)
-
-
-def _recent(store: Store, where: Filter) -> Callable[[], list[Record]]:
-    """By time alone, where it is not known in which order records came."""
-    seen: set[str] = set()
-
-    def look() -> list[Record]:
-        since = int(now_ms()) - LATE_MS
-        if where.since is not None:
-            since = max(since, where.since)
-        recent = store.log(replace(where, since=since), limit=MAX_ROWS)
-        new = [record for record in reversed(recent) if record.id not in seen]
-        seen.clear()
-        seen.update(record.id for record in recent)
-        return new
-
-    look()
-    return look
+    """Gives a function for the calls that came on record since it was last called, in order."""
+    journal = asked_place(chosen, audit).journal
+    with contextlib.closing(Arrivals(store, journal, where, lambda: int(now_ms()))) as arrivals:
+        yield arrivals.new
 
 
 def find_record(store: Store, id: str) -> Record:
     """One record, by its id or a part of it: ids of one process begin alike, and end apart."""
     if (record := store.find(id)) is not None:
         return record
-    found: list[str] = []
-    for page in pages_of(store, Filter(), MAX_SEARCHED):
-        found += [record.id for record in page if has_id(record, id)]
-        if len(found) > 3:
-            break
+    begin, dots, end = id.partition("..")
+    found = store.ids_like(begin, end)
+    if not dots:
+        found = list(dict.fromkeys([*found, *store.ids_like("", id)]))
     if len(found) > 1:
         few = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         fail(f"'{id}' begins or ends several ids: {few}; write more of it")
@@ -281,12 +237,19 @@ def print_fitted(
     return headers
 
 
-def health_of(chosen: Chosen, audit: str | None) -> dict[str, int | None]:
-    """What the log could not keep, and how many records wait; None for what cannot be told."""
+def health_of(store: Store, chosen: Chosen, audit: str | None) -> dict[str, Any]:
+    """What the log could not keep, how many records wait, and what retention waits for."""
     from callpact.audit.health import health
+    from callpact.audit.retention import held
 
     journal = asked_place(chosen, audit).journal
-    return {**msgspec.structs.asdict(health(journal)), "waiting": waiting(journal)}
+    run = held(journal)
+    return {
+        **msgspec.structs.asdict(health(journal)),
+        "damaged": len(store.damaged),
+        "waiting": waiting(journal, store.taken()),
+        "held": None if run is None else msgspec.structs.asdict(run),
+    }
 
 
 def tell_nothing(store: Store, where: Filter | None = None) -> None:

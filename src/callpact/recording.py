@@ -45,6 +45,7 @@ def recorded(
         durability=table.durability,
         keep_days=table.keep_days,
         keep_bytes=None if table.keep_megabytes is None else int(table.keep_megabytes * 1_000_000),
+        on_loss=table.on_loss,
     ) as recorder:
         yield (recorder,)
 
@@ -68,7 +69,7 @@ def asked_place(chosen: Chosen, audit: str | None) -> Place:
         InvalidConfig: an address that cannot be read.
     """
     from callpact.audit.auditing import Place, place_of
-    from callpact.audit.postgres_address import Address, is_address
+    from callpact.audit.store.postgres_address import Address, is_address
 
     table, base = audit_table(chosen)
     named = None if table.folder is None else Path(table.folder).expanduser()

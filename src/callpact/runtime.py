@@ -28,6 +28,7 @@ from callpact.errors import (
     AccessDenied,
     CallError,
     Failed,
+    NotRecorded,
     OutputRejected,
     UsageError,
 )
@@ -69,6 +70,8 @@ class Runtime:
     ) -> None:
         self.catalog = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
         self._observers = _checked_observers(observers)
+        checks = (getattr(observer, "check", None) for observer in self._observers)
+        self._checks: tuple[Any, ...] = tuple(check for check in checks if callable(check))
         self._open_env = partial(build_env, self)
         self._thread: LoopThread | None = None
         self._lock = threading.Lock()
@@ -133,6 +136,7 @@ class Runtime:
         answer: ResponseEnvelope[Any] | None = None
         refused: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
+        may_refuse = True
         try:
             tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:
@@ -142,6 +146,7 @@ class Runtime:
             if tool.disabled is not None:
                 _refuse_disabled(tool.disabled)
             admitted = admit(tool, arguments)
+            self._check_observers()
             value: Any = (
                 tool.handler(admitted.arguments, context)
                 if context.deadline is None
@@ -159,14 +164,16 @@ class Runtime:
             failure = failure_of(error, context)
             if type(failure) is OutputRejected:
                 refused = answer
-            if failure is error or not is_ours(error):
+            may_refuse = failure is error or is_ours(error)
+            if failure is error or not may_refuse:
                 raise
             raise failure from None
         else:
             return envelope
         finally:
+            unrecorded: NotRecorded | None = None
             if self._observers:
-                self._publish(
+                unrecorded = self._publish(
                     call,
                     found,
                     context,
@@ -179,6 +186,8 @@ class Runtime:
                 )
             # The error holds this frame; holding it in turn would make every failure garbage.
             del failure
+            if unrecorded is not None and may_refuse:
+                raise unrecorded from None
 
     def subscribe(
         self,
@@ -219,6 +228,7 @@ class Runtime:
         failure: CallError | None = None
         values: AsyncGenerator[Any, None] | None = None
         count = 0
+        may_refuse = True
         try:
             tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:
@@ -228,6 +238,7 @@ class Runtime:
             if tool.disabled is not None:
                 _refuse_disabled(tool.disabled)
             admitted = admit(tool, arguments)
+            self._check_observers()
             values = cast("AsyncGenerator[Any, None]", tool.handler(admitted.arguments, context))
             while (value := await next_value(values, context, begun=count > 0)) is not END:
                 answer = wrap(value, tool.id)
@@ -239,22 +250,27 @@ class Runtime:
                 count += 1
                 yield envelope
         except GeneratorExit:  # The reader has enough: an end like any other.
+            may_refuse = False
             raise
         except BaseException as error:
             failure = failure_of(error, context)
-            if failure is error or not is_ours(error):
+            may_refuse = failure is error or is_ours(error)
+            if failure is error or not may_refuse:
                 raise
             raise failure from None
         finally:
+            unrecorded: NotRecorded | None = None
             try:
                 if values is not None:
                     await close_values(values, context)
             finally:
                 if self._observers:
-                    self._publish(
+                    unrecorded = self._publish(
                         call, found, context, arguments, started, begun, None, failure, count
                     )
                 del failure
+            if unrecorded is not None and may_refuse:
+                raise unrecorded from None
 
     def _begin(
         self,
@@ -361,6 +377,11 @@ class Runtime:
     ) -> None:
         await self.aclose()
 
+    def _check_observers(self) -> None:
+        """Raise what an observer has against a call before its handler runs."""
+        for check in self._checks:
+            check()
+
     def _publish(  # noqa: PLR0917 - by position: every call pays for it
         self,
         call: Call,
@@ -373,7 +394,7 @@ class Runtime:
         failure: CallError | None,
         count: int | None = None,
         refused: ResponseEnvelope[Any] | None = None,
-    ) -> None:
+    ) -> NotRecorded | None:
         event = CallFinished(
             context.call_id,
             context.tool_id,
@@ -392,16 +413,23 @@ class Runtime:
             context.logged,
             refused,
         )
-        self.tell(event)
+        return self.tell(event)
 
-    def tell(self, event: CallFinished) -> None:
-        """Tell the observers of something that is on record like a call; nothing is raised."""
+    def tell(self, event: CallFinished) -> NotRecorded | None:
+        """Tell the observers of something that is on record like a call; nothing is raised.
+
+        Gives the error of an observer that could not put it on record, and must.
+        """
+        unrecorded: NotRecorded | None = None
         for observer in self._observers:
             try:
                 observer(event)
+            except NotRecorded as error:
+                unrecorded = error
             except Exception:  # noqa: BLE001 - boundary: an observer never breaks a call
                 self.observer_failures += 1
                 _log.exception("an observer failed on call %s", event.call_id)
+        return unrecorded
 
 
 def _check_use(call: Call, tool: Tool | None, identity: Any) -> None:

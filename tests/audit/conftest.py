@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from callpact.audit.sqlite import SqliteStore
+from callpact.audit.store.parquet import ParquetStore
 from postgres import Server, Unavailable
 
 sys.path.insert(0, str(Path(__file__).parent))  # `generated.py` is shared by the tests here.
 
-ENGINES = ("sqlite", "postgres")
+ENGINES = ("parquet", "postgres")
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def url(server, tmp_path, monkeypatch):
 @pytest.fixture
 def postgres_store(server):
     """The class; where there is no server there may be no driver."""
-    from callpact.audit.postgres import PostgresStore
+    from callpact.audit.store.postgres import PostgresStore
 
     return PostgresStore
 
@@ -59,13 +59,13 @@ def new_store(request, tmp_path_factory):
     made = []
     if request.param == "postgres":
         server = request.getfixturevalue("server")
-        from callpact.audit.postgres import PostgresStore
+        from callpact.audit.store.postgres import PostgresStore
 
     def make():
         if request.param == "postgres":
             store = PostgresStore(server.new_database())
         else:
-            store = SqliteStore(tmp_path_factory.mktemp(request.param) / "audit.db")
+            store = ParquetStore(tmp_path_factory.mktemp(request.param))
         made.append(store)
         return store
 

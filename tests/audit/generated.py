@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 import random
 import re
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -252,12 +250,3 @@ def counted(store: Store) -> dict[str, int]:
 def naive(kept: Iterable[Record]) -> dict[str, int]:
     """Calls by tool, counted one by one."""
     return {group: counts[0] for group, counts in naive_rates(kept, Filter(), "tool").items()}
-
-
-def value(path: Path, sql: str) -> Any:
-    """The first value that a SQLite file answers with."""
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(sql).fetchone()[0]
-    finally:
-        connection.close()

@@ -19,7 +19,6 @@ from generated import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callpact.audit import sql_rollups
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.audit.store import MAX_ROWS, Filter
 from callpact.call_log import LogLine
@@ -28,7 +27,6 @@ GROUPS = (
     *("tool", "namespace", "caller", "client", "gate", "code", "key", "version", "via", "hour"),
 )
 SAMPLE = list(records(2_500))
-_WAITING = ("new", "half", "settled", "apart")
 
 
 def bare(record):
@@ -41,22 +39,12 @@ def bare(record):
     return msgspec.structs.replace(record, **hashes)
 
 
-@pytest.fixture(scope="module", params=[(), (0, 700), (1_000,), None], ids=_WAITING)
-def filled(new_store, request):
-    """A store with `SAMPLE`, in batches that overlap and are not in order.
-
-    `retention` counts what waits to be counted: nothing, a part, or all; else hours are counted
-    before days are.
-    """
-    store, settled = new_store(), request.param
-    with pytest.MonkeyPatch.context() as patch:
-        if settled is None:
-            patch.setattr(sql_rollups, "PENDING", 300)
-            patch.setattr(sql_rollups, "PENDING_DAYS", 1_400)
-        for begin in (1_500, 0, 700, 2_000, 1_000):
-            store.add(SAMPLE[begin : begin + 800])
-            if begin in (settled or ()):
-                store.retention()
+@pytest.fixture(scope="module")
+def filled(new_store):
+    """A store with `SAMPLE`, in batches that overlap and are not in order."""
+    store = new_store()
+    for begin in (1_500, 0, 700, 2_000, 1_000):
+        store.add(SAMPLE[begin : begin + 800])
     return store
 
 
@@ -91,7 +79,7 @@ def assert_rates(store, kept, where, by):
         rate.group: (rate.calls, rate.failed, rate.rejected, rate.warned) for rate in rates
     } == {group: counts[:4] for group, counts in expected.items()}
     for rate in rates:
-        assert (rate.p50, rate.p95, rate.p99) == pytest.approx(expected[rate.group][4:], rel=0.035)
+        assert (rate.p50, rate.p95, rate.p99) == expected[rate.group][4:]
     assert [rate.calls for rate in rates] == sorted((rate.calls for rate in rates), reverse=True)
 
 
@@ -164,16 +152,6 @@ def test_records_of_one_millisecond_are_each_on_one_page(store):
 def test_every_record_is_found_as_it_was_given(filled):
     for record in SAMPLE[::40]:
         assert filled.find(record.id) == record
-
-
-def test_records_are_in_the_log_whichever_rollups_are_due_first(store, monkeypatch):
-    monkeypatch.setattr(sql_rollups, "PENDING", 1_000)
-    monkeypatch.setattr(sql_rollups, "PENDING_DAYS", 500)
-    store.add(SAMPLE[:600])
-    for where in (Filter(), Filter(tool="shop.*"), Filter(caller="agent-1"), Filter(gate="input")):
-        found = [record.id for record in store.log(where, limit=1_000)]
-        assert found == [record.id for record in naive_log(SAMPLE[:600], where)]
-        assert_rates(store, SAMPLE[:600], where, "tool")
 
 
 def test_a_record_that_is_not_there_is_none(filled):
@@ -370,11 +348,11 @@ def test_lists_are_bounded(filled):
 def test_retention_by_age_lets_go_of_the_oldest_records_alone(new_store):
     store = new_store()
     store.add(SAMPLE)
-    end = BEGIN + DAY + 12_345
-    old = [record for record in SAMPLE if record.at < end]
+    end = BEGIN + DAY + 12_345  # Within the second day, which stays as a whole.
+    old = [record for record in SAMPLE if record.at < BEGIN + DAY]
     assert store.retention(older_than=end) == len(old)
     assert store.find(old[-1].id) is None
-    left = [record for record in SAMPLE if record.at >= end]
+    left = [record for record in SAMPLE if record.at >= BEGIN + DAY]
     assert [r.id for r in store.log(Filter(), limit=MAX_ROWS)] == [
         r.id for r in naive_log(left, Filter())
     ]
@@ -383,84 +361,12 @@ def test_retention_by_age_lets_go_of_the_oldest_records_alone(new_store):
     assert store.retention(older_than=end) == 0
 
 
-def test_rates_and_causes_outlive_their_records(new_store):
-    store = new_store()
+def test_a_trend_has_spans_of_hours_and_of_days_for_a_long_window(store):
     store.add(SAMPLE)
-    store.retention(older_than=BEGIN + DAY + 12_345)
-    for where in (
-        Filter(),
-        Filter(since=BEGIN + DAY, until=BEGIN + 2 * DAY + 3 * HOUR),
-        Filter(since=BEGIN + 2 * DAY + 77, caller="agent-1"),
-    ):
-        assert_rates(store, SAMPLE, where, "tool")
-        counted = [(c.tool, c.key, c.calls, c.of, c.first, c.last) for c in store.causes(where)]
-        naive = naive_causes(SAMPLE, where)
-        assert counted == [(c.tool, c.key, c.calls, c.of, c.first, c.last) for c in naive]
-    assert_rates(store, SAMPLE, Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 30 * HOUR), "tool")
-    # What cannot be counted any more is taken by whole hours, and so are its times.
-    within = Filter(since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR)
-    assert [_in_hours(cause) for cause in store.causes(within)] == [
-        _in_hours(cause) for cause in naive_causes(SAMPLE, within)
-    ]
-    cut = Filter(since=BEGIN + 3 * HOUR + 5, until=BEGIN + 5 * HOUR - 5)
-    assert store.rates(cut, "tool") == store.rates(within, "tool") != []
-    assert store.causes(cut) == store.causes(within) != []
-
-
-def _in_hours(cause):
-    first, last = cause.first // HOUR, cause.last // HOUR
-    return cause.tool, cause.key, cause.calls, cause.of, first, last
-
-
-def test_a_trend_has_spans_of_days_where_only_days_are_counted(store):
-    store.add(SAMPLE)
-    both = Filter(since=BEGIN, caller="agent-1")
-    assert store.trend(both, "tool").span == DAY
-    assert store.trend(msgspec.structs.replace(both, since=BEGIN + DAY), "tool").span == 2 * HOUR
+    assert store.trend(Filter(since=BEGIN + DAY), "tool").span == 2 * HOUR
     assert store.trend(Filter(since=BEGIN), "tool").span == 3 * HOUR
     assert store.trend(Filter(since=BEGIN - 30 * DAY), "tool").span == 2 * DAY
     assert store.trend(Filter(tool="nothing.here"), "tool").counts == {}
-
-
-def test_rates_of_most_callers_outlive_their_records(new_store):
-    store = new_store()
-    store.add(SAMPLE)
-    end = BEGIN + DAY + 12_345
-    store.retention(older_than=end)
-    most = Filter(caller="*-*")
-    assert_rates(store, SAMPLE, most, "tool")
-    day = msgspec.structs.replace(most, since=BEGIN, until=BEGIN + DAY)
-    assert_rates(store, SAMPLE, day, "tool")
-    # By whole hours, as all calls are.
-    within = msgspec.structs.replace(most, since=BEGIN + 3 * HOUR, until=BEGIN + 5 * HOUR)
-    assert_rates(store, SAMPLE, within, "tool")
-    cut = msgspec.structs.replace(most, since=BEGIN + 3 * HOUR + 7, until=BEGIN + 5 * HOUR - 7)
-    assert store.rates(cut, "tool") == store.rates(within, "tool") != []
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        Filter(tool="shop.*", caller="agent-*"),
-        Filter(tool="shop.search", caller="agent-1"),
-        Filter(tool="*.*", caller="*-*"),
-        Filter(outcome="ok", caller="agent-*"),
-        Filter(outcome="failed", client="c*"),
-        Filter(tool="*e*", via="http"),
-        Filter(key="*:/limit:*", tool="*.search*"),
-        Filter(version="1.1.0", caller="*"),
-    ],
-)
-def test_hours_are_known_of_whatever_is_asked_for_when_no_record_is_left(new_store, where):
-    store = new_store()
-    store.add(SAMPLE)
-    store.retention(older_than=BEGIN + 4 * DAY)
-    assert store.log(Filter()) == []
-    assert_rates(store, SAMPLE, where, "hour")
-    window = {"since": BEGIN + 5 * HOUR, "until": BEGIN + DAY + 7 * HOUR}
-    within = msgspec.structs.replace(where, **window)
-    for by in GROUPS:
-        assert_rates(store, SAMPLE, within, by)
 
 
 def test_retention_by_size_lets_go_of_the_oldest_until_it_is_small_enough(new_store):

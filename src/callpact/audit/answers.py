@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from msgspec import UNSET, Struct
 
-from callpact.audit.places import place, place_in
-from callpact.audit.record import MAX_RECORDED_ISSUES, Note, Record
+from callpact.audit.places import place_in
+from callpact.audit.record import MAX_RECORDED_ISSUES, Note, Record, place
 from callpact.audit.replay import Loss, at_masked, load, value_at
 from callpact.audit.violations import signature, thinned
 from callpact.audit.widening import stripped

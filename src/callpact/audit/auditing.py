@@ -9,33 +9,41 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
+import uuid
 from collections.abc import Generator, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from callpact.audit.journal import Durability, Journal
-from callpact.audit.postgres_address import Address, is_address
-from callpact.audit.recorder import Recorder
+from callpact.audit.compactor import Compactor, is_much
+from callpact.audit.journal import Durability, Journal, segments
+from callpact.audit.recorder import OnLoss, Recorder
+from callpact.audit.retention import keep, keep_segments
+from callpact.audit.store.manifest import read_manifest
+from callpact.audit.store.postgres_address import Address, is_address
 from callpact.errors import CallpactError, UsageError
 from callpact.folders import data_folder
 
 if TYPE_CHECKING:
-    from callpact.audit.indexer import Indexer
     from callpact.audit.store import Store
     from callpact.secrets import Secrets
 
 KEEP_DAYS = 90
 """Days that records are kept unless the configuration says otherwise."""
-_DAY_MS = 86_400_000
 _START_SECONDS = 1.0
 RETRY_SECONDS = 30.0
 """How long a store that cannot be opened is left alone; records wait in the journal meanwhile."""
-_STORE = "audit.db"
+CLOSE_SECONDS = 5.0
+"""How long the end of a command or server waits for the store of the audit log."""
+_UPKEEP_SECONDS = 3_600.0
+_STORE = "store"
 _JOURNAL = "journal"
+_ID = "id"
 _log = logging.getLogger("callpact.audit")
 
 
@@ -51,6 +59,11 @@ class Place(Struct, frozen=True):
         name = _JOURNAL if self.server is None else f"{_JOURNAL}-{self.server.digest}"
         return self.folder / name
 
+    @property
+    def can_compact(self) -> bool:
+        """False if records stay in the journal, as DuckDB is not installed."""
+        return self.server is not None or find_spec("duckdb") is not None
+
     def prepare(self) -> None:
         """Make the folder, for this user alone.
 
@@ -59,8 +72,7 @@ class Place(Struct, frozen=True):
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.server is None:
-                (self.folder / _STORE).touch(mode=0o600)
+            self.journal.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise UsageError(
                 f"the audit log cannot be kept in {self.folder}: {error.strerror}; name another "
@@ -68,18 +80,39 @@ class Place(Struct, frozen=True):
             ) from None
 
     def open_store(self) -> Store:
-        """The store alone, without what is left in the journal.
+        """The store alone; that of a server without what is left in the journal.
 
         Raises:
             CallpactError: it cannot be opened, with what to do.
         """
         if self.server is None:
-            from callpact.audit.sqlite import SqliteStore
+            from callpact.audit.store.parquet import ParquetStore
 
-            return SqliteStore(self.folder / _STORE)
-        from callpact.audit.postgres import PostgresStore
+            return ParquetStore(self.folder)
+        from callpact.audit.store.postgres import PostgresStore
 
-        return PostgresStore(self.server.url)
+        return PostgresStore(self.server.url, self._journal_id())
+
+    def taken(self, segment: str) -> int | None:
+        """How many bytes of a segment the store has, as far as the folder tells; None if it is gone."""
+        if self.server is not None:
+            return 0  # It passes over what it has.
+        try:
+            manifest = read_manifest(self.folder / _STORE)
+        except CallpactError:
+            return 0
+        return None if manifest is None else manifest.taken.get(segment, 0)
+
+    def _journal_id(self) -> str:
+        """The name of this journal among those of all machines; made once."""
+        path = self.journal / _ID
+        if not self.journal.is_dir():
+            return ""
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(fd, uuid.uuid4().hex.encode())
+            os.close(fd)
+        return path.read_text("ascii")
 
     def __str__(self) -> str:
         return str(self.server or self.folder)
@@ -104,26 +137,34 @@ def folder_of(where: str | Path | None = None) -> Path:
 
 
 def open_store(where: str | Path | Place | None = None) -> Store:
-    """The store of a log, with what is left in its journal.
+    """The store of a log, which answers for all calls on record.
 
     Raises:
         CallpactError: it cannot be opened, with what to do.
     """
-    from callpact.audit.indexer import Indexer
-
     place = place_of(where)
-    if place.server is None:
-        place.prepare()
     store = place.open_store()
-    # Who only asks a server has no journal.
-    if place.server is None or place.journal.is_dir():
-        with Indexer(place.journal, store) as indexer:
-            if not indexer.flush():
-                _log.warning(
-                    "the journal in %s is not in the store yet; the answer may lack calls",
-                    place.folder,
-                )
+    if not _is_flush_due(place):
+        return store
+    compactor = Compactor(place.journal, store)
+    is_flushed = compactor.flush()
+    if not compactor.close() or not is_flushed:
+        text = "the journal in %s is not in the store yet; the answer may lack calls"
+        _log.warning(text, place.folder)
     return store
+
+
+def _is_flush_due(place: Place) -> bool:
+    """True if whoever asks has to move the journal: to a server, or as there is much of it."""
+    try:
+        sizes = [path.stat().st_size for path in segments(place.journal)]
+    except OSError:
+        return False
+    if place.server is not None:
+        return bool(sizes)
+    parts = [part for part in (place.folder, place.journal, place.folder / _STORE) if part.exists()]
+    may_write = all(os.access(part, os.R_OK | os.W_OK | os.X_OK) for part in parts)
+    return may_write and is_much(0, len(sizes))
 
 
 @contextlib.contextmanager
@@ -135,34 +176,36 @@ def auditing(
     durability: Durability = "write",
     keep_days: float = KEEP_DAYS,
     keep_bytes: int | None = None,
+    on_loss: OnLoss = "answer",
 ) -> Generator[Recorder]:
     """Keep a record of every call, for as long as this is open; gives the observer.
+
+    With `on_loss="refuse"`, a call whose record cannot be written is answered with an error.
 
     Raises:
         CallpactError: the log cannot be opened, with what to do.
     """
     place = place_of(where)
     place.prepare()
-    journal = Journal(place.journal, durability=durability)
-    keep_since = int(time.time() * 1000 - keep_days * _DAY_MS)
-    indexing = _Indexing(place, keep_since, keep_bytes)
-    # A call needs the journal alone: whoever waits for the first answer does not wait for the rest.
-    indexing.start_in(_START_SECONDS)
+    journal = Journal(place.journal, durability=durability, taken=place.taken)
+    upkeep = _Upkeep(place, keep_days, keep_bytes)
+    # A call needs the journal alone: the first answer does not wait for the store.
+    upkeep.start_in(_START_SECONDS)
     try:
-        yield Recorder(journal, secrets=secrets, hashes_only=hashes_only)
+        yield Recorder(journal, secrets=secrets, hashes_only=hashes_only, on_loss=on_loss)
     finally:
         journal.close()
-        indexing.close()
+        upkeep.close()
 
 
-class _Indexing:
-    """The store and what fills it, opened when there is time, and tried again if it cannot be."""
+class _Upkeep:
+    """Opens the store when there is time, fills it, and removes what is too old."""
 
-    def __init__(self, place: Place, keep_since: int, keep_bytes: int | None) -> None:
+    def __init__(self, place: Place, keep_days: float, keep_bytes: int | None) -> None:
         self._place = place
-        self._keep_since = keep_since
+        self._keep_days = keep_days
         self._keep_bytes = keep_bytes
-        self._open: tuple[Indexer, Store] | None = None
+        self._open: tuple[Compactor, Store] | None = None
         self._is_closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -174,34 +217,71 @@ class _Indexing:
         self._thread.start()
 
     def _start(self, seconds: float) -> None:
-        while not self._is_closing.wait(seconds) and not self._try():
-            seconds = RETRY_SECONDS
+        is_closing = self._is_closing.wait(seconds)
+        while not is_closing:
+            if not self._place.can_compact:
+                self._keep_segments()
+                seconds = _UPKEEP_SECONDS
+            elif self._try():
+                self._is_closing.wait()
+                break
+            else:
+                seconds = RETRY_SECONDS
+            is_closing = self._is_closing.wait(seconds)
+        self._end()
+
+    def _keep_segments(self) -> None:
+        size = {} if self._keep_bytes is None else {"keep_bytes": self._keep_bytes}
+        try:
+            keep_segments(self._place.journal, _now(), keep_days=self._keep_days, **size)
+        except OSError as error:
+            _log.error("old records in %s cannot be removed: %s", self._place.journal, error)
 
     def _try(self) -> bool:
-        """Open the store, let go of what is too old, and begin to fill it; False if it cannot."""
-        from callpact.audit.indexer import Indexer
-
+        """Open the store and begin to fill it; False if it cannot be opened."""
         try:
             store = self._place.open_store()
-            try:
-                store.retention(older_than=self._keep_since, larger_than=self._keep_bytes)
-            except CallpactError:
-                store.close()
-                raise
         except CallpactError as error:
             _log.error("records wait in %s: %s", self._place.journal, error)
             return False
-        self._open = Indexer(self._place.journal, store).start(), store
+
+        def keep_up() -> None:
+            keep(
+                store,
+                self._place.journal,
+                _now(),
+                keep_days=self._keep_days,
+                keep_bytes=self._keep_bytes,
+            )
+            store.tidy()
+
+        self._open = Compactor(self._place.journal, store, keep_up).start(), store
         return True
 
-    def close(self) -> None:
-        """Index what is there, and end."""
-        self._is_closing.set()
-        if self._thread is not None:
-            self._thread.join()
-        if self._open is None:
+    def _end(self) -> None:
+        if self._open is None and self._place.can_compact and self._is_due():
             self._try()
         if self._open is not None:
-            indexer, store = self._open
-            indexer.close()
-            store.close()
+            compactor, store = self._open
+            if compactor.close(CLOSE_SECONDS):
+                store.close()
+
+    def _is_due(self) -> bool:
+        """True if a process that ends at once moves its records: to a server, or with many others."""
+        with contextlib.suppress(OSError):
+            count = len(segments(self._place.journal))
+            return bool(count) if self._place.server is not None else is_much(0, count)
+        return False
+
+    def close(self) -> None:
+        """Move what is due, and end; a store that does not answer is not waited for."""
+        self._is_closing.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS + 1.0)
+            if self._thread.is_alive():
+                text = "the store of the audit log does not answer; records wait in %s"
+                _log.error(text, self._place.journal)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

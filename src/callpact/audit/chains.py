@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-from msgspec.structs import replace
+from collections.abc import Sequence
 
-from callpact.audit.record import Record
-from callpact.audit.store import Filter, Store
+from msgspec import Struct
+
+from callpact.audit.record import REJECTING, Record
+from callpact.audit.store import Filter, Step, Store
 
 WITHIN_MS = 600_000
 """How far apart the calls of one chain may be from the one that is asked about."""
@@ -17,10 +18,10 @@ MAX_REFUSED = 50
 
 
 class Repairs(Struct, frozen=True):
-    """What became of the latest calls that were refused for their input."""
+    """How the latest calls that were refused for their input went on."""
 
     chains: int
-    """How often somebody was refused, however many tries that took."""
+    """How often a caller was refused, however many tries that took."""
     repaired: int
     """How often a call of the same caller and tool got through at last."""
     tries: int
@@ -34,18 +35,35 @@ class Repairs(Struct, frozen=True):
 
 def repairs_of(store: Store, where: Filter) -> Repairs:
     """Whether callers repair what is refused, by the latest calls that were."""
-    seen: set[tuple[str, int]] = set()
+    callers: dict[tuple[str | None, ...], list[Step]] = {}
+    for step in store.near_refused(where, within=WITHIN_MS, limit=MAX_REFUSED):
+        callers.setdefault((step.tool, step.caller, step.client), []).append(step)
     chains = repaired = tries = 0
-    for record in store.log(replace(where, gate="input"), limit=MAX_REFUSED):
-        if (record.id, record.at) in seen:
-            continue
-        *before, last = retry_chain(store, record)
-        seen.update((each.id, each.at) for each in before)
-        chains += 1
-        if not last.is_rejected:
-            repaired += 1
-            tries += len(before)
+    for steps in callers.values():
+        for chain in _chains(steps):
+            chains += 1
+            if chain[-1].gate not in REJECTING:
+                repaired += 1
+                tries += len(chain) - 1
     return Repairs(chains, repaired, tries)
+
+
+def _chains(steps: Sequence[Step]) -> list[list[Step]]:
+    """Runs of refused calls, each with the call that follows it, if that is not too far away."""
+    chains: list[list[Step]] = []
+    chain: list[Step] = []
+    for step in steps:
+        if chain and step.at - chain[-1].at > WITHIN_MS:
+            chains.append(chain)
+            chain = []
+        if step.gate in REJECTING:
+            chain.append(step)
+        elif chain:
+            chains.append([*chain, step])
+            chain = []
+    if chain:
+        chains.append(chain)
+    return [each for each in chains if any(step.gate == "input" for step in each)]
 
 
 def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
@@ -54,15 +72,8 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     The earliest first, the call itself among them; it alone if nothing was refused before it and,
     if it was refused, nothing came after it. Of callers without a name the client tells them apart.
     """
-    whose = Filter(tool=record.tool, caller=record.caller or "")
-    until = record.at + 1
-    before = store.log(
-        replace(whose, since=record.at - WITHIN_MS, until=until), limit=MAX_CHAIN // 2
-    )
-    near = [*reversed(before), *_next(store, replace(whose, since=until))]
-    # Patterns and the empty text match more than what is meant.
-    calls = [r for r in near if _who(r) == _who(record)]
-    here = next((number for number, r in enumerate(calls) if r.id == record.id), None)
+    calls = store.around(record, within=WITHIN_MS, limit=MAX_CHAIN // 2)
+    here = next((n for n, r in enumerate(calls) if (r.id, r.at) == (record.id, record.at)), None)
     if here is None:
         return (record,)
     first = last = here
@@ -71,21 +82,3 @@ def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
     while last + 1 < len(calls) and calls[last].is_rejected:
         last += 1
     return tuple(calls[first : last + 1])
-
-
-def _next(store: Store, where: Filter) -> list[Record]:
-    """The first calls after a time, the earliest first: a log begins with the last."""
-    most, begin = MAX_CHAIN // 2, where.since or 0
-    until = end = begin + WITHIN_MS
-    while True:
-        found = store.log(replace(where, until=until), limit=most)
-        is_whole = len(found) < most
-        if (is_whole and (found or until == end)) or end - begin <= 1:
-            return found[::-1]
-        # Too many, or too early for any.
-        begin, end = (until, end) if is_whole else (begin, until)
-        until = (begin + end + 1) // 2
-
-
-def _who(record: Record) -> tuple[str | None, ...]:
-    return record.tool, record.caller, record.client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 try:
     import fcntl
@@ -29,3 +30,12 @@ def release(fd: int) -> None:
     if fcntl is not None:
         fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlive a loss of power."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,8 +1,9 @@
 """The journal: where a record is kept before its answer leaves, one line for each, never changed.
 
 A process appends to segments of its own, each held by a lock (`flock`) for as long as it is
-written: what nobody holds is whole, also after `kill -9`. It knows nothing of stores; `indexer.py`
-moves lines into one and removes segments. A write that fails costs its record, never a call.
+written: what nobody holds is whole, also after `kill -9`. It knows nothing of stores; `compactor.py`
+moves lines into one and removes segments. A write that fails costs its record. If somebody removes
+the folder, lines of the open segment that no store has are written again into a new one.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from msgspec import structs
 
-from callpact.audit.files import CAN_HOLD, hold, release
-from callpact.audit.health import Health, add_health, health
+from callpact.audit.files import CAN_HOLD, hold, release, sync_folder
+from callpact.audit.health import FILE, Health, add_health, health
 from callpact.errors import UsageError
 
 MAX_SEGMENT_BYTES = 16 << 20
 """Size from which on a segment of the journal is not written any more."""
 MAX_SEGMENT_SECONDS = 300.0
-"""Age from which on a segment of the journal is not written any more, and goes once it is indexed."""
+"""Age from which on a segment of the journal is not written any more, and goes once a store has it."""
 SECONDS_BETWEEN_LOGS = 60.0
 """A loss that goes on is logged this often at most."""
 SUFFIX = ".jsonl"
@@ -43,7 +45,8 @@ Durability = Literal["write", "fsync"]
 class Journal:
     """Appends lines to segment files in a folder, from any thread, each with one write.
 
-    With `durability="fsync"` a line also outlives a loss of power.
+    With `durability="fsync"` a line also outlives a loss of power. `taken` gives how many bytes of a
+    segment a store has; None if the store is gone.
 
     Raises:
         UsageError: the durability is not known, or the system has no `flock`.
@@ -55,6 +58,7 @@ class Journal:
         *,
         durability: Durability = "write",
         max_segment_bytes: int = MAX_SEGMENT_BYTES,
+        taken: Callable[[str], int | None] = lambda _: 0,
     ) -> None:
         if durability not in {"write", "fsync"}:
             raise UsageError(f"durability must be 'write' or 'fsync', got {durability!r:.100}")
@@ -66,13 +70,17 @@ class Journal:
         self._syncs = durability == "fsync"
         self._write = _write_and_sync if self._syncs else os.write
         self._max = max_segment_bytes
+        self._taken = taken
         self._told = 0  # Of these, what `health.py` has counted.
         self._begin_lock()
         self._fd = -1
+        self._name = ""
+        self._lines = 0
+        self._left_behind: dict[str, tuple[int, int]] = {}  # Lines and bytes of former segments.
+        self._stored = 0  # Lines of those that a store has.
         self._left = max_segment_bytes
         self._opened_at = 0.0
         self._is_torn = False
-        self._seen = 0  # Bytes of the segment when it was last seen to have a name.
         self._look_at = 0.0
         self._logged_at = -SECONDS_BETWEEN_LOGS
         self._is_closed = False
@@ -94,8 +102,9 @@ class Journal:
             left = self._left = self._left - written
             if written != len(line):
                 return self._tear(written, len(line))
+            self._lines += 1
             if left <= 0:
-                self._leave()
+                self._try_to_leave()
         except OSError as error:
             self._fail(error)
             return False
@@ -108,17 +117,22 @@ class Journal:
         self._is_torn = True
         self._look_at = 0.0
         if written == size - 1:  # All but the line end is a whole record.
+            self._lines += 1
             return True
         self._lose(1, f"{written} of {size} bytes were written")
         return False
 
     def rotate(self, older_than: float = 0.0) -> None:
-        """Write no more to a segment of that many seconds, so that it goes once it is indexed."""
+        """Write no more to a segment of that many seconds, so that it goes once a store has it."""
         self._acquire()
         try:
             if self._left < self._max and _now() - self._opened_at >= older_than:
                 self._leave()
+            elif self._fd >= 0 and not os.fstat(self._fd).st_nlink:
+                self._rescue()
             self._tell()
+        except OSError as error:
+            self._fail(error, lines=0)
         finally:
             self._release()
 
@@ -126,9 +140,18 @@ class Journal:
         """Let go of the segment. What is appended later is lost, and counted."""
         self._acquire()
         try:
-            self._leave()
+            self._try_to_leave()
             self._is_closed = True
             self._tell()
+        finally:
+            self._release()
+
+    def store(self, name: str) -> None:
+        """Note that a store has all lines of a former segment."""
+        self._acquire()
+        try:
+            lines, _ = self._left_behind.pop(name, (0, 0))
+            self._stored += lines
         finally:
             self._release()
 
@@ -138,19 +161,51 @@ class Journal:
         return structs.replace(told, lost=max(told.lost, self.lost))
 
     def _look(self) -> None:
-        """See to it that there is a segment, that it still stands in the folder, and is whole."""
-        if self._fd >= 0:
-            status = os.fstat(self._fd)
-            if status.st_nlink:
-                self._seen = status.st_size
-            else:
-                self._leave()
+        """See to it that there is a segment, that it is in the folder, and whole."""
+        if self._fd >= 0 and not os.fstat(self._fd).st_nlink:
+            self._rescue()
         if self._fd < 0:
             self._open()
         if self._is_torn:  # What was half-written must not spoil what follows.
             self._left -= os.write(self._fd, b"\n")
             self._is_torn = False
         self._look_at = _now() + _SECONDS_BETWEEN_LOOKS
+
+    def _rescue(self) -> None:
+        """Write the lines of a removed segment into a new one; count those that are nowhere."""
+        taken = self._taken(self._name)
+        lost = sum(
+            lines
+            for name, (lines, size) in self._left_behind.items()
+            if taken is None or (self._taken(name) or 0) < size
+        )
+        if taken is None:  # The store was removed, too.
+            lost += self._stored
+        self._left_behind.clear()
+        self._stored = 0
+        if not (self.folder / FILE).exists():
+            self._told = 0
+        size = os.fstat(self._fd).st_size
+        data = os.pread(self._fd, size - (taken or 0), taken or 0) if size > (taken or 0) else b""
+        count = data.count(b"\n")
+        release(self._forget())
+        if lost:
+            self._lose(lost, "its folder was removed while it was written")
+        try:
+            self._open()
+            view = memoryview(data)
+            while view:
+                written = os.write(self._fd, view)
+                self._left -= written
+                view = view[written:]
+        except OSError as error:
+            self._lose(count, error.strerror or str(error))
+            raise
+        self._lines = count
+        text = (
+            "the audit journal in %s was removed while it was written: %s records are written again"
+        )
+        _log.warning(text, self.folder, count)
 
     def _open(self) -> None:
         if self._is_closed:
@@ -163,42 +218,48 @@ class Journal:
                 fd = os.open(self.folder / name, flags, 0o600)
             except FileExistsError:
                 continue
-            # Until it is locked an indexer takes it for one that is left, and may remove it.
+            # Until it is locked a compactor takes it for one that is left, and may remove it.
             hold(fd, wait=True)
             if os.fstat(fd).st_nlink:
                 break
             release(fd)
-        self._fd = fd
+        self._fd, self._name = fd, name
         self._opened_at = _now()
         with contextlib.suppress(OSError):
             add_health(self.folder)  # Now, while there is room for it.
         if self._syncs:
-            _sync(self.folder)
+            sync_folder(self.folder)
 
     def _leave(self) -> None:
         if self._fd < 0:
             return
         status = os.fstat(self._fd)
-        if not status.st_nlink and status.st_size > self._seen:
-            unseen = os.pread(self._fd, status.st_size - self._seen, self._seen)
-            self._lose(unseen.count(b"\n"), "its segment was removed while it was written")
+        if not status.st_nlink:
+            self._rescue()
+            status = os.fstat(self._fd)
+        if self._lines:
+            self._left_behind[self._name] = self._lines, status.st_size
         release(self._forget())
+
+    def _try_to_leave(self) -> None:
+        try:
+            self._leave()
+        except OSError as error:
+            _log.debug("a segment could not be closed: %s", error)
 
     def _forget(self) -> int:
         fd, self._fd = self._fd, -1
-        self._left, self._seen = self._max, 0
+        self._left, self._lines = self._max, 0
         self._is_torn = False
         self._look_at = 0.0
         return fd
 
-    def _fail(self, error: OSError) -> None:
-        self._lose(1, error.strerror or str(error))
+    def _fail(self, error: OSError, lines: int = 1) -> None:
+        if lines:
+            self._lose(lines, error.strerror or str(error))
         if error.errno in _FULL:
             return
-        try:
-            self._leave()  # Perhaps another file can be written.
-        except OSError as again:
-            _log.debug("a segment could not be closed: %s", again)
+        self._try_to_leave()  # Perhaps another file can be written.
 
     def _tell(self) -> None:
         """Count what is lost for those who come later; if that fails, the next time."""
@@ -224,7 +285,8 @@ class Journal:
     def _begin_anew(self) -> None:
         """In a forked process: the segment and its lock are the parent's."""
         self._begin_lock()
-        self.lost = self._told = 0
+        self.lost = self._told = self._stored = 0
+        self._left_behind.clear()
         if self._fd >= 0:
             os.close(self._forget())
 
@@ -254,14 +316,6 @@ def _write_and_sync(fd: int, line: bytes) -> int:
     written = os.write(fd, line)
     os.fdatasync(fd)
     return written
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # --- segments -------------------------------------------------------------------------------

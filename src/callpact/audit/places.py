@@ -35,11 +35,6 @@ _OBJECTS = ("properties", "patternProperties", "additionalProperties", "required
 # --- places of values -----------------------------------------------------------------------
 
 
-def place(path: str) -> str:
-    """A JSON Pointer with `*` for the indexes of arrays, where only the pointer is known."""
-    return _INDEX.sub("/*", path)
-
-
 def place_in(value: Any, path: str) -> str:
     """A JSON Pointer into a value, with `*` for the indexes of arrays; keys of digits stay."""
     if _INDEX.search(path) is None:

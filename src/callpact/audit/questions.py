@@ -1,8 +1,6 @@
-"""The questions that the audit log answers, for programs: all that `callpact audit` tells.
+"""Questions that put the audit log before contracts, and before itself, for programs.
 
-`open_store` gives a store, whose `log`, `find`, `rates`, `trend` and `causes` answer what was called
-and how it went. Here is what puts it before contracts, and before itself. Nothing is called, and
-every answer is bounded. A store is used from one thread at a time, and closed at the end.
+Nothing is called, and every answer is bounded.
 """
 
 from __future__ import annotations
@@ -13,35 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit.advice import Advice, advise
-from callpact.audit.auditing import open_store
-from callpact.audit.chains import Repairs, repairs_of, retry_chain
-from callpact.audit.health import Health, health
 from callpact.audit.namesakes import Namesakes
-from callpact.audit.reading import pages_of, records_of, waiting
-from callpact.audit.record import Record
+from callpact.audit.reading import records_of
 from callpact.audit.replay import Replay, by_name, replay
 from callpact.audit.store import Cause, Filter, GroupBy, Rate, Store
-from callpact.audit.surveys import drift_of
 from callpact.tool import Tool
-
-__all__ = [
-    "Comparison",
-    "Filter",
-    "Health",
-    "Record",
-    "Repairs",
-    "Store",
-    "advice_of",
-    "compare",
-    "drift_of",
-    "health",
-    "open_store",
-    "pages_of",
-    "repairs_of",
-    "replay_of",
-    "retry_chain",
-    "waiting",
-]
 
 
 class Comparison(Struct, frozen=True):

@@ -1,37 +1,50 @@
 """Reads a log in pages, so that any number of records is read in bounded memory.
 
-Also what is not in the store yet: how many records wait in a journal.
+Also the journal: how many records wait there, and which ones came since the last look.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from callpact.audit.journal import segments
+from callpact.audit.lines import decode_line
 from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter, Store
 
+LATE_MS = 600_000
+"""How long a call may have taken that `tail` finds in a store; one in the journal here, any."""
 _PAGE = 500
-_POSITION = ".at"
 _BLOCK = 1 << 20
+_REMEMBERED = 20_000
 
 
 def pages_of(
-    store: Store, where: Filter, limit: int | None = None, *, with_payloads: bool = False
+    store: Store,
+    where: Filter,
+    limit: int | None = None,
+    *,
+    with_payloads: bool = False,
+    page: int = _PAGE,
 ) -> Iterator[list[Record]]:
     """Pages of records, the newest first; all of them unless there is a limit."""
     before: tuple[int, str] | None = None
     left = sys.maxsize if limit is None else limit
     while left > 0:
-        page = store.log(where, limit=min(left, _PAGE), before=before, with_payloads=with_payloads)
-        if not page:
+        found = store.log(where, limit=min(left, page), before=before, with_payloads=with_payloads)
+        if not found:
             return
-        yield page
-        left -= len(page)
-        before = (page[-1].at, page[-1].id)
+        yield found
+        left -= len(found)
+        before = (found[-1].at, found[-1].id)
 
 
 def records_of(store: Store, where: Filter) -> Iterator[Record]:
@@ -39,25 +52,86 @@ def records_of(store: Store, where: Filter) -> Iterator[Record]:
     return chain.from_iterable(pages_of(store, where, MAX_ROWS + 1, with_payloads=True))
 
 
-def waiting(journal: Path) -> int | None:
+def waiting(journal: Path, taken: Mapping[str, int]) -> int | None:
     """How many records of a journal are not in the store yet; None if it may not be read."""
     try:
-        return sum(_lines_left(segment) for segment in segments(journal))
+        return sum(_lines_left(path, taken.get(path.name, 0)) for path in segments(journal))
     except OSError:
         return None
 
 
-def _lines_left(segment: Path) -> int:
-    try:
-        at = segment.with_suffix(_POSITION).read_bytes()
-    except FileNotFoundError:
-        at = b""
+def _lines_left(segment: Path, at: int) -> int:
     found = 0
     try:
         with segment.open("rb") as file:
-            file.seek(int(at) if at.isdigit() else 0)
+            file.seek(at)
             while block := file.read(_BLOCK):
                 found += block.count(b"\n")
-    except FileNotFoundError:  # Indexed, and removed meanwhile.
+    except FileNotFoundError:  # The store has it by now.
         return 0
     return found
+
+
+class Arrivals:
+    """Which calls came on record since the last look, in the order in which they came.
+
+    A record is there when its call ends, and the log is ordered by when calls began: a call that
+    took an hour appears an hour back. So the journal is followed, from now on, by open files: what
+    a compactor removes is read all the same. What went through the journal between two looks is
+    found in the store by its time.
+    """
+
+    def __init__(self, store: Store, journal: Path, where: Filter, now: Callable[[], int]) -> None:
+        self._store = store
+        self._journal = journal
+        self._where = where
+        self._now = now
+        self._files: dict[str, int] = {}
+        self._at: dict[str, int] = {}
+        self._seen: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
+        self._taken = store.taken()
+        for path in segments(journal):
+            with suppress(FileNotFoundError):
+                self._at[path.name] = path.stat().st_size
+        self._seen.extend((record.at, record.id) for record in self._recent())
+
+    def new(self) -> list[Record]:
+        """The records that came since the last look and fit."""
+        found = list(self._from_journal())
+        taken = self._store.taken()
+        if self._store.is_eager or taken != self._taken:
+            self._taken = taken
+            found += reversed(self._recent())
+        seen = set(self._seen)
+        new = {(record.at, record.id): record for record in found}
+        self._seen.extend(key for key in new if key not in seen)
+        return [record for key, record in new.items() if key not in seen]
+
+    def _recent(self) -> list[Record]:
+        since = self._now() - LATE_MS
+        if self._where.since is not None:
+            since = max(since, self._where.since)
+        return self._store.log(replace(self._where, since=since), limit=MAX_ROWS)
+
+    def _from_journal(self) -> Iterator[Record]:
+        names = {path.name for path in segments(self._journal)}
+        for name in sorted(names - self._files.keys()):
+            with suppress(FileNotFoundError):
+                self._files[name] = os.open(self._journal / name, os.O_RDONLY)
+        for name, fd in list(self._files.items()):
+            at = self._at.get(name, 0)
+            data = os.pread(fd, os.fstat(fd).st_size - at, at)
+            data = data[: data.rfind(b"\n") + 1]
+            self._at[name] = at + len(data)
+            for line in data.split(b"\n"):
+                record = decode_line(line) if line else None
+                if record is not None and self._where.fits(record):
+                    yield record
+            if name not in names:
+                os.close(self._files.pop(name))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for fd in self._files.values():
+            os.close(fd)
+        self._files.clear()

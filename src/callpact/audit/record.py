@@ -121,7 +121,12 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
 
 def error_key(code: str, path: str | None, rule: str | None) -> str:
     """What equal causes have in common: `schema_validation_failed:/items/*/price:type`."""
-    return f"{code}:{_INDEX.sub('/*', path or '')}:{rule or ''}"
+    return f"{code}:{place(path or '')}:{rule or ''}"
+
+
+def place(path: str) -> str:
+    """A JSON Pointer with `*` for the indexes of arrays, where only the pointer is known."""
+    return _INDEX.sub("/*", path)
 
 
 def note_of(issue: Issue) -> Note:

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 from orjson import OPT_APPEND_NEWLINE, Fragment, dumps
@@ -38,7 +38,7 @@ from callpact.envelope import (
     LocalResponseMeta,
     MCPResponseMeta,
 )
-from callpact.errors import CallError, InvalidInput, InvalidSchema
+from callpact.errors import CallError, InvalidInput, InvalidSchema, NotRecorded
 from callpact.finished import CallFinished
 from callpact.json_text import json_text
 from callpact.schema import Change, Issue, canonical_json, is_json
@@ -47,6 +47,9 @@ from callpact.tool import Contract, Tool
 
 HASHES_ONLY = "hashes"
 """Value of a tool's annotation `audit` that keeps its inputs, outputs and messages out of records."""
+
+OnLoss = Literal["answer", "refuse"]
+"""What becomes of a call whose record cannot be written."""
 
 _CONTRACT_DIGITS = 16
 _log = logging.getLogger("callpact.audit")
@@ -58,7 +61,9 @@ class Recorder:
     """An observer of a runtime: each call is one line in the journal.
 
     `hashes_only` are patterns of tool ids (`bank.*`) of which only hashes are kept; a tool asks for
-    it by the annotation `audit: hashes`.
+    it by the annotation `audit: hashes`. With `on_loss="refuse"`, a call whose record cannot be
+    written gets an error instead of its answer, and the calls after it are refused before they run,
+    until the record of one of them can be written.
     """
 
     def __init__(
@@ -67,7 +72,10 @@ class Recorder:
         *,
         secrets: Secrets | Iterable[Secrets] = (),
         hashes_only: Iterable[str] = (),
+        on_loss: OnLoss = "answer",
     ) -> None:
+        self._refuses = on_loss == "refuse"
+        self._is_failing = False
         self._journal = journal
         self._append = journal.append
         # By id: a tool that was read again takes the place of the former.
@@ -103,7 +111,20 @@ class Recorder:
             # By its kind alone: its words and its trace may hold what must not show.
             _log.error("a call is on record without its input and output: %s", type(error).__name__)
             line = _least(event, self._mask)
-        self._append(line)
+        is_kept = self._append(line)
+        if self._refuses:
+            self._is_failing = not is_kept
+            if not is_kept:
+                raise NotRecorded(is_begun=True)
+
+    def check(self) -> None:
+        """Refuse a call before its handler runs, while records cannot be written.
+
+        Raises:
+            NotRecorded: the record of the last call is lost.
+        """
+        if self._is_failing:
+            raise NotRecorded(is_begun=False)
 
     def _plain_line(self, event: CallFinished, head: Fragment) -> bytes | None:
         """The line of a call in which all is small, JSON, and no secret; None if it is not so."""

@@ -129,14 +129,6 @@ def short_id(id: str) -> str:
     return f"{id[:8]}..{id[-6:]}" if len(id) > 16 else id
 
 
-def has_id(record: Record, part: str) -> bool:
-    """True if an id begins or ends with a text, or as a short one says."""
-    begin, dots, end = part.partition("..")
-    if dots:
-        return record.id.startswith(begin) and record.id.endswith(end)
-    return record.id.startswith(part) or record.id.endswith(part)
-
-
 def record_cells(record: Record, *, is_short: bool = False) -> tuple[str, ...]:
     """A record as a row under `RECORD_HEADERS`, of its id all or so much as is needed."""
     return (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from asyncpg import exceptions as pg  # pyright: ignore[reportMissingTypeStubs]
 
-from callpact.audit.postgres_address import Address
-from callpact.audit.postgres_migrations import SCHEMA
+from callpact.audit.store.postgres_address import Address
+from callpact.audit.store.postgres_tables import SCHEMA
 from callpact.errors import CallpactError, InvalidConfig, UsageError
 
 ANSWER_SECONDS = 60.0

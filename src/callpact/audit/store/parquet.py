@@ -1,0 +1,413 @@
+"""The store in the folder of a log: Parquet files that are never changed, asked with DuckDB.
+
+New records are a file of their own for each day, small files of a day become one, and retention
+removes files. The manifest says which files count (`manifest.py`). Readers take no lock: they read
+the manifest, then the journal lines that are not in its files, and begin again if the manifest was
+replaced meanwhile. DuckDB reads and writes in the folder of the store alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from callpact.audit.record import Record
+from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
+from callpact.audit.store.protocol import DAY, Filter, Moved, Overtaken, Stored
+from callpact.audit.store.queries import Query
+from callpact.audit.store.questions import Questions
+from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
+from callpact.audit.store.waiting import read_waiting
+from callpact.errors import UsageError
+
+try:
+    import duckdb
+except ImportError:
+    raise UsageError(
+        "questions to the audit log need the extra 'audit': pip install 'callpact[audit]'; calls are "
+        "put on record without it"
+    ) from None
+
+MAX_SMALL_FILES = 16
+"""Small files of one day from which on they become one."""
+SMALL_ROWS = 100_000
+"""Records up to which a file of the store is small."""
+ROW_GROUP = 16_384
+"""Records in a row group of a Parquet file."""
+MEMORY_LIMIT = "512MB"
+"""Memory that DuckDB uses at most."""
+THREADS = 2
+"""Threads that DuckDB uses."""
+MAX_TRIES = 50
+"""How often a question begins again because files were replaced meanwhile."""
+
+_AT_ONCE = 5_000
+_SPELLED = {"bigint": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "text": "VARCHAR"}
+_STRUCTURE = json.dumps([{name: _SPELLED[kind] for name, kind in TYPES.items()}])
+_TABLE = ", ".join(f'"{name}" {_SPELLED[kind]}' for name, kind in TYPES.items())
+_LOADED = f"""SELECT {COLUMNS} FROM (
+SELECT unnest(from_json_strict($1::JSON, '{_STRUCTURE}'), max_depth := 2))"""  # noqa: S608 - constants
+_EPOCH = date(1970, 1, 1).toordinal()
+_encode = msgspec.json.Encoder().encode
+_log = logging.getLogger("callpact.audit")
+
+
+class ParquetStore(Questions):
+    """Keeps records in the folder of a log, which is made when the first are added.
+
+    Raises:
+        InvalidConfig: the store is of another version of callpact.
+        UsageError: by all methods, if it cannot be used; what was to be written then is not.
+    """
+
+    is_eager = False
+
+    def __init__(self, folder: str | Path) -> None:
+        base = Path(folder).absolute()
+        self.folder = base / "store"
+        self._journal = base / "journal"
+        self.unread = 0
+        self.damaged: dict[str, str] = {}
+        self._manifest = Manifest()
+        self._read: Mapping[str, int] = {}
+        self._waiting = 0
+        self._db = _connect(self.folder)
+        self._db.execute(f"CREATE TABLE waiting ({_TABLE})")
+        read_manifest(self.folder)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+
+    # --- asking -----------------------------------------------------------------------------
+
+    def _rows(self, query: Query) -> Sequence[Sequence[Any]]:
+        return self._asked(query, newest=None)
+
+    def _newest(self, query: Query, limit: int) -> Sequence[Sequence[Any]]:
+        return self._asked(query, newest=limit) if limit else ()
+
+    def _asked(self, query: Query, newest: int | None) -> Sequence[Sequence[Any]]:
+        """The rows of one state of the store."""
+        for _ in range(MAX_TRIES):
+            self._refresh()
+            files = self._files(query.where)
+            try:
+                if newest is None:
+                    return self._run(query, files, with_waiting=True)
+                return self._run_newest(query, files, newest)
+            except duckdb.Error as error:
+                if read_manifest(self.folder) == self._manifest and not self._blame(query, files):
+                    raise _explained(error, self.folder) from error
+        raise UsageError(
+            f"the audit log in '{self.folder}' was rewritten {MAX_TRIES} times while it was read; "
+            "ask again"
+        )
+
+    def _refresh(self) -> None:
+        """Read the manifest, and the journal lines that are not in its files."""
+        for _ in range(MAX_TRIES):
+            manifest = read_manifest(self.folder) or Manifest()
+            if manifest != self._manifest:
+                self._manifest, self._read = manifest, manifest.taken
+                self._run_text("DELETE FROM waiting")
+                self._waiting = 0
+            try:
+                waiting = read_waiting(self._journal, self._read)
+            except OSError as error:
+                raise UsageError(
+                    f"the journal in '{self._journal}' cannot be read: {error.strerror}"
+                ) from None
+            if (read_manifest(self.folder) or Manifest()) == manifest:
+                self._load("waiting", list(_fitting(waiting.records)))
+                self._read, self.unread = waiting.read, waiting.unread
+                self._waiting += len(waiting.records)
+                return
+        raise UsageError(f"the audit log in '{self.folder}' changes too quickly; ask again")
+
+    def _files(self, where: Filter) -> list[File]:
+        return [
+            file
+            for file in self._manifest.files
+            if file.name not in self.damaged
+            and (where.since is None or file.last >= where.since)
+            and (where.until is None or file.first < where.until)
+        ]
+
+    def _run(
+        self, query: Query, files: Iterable[File], *, with_waiting: bool
+    ) -> Sequence[Sequence[Any]]:
+        paths = self._paths(files)
+        parts = [f"SELECT {COLUMNS} FROM waiting"] if with_waiting or not paths else []  # noqa: S608 - constants
+        given = list(query.parameters)
+        if paths:
+            given.append(paths)
+            parts.append(f"SELECT {COLUMNS} FROM read_parquet(${len(given)})")  # noqa: S608 - constants
+        text = query.text.replace("{calls}", f"({' UNION ALL '.join(parts)})")
+        return self._db.execute(text, given).fetchall()
+
+    def _run_newest(
+        self, query: Query, files: Sequence[File], limit: int
+    ) -> Sequence[Sequence[Any]]:
+        """Read the files with the newest records first, and no more than are needed."""
+        found = list(self._run(query, (), with_waiting=True)) if self._waiting else []
+        left = sorted(files, key=lambda file: file.last)
+        count = 1
+        while left and (len(found) < limit or found[-1][0] <= left[-1].last):
+            some, left = left[-count:], left[:-count]
+            found += self._run(query, some, with_waiting=False)
+            found = sorted(found, key=lambda row: (row[0], row[1]), reverse=True)[:limit]
+            count *= 3
+        return found
+
+    def _blame(self, query: Query, files: Iterable[File]) -> bool:
+        """Find the files that cannot be read; True if there are some, which are left out then."""
+        found = False
+        for file in files:
+            try:
+                self._run(query, [file], with_waiting=False)
+            except duckdb.Error as error:
+                reason = str(error).partition("\n")[0]
+                self.damaged[file.name] = reason
+                _log.error(
+                    "the file '%s' of the audit log is left out, with %s records: %s",
+                    self.folder / file.name,
+                    file.rows,
+                    reason,
+                )
+                found = True
+        return found
+
+    def _paths(self, files: Iterable[File]) -> list[str]:
+        return [str(self.folder / file.name) for file in files]
+
+    def _run_text(self, text: str, given: Sequence[Any] = ()) -> list[Any]:
+        return self._db.execute(text, list(given)).fetchall()
+
+    def _load(self, table: str, rows: Sequence[Row]) -> None:
+        for begin in range(0, len(rows), _AT_ONCE):
+            data = _encode(rows[begin : begin + _AT_ONCE]).decode()
+            self._run_text(f"INSERT INTO {table} {_LOADED}", [data])
+
+    # --- keeping ----------------------------------------------------------------------------
+
+    def taken(self) -> dict[str, int]:
+        """How many bytes of each segment of the journal are in the store."""
+        return dict((read_manifest(self.folder) or Manifest()).taken)
+
+    def add(self, records: Sequence[Record], moved: Moved | None = None) -> int:
+        """Keep records and how far their journal is read, both or nothing; how many are new.
+
+        A record that is there with the same id and time is passed over.
+
+        Raises:
+            Overtaken: `moved.before` is not what the store has.
+        """
+        if not records and moved is None:
+            return 0
+        with self._writing() as manifest:
+            if moved is not None and dict(moved.before) != dict(manifest.taken):
+                raise Overtaken("another process has read this part of the journal")
+            files = self._write_new(records, manifest)
+            taken = manifest.taken if moved is None else moved.after
+            if files or taken != manifest.taken:
+                manifest = replace(manifest, files=(*manifest.files, *files), taken=taken)
+                write_manifest(self.folder, manifest)
+            self._merge(manifest, lambda _, small: len(small) >= MAX_SMALL_FILES)
+            return sum(file.rows for file in files)
+
+    @contextmanager
+    def _writing(self) -> Generator[Manifest]:
+        """Hold the lock of the store; removes what a killed process left."""
+        try:
+            with locked(self.folder):
+                manifest = read_manifest(self.folder) or Manifest()
+                known = {file.name for file in manifest.files}
+                for path in self.folder.glob("*.parquet"):
+                    if path.name not in known:
+                        path.unlink()
+                yield manifest
+        except (duckdb.Error, OSError) as error:
+            raise _explained(error, self.folder) from error
+
+    def _write_new(self, records: Sequence[Record], manifest: Manifest) -> list[File]:
+        """One file for each day of the records that are not there yet."""
+        if not records:
+            return []
+        rows = [row_of(record) for record in records]  # Before anything is changed.
+        self._run_text(f"CREATE OR REPLACE TEMP TABLE fresh ({_TABLE})")
+        try:
+            self._load("fresh", rows)
+            self._forget_known(manifest, min(row.at for row in rows), max(row.at for row in rows))
+            days = self._run_text(
+                f'SELECT ("at" - (("at" % {DAY}) + {DAY}) % {DAY}) AS day FROM fresh GROUP BY 1'  # noqa: S608 - constants
+            )
+            return [
+                self._write(
+                    f'SELECT {COLUMNS} FROM fresh WHERE "at" >= $1 AND "at" <= $2 '  # noqa: S608 - constants
+                    'ORDER BY "at", id',
+                    [day, day + DAY - 1],
+                    day // DAY,
+                )
+                for (day,) in sorted(days)
+            ]
+        finally:
+            self._run_text("DROP TABLE IF EXISTS fresh")
+
+    def _forget_known(self, manifest: Manifest, first: int, last: int) -> None:
+        """Drop rows that are there twice, or in a file already."""
+        known = 'SELECT id, "at" FROM fresh WHERE false'
+        near = [
+            file
+            for file in manifest.files
+            if file.first <= last and file.last >= first and file.name not in self.damaged
+        ]
+        given: list[Any] = []
+        if near:
+            known = (
+                f'SELECT id, "at" FROM read_parquet($1) WHERE "at" >= {first} AND "at" <= {last}'  # noqa: S608 - numbers
+            )
+            given = [self._paths(near)]
+        self._run_text(
+            "DELETE FROM fresh WHERE rowid NOT IN (SELECT min(rowid) FROM fresh ANTI JOIN "  # noqa: S608 - constants
+            f'({known}) USING (id, "at") GROUP BY id, "at")',
+            given,
+        )
+
+    def _write(self, text: str, given: Sequence[Any], day: int) -> File:
+        path = self.folder / f"{_day_name(day)}-{time.time_ns()}-{os.getpid()}.parquet"
+        self._db.sql(text, params=list(given)).write_parquet(
+            str(path), compression="zstd", row_group_size=ROW_GROUP
+        )
+        path.chmod(0o600)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            size = os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+        [(first, last, rows)] = self._run_text(
+            'SELECT min("at"), max("at"), count(*) FROM read_parquet($1)', [[str(path)]]
+        )
+        return File(path.name, first, last, rows, size)
+
+    # --- merging and retention --------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Make one file of each day that is over."""
+        today = time.time_ns() // 1_000_000 // DAY
+        with self._writing() as manifest:
+            self._merge(manifest, lambda day, _: day < today, whole=True)
+
+    def _merge(
+        self, manifest: Manifest, is_due: Callable[[int, list[File]], bool], *, whole: bool = False
+    ) -> None:
+        """Make one file of the small files of a day, or of all of them; one day at a time."""
+        days: defaultdict[int, list[File]] = defaultdict(list)
+        for file in manifest.files:
+            if file.name not in self.damaged and (whole or file.rows < SMALL_ROWS):
+                days[file.first // DAY].append(file)
+        for day, files in sorted(days.items()):
+            if len(files) < 2 or not is_due(day, files):
+                continue
+            # Files of a day follow each other in time, or nearly: no need to sort them all.
+            files.sort(key=lambda file: (file.first, file.name))
+            try:
+                one = self._write(
+                    f"SELECT {COLUMNS} FROM read_parquet($1)",  # noqa: S608 - constants
+                    [self._paths(files)],
+                    day,
+                )
+            except duckdb.Error as error:
+                _log.error("files of the audit log in %s are not merged: %s", self.folder, error)
+                continue
+            gone = {file.name for file in files}
+            kept = (file for file in manifest.files if file.name not in gone)
+            manifest = replace(manifest, files=(*kept, one))
+            write_manifest(self.folder, manifest)
+            self._remove(files)
+
+    def stored(self) -> list[Stored]:
+        """The files, the oldest first."""
+        files = (read_manifest(self.folder) or Manifest()).files
+        parts = [Stored(file.name, file.first, file.last, file.size) for file in files]
+        return sorted(parts, key=lambda part: part.last)
+
+    def retention(self, *, older_than: int | None = None, larger_than: int | None = None) -> int:
+        """Remove files whose newest record is before a time, and the oldest beyond a size."""
+        if older_than is None and larger_than is None:
+            return 0
+        with self._writing() as manifest:
+            kept = sorted(manifest.files, key=lambda file: file.last)
+            gone: list[File] = []
+            size = sum(file.size for file in kept)
+            while kept:
+                is_old = older_than is not None and kept[0].last < older_than
+                if not is_old and (larger_than is None or size <= larger_than):
+                    break
+                gone.append(kept.pop(0))
+                size -= gone[-1].size
+            if gone:
+                write_manifest(self.folder, replace(manifest, files=tuple(kept)))
+                self._remove(gone)
+        return sum(file.rows for file in gone)
+
+    def _remove(self, files: Iterable[File]) -> None:
+        for file in files:
+            with suppress(OSError):  # The next that writes removes what is not listed.
+                (self.folder / file.name).unlink()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in (read_manifest(self.folder) or Manifest()).files)
+
+
+def _connect(folder: Path) -> Any:
+    """A database in memory that reads and writes nothing outside a folder."""
+    config = {
+        "threads": THREADS,
+        "memory_limit": MEMORY_LIMIT,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    connection: Any = duckdb.connect(":memory:", config=config)
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET temp_directory = $1", [str(folder / "tmp")])
+    connection.execute("SET allowed_directories = [$1]", [str(folder)])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _fitting(records: Iterable[Record]) -> Iterator[Row]:
+    """Rows of the records that a table can hold; the compactor sets the others aside."""
+    for record in records:
+        with suppress(OverflowError):
+            yield row_of(record)
+
+
+def _day_name(day: int) -> str:
+    try:
+        return date.fromordinal(day + _EPOCH).isoformat()
+    except (ValueError, OverflowError):  # Beyond the calendar.
+        return str(day)
+
+
+def _explained(error: Exception, folder: Path) -> UsageError:
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    said = said.partition("\n")[0]
+    if "No space left" in said:
+        said = "the disk is full"
+    return UsageError(f"the audit log in '{folder}' cannot be used: {said}")

@@ -1,0 +1,265 @@
+"""The store in PostgreSQL: several machines share one table, and ask it from anywhere.
+
+It has an event loop of its own, and opens a lost connection again. Records and how far a journal is
+read are one transaction. A server that does not answer is waited for no longer than
+`ANSWER_SECONDS`, and not at all when the store is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from callpact.audit.record import Record
+from callpact.audit.store.postgres_address import Address
+from callpact.audit.store.postgres_days import (
+    add_day,
+    days_of,
+    drop_part,
+    in_calendar,
+    parts_of,
+)
+from callpact.audit.store.postgres_tables import LOCK, SCHEMA, make_tables
+from callpact.audit.store.protocol import DAY, Moved, Overtaken, Stored
+from callpact.audit.store.queries import Query
+from callpact.audit.store.questions import Questions
+from callpact.audit.store.rows import COLUMNS, NAMES, Row, row_of
+from callpact.errors import UsageError
+from callpact.loop_thread import LoopThread
+
+try:
+    import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+    from callpact.audit.store.postgres_errors import (
+        ANSWER_SECONDS,
+        BUSY_SECONDS,
+        ERRORS,
+        explained,
+    )
+except ImportError:
+    raise UsageError(
+        "an audit log in PostgreSQL needs the extra 'postgres': pip install 'callpact[postgres]'"
+    ) from None
+
+CONNECT_SECONDS = 5.0
+"""How long a connection to a PostgreSQL server may take."""
+_SETTINGS = {
+    "application_name": "callpact",
+    "search_path": SCHEMA,
+    "lock_timeout": f"{BUSY_SECONDS:g}s",
+    "statement_timeout": f"{ANSWER_SECONDS:g}s",
+    # A process that is stopped while it writes must not stop all others.
+    "idle_in_transaction_session_timeout": f"{ANSWER_SECONDS:g}s",
+    # It takes longer to compile a question than to answer it.
+    "jit": "off",
+    # A question takes no more than one processor from those who answer calls.
+    "max_parallel_workers_per_gather": "0",
+    "work_mem": "64MB",
+}
+_LOAD = f"CREATE TEMP TABLE fresh ON COMMIT DROP AS SELECT {COLUMNS} FROM calls WHERE false"  # noqa: S608 - constants
+_KEEP = f"INSERT INTO calls ({COLUMNS}) SELECT {COLUMNS} FROM fresh ON CONFLICT DO NOTHING"  # noqa: S608 - constants
+_TAKEN = "SELECT taken FROM journals WHERE id = $1"
+_MOVE = "INSERT INTO journals VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET taken = excluded.taken"
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode_taken = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class PostgresStore(Questions):
+    """Keeps records in a PostgreSQL database, in a schema that is made if it is not there.
+
+    `journal` names the journal whose lines are added, of all that share the database.
+
+    Raises:
+        InvalidConfig: the address cannot be used, or the log is of another version of callpact.
+        UsageError: by all methods, if it cannot be used: out of reach, no rights, locked; what was
+            to be written then is not. A connection that was lost is opened again.
+    """
+
+    is_eager = True
+    damaged: Mapping[str, str] = {}
+    unread = 0
+
+    def __init__(self, address: str, journal: str = "") -> None:
+        self.address = Address(address)
+        self._journal = journal
+        self._connection: Any = None
+        self._days: set[int] = set()
+        self._loop: LoopThread | None = LoopThread()
+        try:
+            self._run(self._opened())
+        except BaseException:
+            self.close()
+            raise
+
+    # --- the connection ---------------------------------------------------------------------
+
+    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        if self._loop is None:
+            call.close()
+            raise UsageError(f"the audit log '{self.address}' is closed")
+        with self._explained():
+            return self._loop.run(call)
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """Errors of the driver and the server as ours."""
+        try:
+            yield
+        except ERRORS as error:
+            raise explained(error, self.address) from error
+
+    async def _opened(self) -> Any:
+        """The connection, which is opened if there is none."""
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        driver: Any = asyncpg
+        connection: Any = await driver.connect(
+            self.address.url,
+            timeout=CONNECT_SECONDS,
+            command_timeout=ANSWER_SECONDS,
+            server_settings=_SETTINGS,
+        )
+        try:
+            await connection.set_type_codec(
+                "text", schema="pg_catalog", encoder=_encoded, decoder=_decoded, format="binary"
+            )
+            await make_tables(connection, str(self.address))
+            self._days = await days_of(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection = connection
+        return connection
+
+    def close(self) -> None:
+        """Let go of the connection; the server is not asked."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            connection = self._connection
+            loop.give_up(None if connection is None else connection.terminate)
+
+    # --- asking -----------------------------------------------------------------------------
+
+    def _rows(self, query: Query) -> Sequence[Sequence[Any]]:
+        return self._run(self._fetch(query))
+
+    async def _fetch(self, query: Query) -> Sequence[Sequence[Any]]:
+        connection = await self._opened()
+        text = query.text.replace("{calls}", "calls")
+        return await connection.fetch(text, *query.parameters)
+
+    # --- keeping ----------------------------------------------------------------------------
+
+    def taken(self) -> dict[str, int]:
+        """How many bytes of each segment of the journal are in the store."""
+        return self._run(self._read_taken())
+
+    async def _read_taken(self) -> dict[str, int]:
+        connection = await self._opened()
+        found = await connection.fetchval(_TAKEN, self._journal)
+        return {} if found is None else _decode_taken(found)
+
+    def add(self, records: Sequence[Record], moved: Moved | None = None) -> int:
+        """Keep records and how far their journal is read, both or nothing; how many are new.
+
+        A record that is there with the same id and time is passed over.
+
+        Raises:
+            Overtaken: `moved.before` is not what the store has.
+        """
+        if not records and moved is None:
+            return 0
+        rows = [row_of(record) for record in records]
+        return self._run(self._add(rows, moved))
+
+    async def _add(self, rows: Sequence[Row], moved: Moved | None) -> int:
+        connection = await self._opened()
+        try:
+            await self._add_days(connection, {in_calendar(row.at // DAY) for row in rows})
+            async with connection.transaction():
+                if moved is not None:
+                    await self._move(connection, moved)
+                if not rows:
+                    return 0
+                await connection.execute(_LOAD)
+                await connection.copy_records_to_table(
+                    "fresh", columns=NAMES, records=map(astuple, rows), schema_name="pg_temp"
+                )
+                told = await connection.execute(_KEEP)
+                return int(told.rpartition(" ")[2])
+        except BaseException:
+            self._days = set()  # A day may be gone.
+            raise
+
+    async def _move(self, connection: Any, moved: Moved) -> None:
+        found = await connection.fetchval(f"{_TAKEN} FOR UPDATE", self._journal)
+        if ({} if found is None else _decode_taken(found)) != dict(moved.before):
+            raise Overtaken("another process has read this part of the journal")
+        await connection.execute(_MOVE, self._journal, _encode(dict(moved.after)).decode())
+
+    async def _add_days(self, connection: Any, wanted: set[int]) -> None:
+        if wanted <= self._days:
+            return
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+            there = await days_of(connection)
+            for day in sorted(wanted - there):
+                await add_day(connection, day)
+        self._days = there | wanted
+
+    # --- retention --------------------------------------------------------------------------
+
+    def stored(self) -> list[Stored]:
+        """The partitions, the oldest first."""
+        return self._run(self._parts())
+
+    async def _parts(self) -> list[Stored]:
+        return await parts_of(await self._opened())
+
+    def retention(self, *, older_than: int | None = None, larger_than: int | None = None) -> int:
+        """Remove days that ended before a time, and the oldest beyond a size."""
+        if older_than is None and larger_than is None:
+            return 0
+        return self._run(self._drop(older_than, larger_than))
+
+    async def _drop(self, older_than: int | None, larger_than: int | None) -> int:
+        connection = await self._opened()
+        gone = 0
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+            parts = await parts_of(connection)
+            size = sum(part.size for part in parts)
+            for part in parts:
+                is_old = older_than is not None and part.last < older_than
+                if not is_old and (larger_than is None or size <= larger_than):
+                    break
+                gone += await drop_part(connection, part)
+                size -= part.size
+                self._days = set()
+        return gone
+
+    def tidy(self) -> None:
+        """The server sees to it itself."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the table of calls and its indexes."""
+        return sum(part.size for part in self.stored())
+
+
+# PostgreSQL keeps no NUL in texts, and records have what callers send.
+
+
+def _encoded(text: str) -> bytes:
+    if "\x00" in text or "\x01" in text:
+        text = text.replace("\x01", "\x01b").replace("\x00", "\x01a")
+    return text.encode()
+
+
+def _decoded(kept: bytes) -> str:
+    text = kept.decode()
+    return text.replace("\x01a", "\x00").replace("\x01b", "\x01") if "\x01" in text else text

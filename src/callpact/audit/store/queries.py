@@ -1,0 +1,231 @@
+"""The questions of a store as SQL, written once for DuckDB and PostgreSQL.
+
+Each function gives a `Query`: its text has `{calls}` where an engine puts its table, and `$1`, `$2`, …
+for its parameters. Texts of a caller are parameters, never part of the text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callpact.audit.record import Record
+from callpact.audit.store.protocol import DAY, HOUR, MAX_ROWS, TEXTS, Filter, GroupBy
+from callpact.audit.store.rows import COLUMNS
+
+_HOURS_UP_TO = 10 * DAY
+_EXPRESSIONS = {
+    "namespace": "split_part(tool, '.', 1)",
+    # The remainder of a time before 1970 is negative.
+    "hour": f'"at" - (("at" % {HOUR}) + {HOUR}) % {HOUR}',
+}
+_COUNTS = """count(*), count(gate),
+count(*) FILTER (WHERE gate IN ('find', 'access', 'input')),
+count(*) FILTER (WHERE gate IS NULL AND warnings IS NOT NULL),
+percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY ms)"""
+
+
+class Query(Struct, frozen=True):
+    """One question: its text, the values of its parameters, and the calls that can matter."""
+
+    text: str
+    parameters: tuple[Any, ...] = ()
+    where: Filter = Filter()
+
+
+class _Terms:
+    """The conditions of a filter, and their parameters."""
+
+    def __init__(self, where: Filter) -> None:
+        self.parameters: list[Any] = []
+        self._where = where
+        self.text = self.of(where)
+
+    def given(self, value: Any) -> str:
+        """The mark of a parameter."""
+        self.parameters.append(value)
+        return f"${len(self.parameters)}"
+
+    def of(self, where: Filter) -> str:
+        """The conditions of one more filter."""
+        terms = [
+            *(["true"] if where.since is None else [f'"at" >= {where.since:d}']),
+            *([] if where.until is None else [f'"at" < {where.until:d}']),
+            *(
+                {"ok": ["gate IS NULL"], "failed": ["gate IS NOT NULL"]}.get(
+                    where.outcome or "", []
+                )
+            ),
+        ]
+        for name in TEXTS:
+            wanted: str | None = getattr(where, name)
+            if wanted is None:
+                continue
+            column = _EXPRESSIONS.get(name, name)
+            if "*" in wanted:
+                terms.append(
+                    f"coalesce({column}, '') LIKE {self.given(_pattern(wanted))} ESCAPE '!'"
+                )
+            elif wanted:
+                terms.append(f"{column} = {self.given(wanted)}")
+            else:
+                terms.append(f"coalesce({column}, '') = ''")
+        return " AND ".join(terms)
+
+    def query(self, text: str) -> Query:
+        return Query(text, tuple(self.parameters), self._where)
+
+
+def _pattern(text: str) -> str:
+    return _literal(text).replace("*", "%")
+
+
+def _literal(text: str) -> str:
+    """A text as a pattern that matches it alone."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _group(by: GroupBy) -> str:
+    return f"coalesce(CAST({_EXPRESSIONS.get(by, by)} AS text), '')"
+
+
+def rates(where: Filter, by: GroupBy) -> Query:
+    """Group, counts and the list of three quantiles; the largest group first."""
+    terms = _Terms(where)
+    return terms.query(
+        f"SELECT {_group(by)}, {_COUNTS} FROM {{calls}} WHERE {terms.text} "  # noqa: S608 - our own terms
+        f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {MAX_ROWS}"
+    )
+
+
+def span(where: Filter) -> Query:
+    """How many calls there are, the time of the first, and of the last."""
+    terms = _Terms(where)
+    text = f'SELECT count(*), min("at"), max("at") FROM {{calls}} WHERE {terms.text}'  # noqa: S608 - our own terms
+    return terms.query(text)
+
+
+def last(where: Filter) -> Query:
+    """The time of the last call."""
+    terms = _Terms(where)
+    return terms.query(f'SELECT max("at") FROM {{calls}} WHERE {terms.text}')  # noqa: S608 - our own terms
+
+
+def spans(where: Filter, latest: int, most: int) -> range:
+    """When the spans of a trend begin: of whole hours, of whole days for a long window."""
+    since = latest // HOUR * HOUR - (most - 1) * HOUR if where.since is None else where.since
+    unit = HOUR if latest + 1 - since <= _HOURS_UP_TO else DAY
+    first, end = since // unit, max(since, latest) // unit + 1
+    step = -(-(end - first) // most)
+    count = -(-(end - first) // step)
+    return range((end - count * step) * unit, end * unit, step * unit)
+
+
+def trend(where: Filter, by: GroupBy, parts: range) -> Query:
+    """Group, begin of a span, number of calls."""
+    if where.since is None:
+        where = replace(where, since=parts.start)
+    terms = _Terms(where)
+    return terms.query(
+        f'SELECT {_group(by)}, "at" - ("at" - ({parts.start})) % {parts.step}, count(*) '  # noqa: S608 - our own terms
+        f"FROM {{calls}} WHERE {terms.text} GROUP BY 1, 2"
+    )
+
+
+def causes(where: Filter, limit: int) -> Query:
+    """The fields of a `Cause`, the commonest first."""
+    terms = _Terms(where)
+    every = terms.of(replace(where, gate=None, code=None, key=None, outcome=None))
+    return terms.query(
+        f"WITH every AS (SELECT tool, count(*) AS total FROM {{calls}} WHERE {every} GROUP BY tool), "  # noqa: S608 - our own terms
+        "cause AS (SELECT tool, key, (array_agg(coalesce(message, '') ORDER BY \"at\" DESC, id DESC))[1] "
+        'AS said, count(*) AS times, min("at") AS first, max("at") AS latest '
+        f"FROM {{calls}} WHERE key IS NOT NULL AND {terms.text} GROUP BY tool, key) "
+        "SELECT cause.tool, key, said, times, total, first, latest FROM cause "
+        "JOIN every ON every.tool = cause.tool "
+        f"ORDER BY times DESC, cause.tool, key LIMIT {limit:d}"
+    )
+
+
+def notes(where: Filter, limit: int, *, of_answers: bool = False) -> Query:
+    """Tool, version, place as `rows.py` writes it, calls, first and last; the commonest first."""
+    terms = _Terms(where)
+    answered = " AND (gate IS NULL OR gate = 'output')" if of_answers else ""
+    return terms.query(
+        'WITH noted AS (SELECT tool, version, "at", unnest(string_to_array(places, chr(30))) AS place '  # noqa: S608 - our own terms
+        f"FROM {{calls}} WHERE places IS NOT NULL AND {terms.text}{answered}) "
+        'SELECT tool, version, place, count(*), min("at"), max("at") FROM noted '
+        f"GROUP BY tool, version, place ORDER BY 4 DESC, 1, 3 LIMIT {limit:d}"
+    )
+
+
+def log(where: Filter, limit: int, before: tuple[int, str] | None = None) -> Query:
+    """Whole rows, the newest first; those before a time and id."""
+    more = ""
+    if before is not None:
+        until = before[0] + 1 if where.until is None else min(before[0] + 1, where.until)
+        where = replace(where, until=until)
+    terms = _Terms(where)
+    if before is not None:
+        more = f' AND ("at" < {before[0]:d} OR id < {terms.given(before[1])})'
+    return terms.query(
+        f"SELECT {COLUMNS} FROM {{calls}} WHERE {terms.text}{more} "  # noqa: S608 - our own terms
+        f'ORDER BY "at" DESC, id DESC LIMIT {limit:d}'
+    )
+
+
+def find(id: str) -> Query:
+    """The whole row of the latest call with an id."""
+    text = f'SELECT {COLUMNS} FROM {{calls}} WHERE id = $1 ORDER BY "at" DESC, id DESC LIMIT 1'  # noqa: S608 - our own terms
+    return Query(text, (id,))
+
+
+def ids_like(begin: str, end: str, limit: int) -> Query:
+    """Time and id of calls whose ids begin and end so, the latest first."""
+    text = (
+        "SELECT \"at\", id FROM {calls} WHERE id LIKE $1 ESCAPE '!' AND id LIKE $2 ESCAPE '!' "  # noqa: S608 - our own terms
+        f'ORDER BY "at" DESC, id DESC LIMIT {limit:d}'
+    )
+    return Query(text, (f"{_literal(begin)}%", f"%{_literal(end)}"))
+
+
+def around(record: Record, within: int, limit: int) -> Query:
+    """Whole rows of the calls of one caller, client and tool near a call."""
+    until = record.at + within + 1
+    terms = _Terms(Filter(since=record.at - within, until=until))
+    tool, client = terms.given(record.tool), terms.given(record.client)
+    caller = "IS NULL" if record.caller is None else f"= {terms.given(record.caller)}"
+    id_ = terms.given(record.id)
+    near = (
+        f"SELECT {COLUMNS} FROM {{calls}} WHERE {terms.text} "  # noqa: S608 - our own terms
+        f"AND tool = {tool} AND client = {client} AND caller {caller}"
+    )
+    return terms.query(
+        f'(({near} AND ("at" < {record.at:d} OR ("at" = {record.at:d} AND id <= {id_})) '
+        f'ORDER BY "at" DESC, id DESC LIMIT {limit:d}) UNION ALL '
+        f'({near} AND ("at" > {record.at:d} OR ("at" = {record.at:d} AND id > {id_})) '
+        f'ORDER BY "at", id LIMIT {limit:d})) ORDER BY 1, 2'
+    )
+
+
+def near_refused(where: Filter, within: int, limit: int) -> Query:
+    """The fields of a `Step` of the latest refused inputs and of the calls near them."""
+    terms = _Terms(where)
+    since, until = where.since, where.until
+    wide = replace(
+        where,
+        since=None if since is None else since - within,
+        until=None if until is None else until + within,
+    )
+    text = (
+        f'WITH refused AS (SELECT "at", tool, caller, client FROM {{calls}} WHERE {terms.text} '  # noqa: S608 - our own terms
+        f"AND gate = 'input' ORDER BY \"at\" DESC, id DESC LIMIT {limit:d}) "
+        'SELECT DISTINCT c."at", c.id, c.tool, c.caller, c.client, c.gate '
+        "FROM {calls} AS c JOIN refused AS r ON c.tool = r.tool AND c.client = r.client "
+        "AND coalesce(c.caller, '') = coalesce(r.caller, '') "
+        f'AND c."at" >= r."at" - {within:d} AND c."at" <= r."at" + {within:d} '
+        f"ORDER BY 1, 2 LIMIT {MAX_ROWS}"
+    )
+    return Query(text, tuple(terms.parameters), Filter(since=wide.since, until=wide.until))
