@@ -1,6 +1,6 @@
 """Records calls under load in pairs of processes, kills them with signal 9, and counts what is kept.
 
-Run by `test_indexer.py`. Every process reports the id of a call over a pipe once it was answered.
+Run by `test_compactor.py`. Every process reports the id of a call over a pipe once it was answered.
 """
 
 import asyncio
@@ -10,20 +10,29 @@ import random
 import select
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.indexer import Indexer
+from callpact.audit.compactor import Compactor
 from callpact.audit.journal import Journal
 from callpact.audit.recorder import Recorder
-from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
+from callpact.audit.store.parquet import ParquetStore
 
-FOLDER, DATABASE, ROUNDS = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+LOG, ROUNDS = Path(sys.argv[1]), int(sys.argv[2])
+FOLDER = LOG / "journal"
 
 
 async def echo(arguments, _context):
     return arguments
+
+
+def compact():
+    """Move lines into files all the time, however few they are."""
+    compactor = Compactor(FOLDER, ParquetStore(LOG)).start()
+    while True:
+        compactor.flush()
 
 
 def work(pipe):
@@ -31,7 +40,7 @@ def work(pipe):
     tool = Tool(id="load.echo", description="", contract=Contract(), handler=echo)
     journal = Journal(FOLDER, max_segment_bytes=20_000)
     runtime = Runtime([tool], observers=[Recorder(journal)])
-    Indexer(FOLDER, SqliteStore(DATABASE)).start()
+    threading.Thread(target=compact, daemon=True).start()
 
     async def main():
         number = 0
@@ -96,11 +105,12 @@ def pages(store):
 
 def main():
     answered = [call for _ in range(ROUNDS) for call in one_round()]
-    indexer = Indexer(FOLDER, SqliteStore(DATABASE))
-    if not indexer.flush(60):
-        raise TimeoutError("the journal is not indexed")
-    indexer.close()
-    kept = list(pages(SqliteStore(DATABASE)))
+    seen = list(pages(ParquetStore(LOG)))
+    compactor = Compactor(FOLDER, ParquetStore(LOG))
+    if not compactor.flush(60):
+        raise TimeoutError("the journal is not in the store")
+    compactor.close()
+    kept = list(pages(ParquetStore(LOG)))
     found = set(kept)
     told = {
         "kills": 2 * ROUNDS,
@@ -108,7 +118,8 @@ def main():
         "records": len(kept),
         "missing": [call for call in answered if call not in found][:5],
         "twice": [] if len(found) == len(kept) else ["some"],
-        "left": [path.name for path in FOLDER.iterdir() if path.name != "health"],
+        "seen": seen == kept,
+        "left": [path.name for path in FOLDER.iterdir() if path.name not in {"health", "lock"}],
     }
     print(json.dumps(told))  # noqa: T201 - what it was run for
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -14,21 +15,23 @@ import time
 
 import pytest
 
-from callpact.audit import indexer as indexing
+from callpact import Call, Contract, Runtime, Tool
+from callpact.audit import compactor as compacting
 from callpact.audit import journal as journals
 from callpact.audit.health import Health, add_health, health
-from callpact.audit.indexer import Indexer
+from callpact.audit.auditing import auditing, open_store
+from callpact.audit.compactor import Compactor
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import Head, encode_head, encode_line
 from callpact.audit.record import Record, payload_of
-from callpact.audit.sqlite import SqliteStore
 from callpact.audit.store import Filter
+from callpact.audit.store.parquet import ParquetStore
 
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
-    monkeypatch.setattr(indexing, "SECONDS_BETWEEN_PASSES", 0.01)
-    monkeypatch.setattr(indexing, "MAX_SECONDS_BETWEEN_TRIES", 0.1)
+    monkeypatch.setattr(compacting, "SECONDS_BETWEEN_PASSES", 0.01)
+    monkeypatch.setattr(compacting, "MAX_SECONDS_BETWEEN_TRIES", 0.1)
 
 
 @pytest.fixture
@@ -66,40 +69,40 @@ def kept(store):
 
 
 def test_a_store_on_a_full_disk_gets_all_records_once_there_is_room(small_disk, tmp_path, caplog):
-    journal, store = Journal(tmp_path / "journal"), SqliteStore(small_disk / "audit.db")
+    journal, store = Journal(tmp_path / "journal"), ParquetStore(small_disk)
     write(journal, map(record, range(10)))
     with (
         caplog.at_level(logging.ERROR, "callpact.audit"),
-        Indexer(tmp_path / "journal", store) as indexer,
+        Compactor(tmp_path / "journal", store) as compactor,
     ):
-        assert indexer.flush()
+        assert compactor.flush()
         fill(small_disk / "other")
         write(journal, map(large, range(10, 60)))
-        assert not indexer.flush(1.0)
+        assert not compactor.flush(1.0)
         assert len(caplog.records) == 1  # Once a minute at most.
         (small_disk / "other").unlink()
-        assert indexer.flush()
+        assert compactor.flush()
         assert kept(store) == list(range(60))
     assert "full" in caplog.text
-    assert (indexer.refused, journal.lost) == (0, 0)
+    assert (compactor.refused, journal.lost) == (0, 0)
     store.close()
 
 
 def test_a_journal_on_a_full_disk_makes_room_by_what_is_indexed(small_disk, tmp_path):
     """What was lost meanwhile is counted, also for those who come later."""
-    journal, store = Journal(small_disk / "journal"), SqliteStore(tmp_path / "audit.db")
+    journal, store = Journal(small_disk / "journal"), ParquetStore(tmp_path)
     tries = [journal.append(encode_line(large(number))) for number in range(400)]
     lost = tries.count(False)
     assert lost == journal.lost > 0
     journal.close()
     assert health(small_disk / "journal").lost == lost
-    with Indexer(small_disk / "journal", store) as indexer:
-        assert indexer.flush()
+    with Compactor(small_disk / "journal", store) as compactor:
+        assert compactor.flush()
     assert kept(store) == [number for number, is_kept in enumerate(tries) if is_kept]
     assert segments(small_disk / "journal") == []
     later = Journal(small_disk / "journal")
     assert later.append(encode_line(record(1)))
-    assert (later.lost, later.health()) == (0, Health(lost=lost, unreadable=indexer.unreadable))
+    assert (later.lost, later.health()) == (0, Health(lost=lost, unreadable=compactor.unreadable))
     later.close()
     store.close()
 
@@ -112,29 +115,29 @@ HOUR_NS = 3_600 * 10**9
 @pytest.mark.parametrize("jump", [-24 * HOUR_NS, 24 * HOUR_NS])
 def test_a_clock_that_jumps_costs_no_record(tmp_path, jump):
     """A process names a segment by its clock, which is set while it runs."""
-    journal, store = Journal(tmp_path / "journal"), SqliteStore(tmp_path / "audit.db")
+    journal, store = Journal(tmp_path / "journal"), ParquetStore(tmp_path)
     write(journal, map(record, range(3)))
     (segment,) = segments(tmp_path / "journal")
     begin, _, end = segment.name.partition("-")
     segment.rename(segment.with_name(f"{int(begin) + jump:020}-{end}"))
     write(journal, map(record, range(3, 6)))
-    with Indexer(tmp_path / "journal", store) as indexer:
-        assert indexer.flush()
+    with Compactor(tmp_path / "journal", store) as compactor:
+        assert compactor.flush()
         journal.rotate()
         write(journal, map(record, range(6, 9)))
-        assert indexer.flush()
+        assert compactor.flush()
         assert kept(store) == list(range(9))
     assert journal.lost == 0
     store.close()
 
 
 def test_records_of_any_time_are_kept(tmp_path):
-    journal, store = Journal(tmp_path / "journal"), SqliteStore(tmp_path / "audit.db")
+    journal, store = Journal(tmp_path / "journal"), ParquetStore(tmp_path)
     now = time.time_ns() // 1_000_000
     times = [now, now - 10**10, now + 10**10, 0, 1, now + 1, now - 1]
     write(journal, [record(number, at) for number, at in enumerate(times)])
-    with Indexer(tmp_path / "journal", store) as indexer:
-        assert indexer.flush()
+    with Compactor(tmp_path / "journal", store) as compactor:
+        assert compactor.flush()
     assert [found.at for found in store.log(Filter())] == sorted(times, reverse=True)
     store.close()
 
@@ -170,11 +173,11 @@ def test_processes_that_share_a_folder_keep_each_call_once_and_leave_nothing(tmp
         process.stdin.write(b"\n")
         process.stdin.close()
     assert [process.wait(60) for process in processes] == [0, 0, 0]
-    store = SqliteStore(tmp_path / "audit.db")
-    with Indexer(tmp_path / "journal", store) as indexer:
-        assert indexer.flush()
+    store = ParquetStore(tmp_path)
+    with Compactor(tmp_path / "journal", store) as compactor:
+        assert compactor.flush()
     assert kept(store) == list(range(1_200))
-    assert [path.name for path in (tmp_path / "journal").iterdir()] == ["health"]
+    assert segments(tmp_path / "journal") == []
     store.close()
 
 
@@ -197,24 +200,63 @@ def test_processes_add_to_one_count(tmp_path):
 # --- what somebody did to the folder --------------------------------------------------------
 
 
-def test_a_folder_that_vanishes_is_made_again_and_what_it_held_is_counted(tmp_path, monkeypatch):
-    folder = tmp_path / "journal"
-    journal = Journal(folder)
-    write(journal, map(record, range(5)))
-    shutil.rmtree(folder)
+async def echo(arguments, _context):
+    return arguments
+
+
+def call(recorder, numbers):
+    tool = Tool(id="shop.price", description="", contract=Contract(), handler=echo)
+    runtime = Runtime([tool], [recorder])
+
+    async def main():
+        for number in numbers:
+            await runtime.call(Call("shop.price", {"n": number}, f"call-{number}"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("removed", [".", "journal", "store"])
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_a_folder_that_is_removed_while_serving_costs_no_record(
+    tmp_path, monkeypatch, removed, is_compacted
+):
     monkeypatch.setattr(journals, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    journal.rotate()
-    write(journal, map(record, range(5, 8)))
-    store = SqliteStore(tmp_path / "audit.db")
-    with Indexer(folder, store) as indexer:
-        assert indexer.flush()
-        shutil.rmtree(folder)
-        assert journal.append(encode_line(record(8)))
-        assert indexer.flush()
-        assert kept(store) == [5, 6, 7, 8]
-    assert journal.lost >= 5
-    journal.close()
-    assert journal.health().lost == journal.lost
+    log = tmp_path / "log"
+    with auditing(log) as recorder:
+        call(recorder, range(300))
+        if is_compacted:
+            store = ParquetStore(log)
+            with Compactor(log / "journal", store) as compactor:
+                assert compactor.flush()
+            store.close()
+            assert (log / "store" / "manifest.json").exists()
+        shutil.rmtree(log / removed, ignore_errors=removed == "store")
+        call(recorder, range(300, 350))
+        assert recorder.lost == 0
+    store = open_store(log)
+    assert kept(store) == list(range(350))
+    assert health(log / "journal").is_well
+    store.close()
+
+
+def test_records_that_were_in_files_of_a_removed_folder_are_counted_as_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(journals, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    log = tmp_path / "log"
+    with auditing(log) as recorder:
+        call(recorder, range(300))
+        recorder._journal.rotate()
+        store = ParquetStore(log)
+        with Compactor(log / "journal", store) as compactor:
+            assert compactor.flush()
+        store.close()
+        assert segments(log / "journal") == []
+        call(recorder, range(300, 320))
+        shutil.rmtree(log)
+        call(recorder, range(320, 350))
+        assert recorder.health().lost == 300
+    store = open_store(log)
+    assert kept(store) == list(range(300, 350))
+    assert health(log / "journal") == Health(lost=300)
     store.close()
 
 
@@ -247,11 +289,11 @@ def test_a_line_that_is_no_record_costs_no_other_and_is_counted(tmp_path, line, 
     folder.mkdir()
     ends = [encode_line(record(0)), line + b"\n", encode_line(record(2)), line]
     (folder / "00000000000000000001-1.jsonl").write_bytes(b"".join(ends))
-    store = SqliteStore(tmp_path / "audit.db")
-    with caplog.at_level(logging.ERROR, "callpact.audit"), Indexer(folder, store) as indexer:
-        assert indexer.flush()
+    store = ParquetStore(tmp_path)
+    with caplog.at_level(logging.ERROR, "callpact.audit"), Compactor(folder, store) as compactor:
+        assert compactor.flush()
     assert kept(store) == [0, 2]
-    assert indexer.unreadable == 2
+    assert compactor.unreadable == 2
     assert health(folder) == Health(unreadable=2)
     assert "2 lines" in caplog.text
     assert segments(folder) == []

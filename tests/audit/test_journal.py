@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -102,27 +103,62 @@ def test_a_folder_that_cannot_be_made_costs_records_and_comes_back(tmp_path, cap
     assert ids(tmp_path / "journal") == ["call-3"]
 
 
-def test_a_segment_that_somebody_removed_is_counted_as_lost(tmp_path):
+def test_lines_of_a_segment_that_somebody_removed_are_written_again(tmp_path):
     journal = Journal(tmp_path)
     for number in range(4):
         journal.append(line(number))
     (segment,) = segments(tmp_path)
     segment.unlink()
     journal.rotate()
-    assert journal.lost == 4
-    assert journal.append(line(4))
-    assert ids(tmp_path) == ["call-4"]
+    (again,) = segments(tmp_path)
+    assert again.read_bytes() == b"".join(map(line, range(4)))
+    assert journal.lost == 0
 
 
-def test_of_a_segment_that_is_removed_what_was_not_seen_before_is_lost(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal_module, "_SECONDS_BETWEEN_LOOKS", 0)
-    journal = Journal(tmp_path)
-    for number in range(4):  # Each looks at what stands before it.
+def test_only_lines_that_no_store_has_are_written_again(tmp_path):
+    taken = {}
+    journal = Journal(tmp_path / "journal", taken=lambda name: taken.get(name, 0))
+    for number in range(4):
         journal.append(line(number))
-    segments(tmp_path)[0].unlink()
-    assert journal.append(line(4))
-    assert journal.lost == 1
-    assert ids(tmp_path) == ["call-4"]
+    (segment,) = segments(tmp_path / "journal")
+    taken[segment.name] = len(line(0)) * 3
+    shutil.rmtree(tmp_path / "journal")
+    journal.rotate()
+    (again,) = segments(tmp_path / "journal")
+    assert again.read_bytes() == line(3)
+    journal.close()
+    assert journal.health().lost == 0
+
+
+def test_former_segments_that_are_removed_before_a_store_has_them_are_counted(tmp_path):
+    journal = Journal(tmp_path / "journal", taken=lambda _: 0)
+    for number in range(6):
+        journal.append(line(number))
+        if number in {1, 3}:
+            journal.rotate()
+    first = segments(tmp_path / "journal")[0]
+    journal.store(first.name)
+    shutil.rmtree(tmp_path / "journal")
+    journal.rotate(3_600)
+    assert journal.lost == 2  # The first segment is in the store, the last is written again.
+    assert journal.health().lost == 2
+    assert len(segments(tmp_path / "journal")) == 1
+
+
+def test_a_store_that_is_removed_too_is_counted(tmp_path):
+    journal = Journal(tmp_path / "journal", taken=lambda _: None)
+    for number in range(6):
+        journal.append(line(number))
+        if number in {1, 3}:
+            journal.rotate()
+    for each in segments(tmp_path / "journal")[:2]:
+        journal.store(each.name)
+    shutil.rmtree(tmp_path / "journal")
+    journal.append(line(6))
+    journal.close()
+    assert (journal.lost, journal.health().lost) == (4, 4)
+    [left] = segments(tmp_path / "journal")
+    assert left.read_bytes() == b"".join(map(line, (4, 5, 6)))
 
 
 def test_after_close_a_line_is_lost_and_counted(tmp_path):
