@@ -180,13 +180,16 @@ def test_the_versions_of_a_tool_follow_each_other_with_the_change_in_points(ask,
 
 def test_what_a_log_could_not_keep_is_told(ask, log, tmp_path):
     there = log(called(1))
-    assert "health of the log: 0 lost, 0 unreadable, 0 refused, 0 waiting" in (
+    assert "health of the log: 0 lost, 0 unreadable, 0 refused, 0 damaged, 0 waiting" in (
         ask("audit", "stats", *there).err
     )
     (tmp_path / "log" / "journal").mkdir(exist_ok=True)
     add_health(tmp_path / "log" / "journal", lost=3, unreadable=1, refused=2)
-    assert "health of the log: 3 lost, 1 unreadable, 2 refused, 0 waiting" in (
+    assert "health of the log: 3 lost, 1 unreadable, 2 refused, 0 damaged, 0 waiting" in (
         ask("audit", "stats", *there).err
     )
     told = json.loads(ask("audit", "stats", "--json", *there).out)["health"]
-    assert told == {"lost": 3, "unreadable": 1, "refused": 2, "waiting": 0}
+    assert told == {
+        **{"lost": 3, "unreadable": 1, "refused": 2},
+        **{"damaged": 0, "waiting": 0, "held": None},
+    }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
-import sqlite3
 import subprocess
 import sys
 import time
@@ -389,13 +387,13 @@ def test_an_empty_log_says_how_it_is_filled(ask, log):
         assert "`callpact call`" in answer.err
 
 
-def test_a_log_of_a_later_callpact_is_refused(ask, log, tmp_path):
+@pytest.mark.parametrize("manifest", ['{"version": 999}', "{"])
+def test_a_log_of_another_callpact_is_refused(ask, log, tmp_path, manifest):
     there = log(called(1))
-    with contextlib.closing(sqlite3.connect(tmp_path / "log" / "audit.db")) as connection:
-        connection.execute("PRAGMA user_version = 999")
+    (tmp_path / "log" / "store" / "manifest.json").write_text(manifest, "utf-8")
     answer = ask("audit", "log", *there)
     assert answer.code == 2
-    assert "upgrade callpact" in answer.err
+    assert "manifest.json" in answer.err
     assert answer.err.count("\n") == 1
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from callpact.audit import compactor as compacting
-from callpact.audit.health import Health, health
 from callpact.audit.compactor import Compactor
+from callpact.audit.health import Health, health
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import encode_line
 from callpact.audit.record import Record

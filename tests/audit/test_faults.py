@@ -18,9 +18,9 @@ import pytest
 from callpact import Call, Contract, Runtime, Tool
 from callpact.audit import compactor as compacting
 from callpact.audit import journal as journals
-from callpact.audit.health import Health, add_health, health
 from callpact.audit.auditing import auditing, open_store
 from callpact.audit.compactor import Compactor
+from callpact.audit.health import Health, add_health, health
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import Head, encode_head, encode_line
 from callpact.audit.record import Record, payload_of

@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from callpact.audit import journal as journal_module
 from callpact.audit.files import hold
 from callpact.audit.journal import Journal, segments
 from callpact.audit.lines import decode_line, encode_line

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callpact.audit.patching import Operation, Patch, apply, difference, same
-from callpact.audit.places import place
+from callpact.audit.record import place
 from callpact.audit.widening import widen
 from callpact.audit.widening_rules import MAX_NEW_CHOICES, MAX_NEW_KEYS
 from callpact.errors import UsageError

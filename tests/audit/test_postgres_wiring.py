@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from callpact.audit.auditing import place_of
-from callpact.audit.postgres_address import Address
+from callpact.audit.store.postgres_address import Address
 from callpact.config import read_config
 from callpact.errors import InvalidConfig
 
@@ -106,7 +106,7 @@ def test_calls_of_the_command_line_are_on_record_in_the_server(
     code, told, said = ask("audit", "log", "--json", *where)
     assert code == 0, said
     assert [json.loads(line)["tool"] for line in told.splitlines()] == ["shop.buy"] * 2
-    assert not list((tmp_path / "data").rglob("audit.db"))
+    assert not list((tmp_path / "data").rglob("*.parquet"))
 
 
 def test_the_command_line_tells_what_is_wrong_with_a_server(tmp_path, monkeypatch):

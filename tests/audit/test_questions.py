@@ -8,9 +8,7 @@ import dataclasses
 from generated import BEGIN, HOUR
 from msgspec.structs import replace
 
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
-from callpact.audit.questions import (
+from callpact.audit import (
     Filter,
     advice_of,
     compare,
@@ -18,6 +16,9 @@ from callpact.audit.questions import (
     replay_of,
     waiting,
 )
+from callpact.audit.compactor import Compactor
+from callpact.audit.journal import Journal
+from callpact.audit.lines import encode_line
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.tool import Contract, Tool
 
@@ -97,15 +98,18 @@ def test_calls_under_a_former_id_are_calls_of_the_tool(tmp_path):
             assert replay_of(store, [renamed], Filter(tool=name)) == every
 
 
-def test_what_waits_in_a_journal_is_counted_until_it_is_in_the_store(tmp_path):
+def test_what_waits_in_a_journal_is_counted_and_answered_for(tmp_path):
     journal = tmp_path / "journal"
-    assert waiting(journal) == 0
+    assert waiting(journal, {}) == 0
     with contextlib.closing(Journal(journal)) as writer:
         assert writer.append(encode_line(called(1, 5)))
         assert writer.append(encode_line(called(2, 5)))
-        assert waiting(journal) == 2
         with contextlib.closing(open_store(tmp_path)) as store:
+            assert waiting(journal, store.taken()) == 2
             assert len(store.log(Filter())) == 2
-        assert waiting(journal) == 0
-        assert writer.append(encode_line(called(3, 5)))
-        assert waiting(journal) == 1
+            assert writer.append(encode_line(called(3, 5)))
+            assert len(store.log(Filter())) == 3
+            with Compactor(journal, store) as compactor:
+                assert compactor.flush()
+            assert waiting(journal, store.taken()) == 0
+            assert len(store.log(Filter())) == 3

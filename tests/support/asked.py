@@ -16,7 +16,7 @@ from callpact import CallError, Catalog, Runtime, cli
 from callpact.app import load_app
 from callpact.audit.auditing import auditing
 from callpact.audit.record import Note, Record, error_key, payload_of
-from callpact.audit.sqlite import SqliteStore
+from callpact.audit.store.parquet import ParquetStore
 
 HOUR = 3_600_000
 NOON = 1_788_264_000_000  # 2026-09-01T12:00:00Z
@@ -75,10 +75,10 @@ def ask(monkeypatch, capfdbinary, tmp_path):
 def log(tmp_path):
     """Fill a log, and give its folder as options."""
     folder = tmp_path / "log"
-    folder.mkdir()
+    (folder / "journal").mkdir(parents=True)
 
     def fill(*records):
-        with contextlib.closing(SqliteStore(folder / "audit.db")) as store:
+        with contextlib.closing(ParquetStore(folder)) as store:
             assert store.add(records) == len(records)
         return ("--audit", str(folder))
 

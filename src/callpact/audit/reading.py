@@ -89,7 +89,7 @@ class Arrivals:
         self._files: dict[str, int] = {}
         self._at: dict[str, int] = {}
         self._seen: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
-        self._taken = store.taken()
+        self._stored = store.stored()
         for path in segments(journal):
             with suppress(FileNotFoundError):
                 self._at[path.name] = path.stat().st_size
@@ -98,9 +98,8 @@ class Arrivals:
     def new(self) -> list[Record]:
         """The records that came since the last look and fit."""
         found = list(self._from_journal())
-        taken = self._store.taken()
-        if self._store.is_eager or taken != self._taken:
-            self._taken = taken
+        if self._store.is_eager or self._store.stored() != self._stored:
+            self._stored = self._store.stored()
             found += reversed(self._recent())
         seen = set(self._seen)
         new = {(record.at, record.id): record for record in found}

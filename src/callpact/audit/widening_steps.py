@@ -18,10 +18,10 @@ from callpact.audit.places import (
     at,
     keywords_of,
     parts_of,
-    place,
     place_in,
     place_of,
 )
+from callpact.audit.record import place
 from callpact.audit.violations import ABOUT_KEYS, code_of, names_of, rule_of, step
 from callpact.audit.widening_bounds import Bounds
 from callpact.audit.widening_rules import (
