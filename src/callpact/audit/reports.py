@@ -53,7 +53,8 @@ def drift_head(tool: str, drift: Drift) -> str:
 def drift_tail(drift: Drift) -> Iterator[str]:
     """The patch of a report, and what it was proved by, in lines."""
     for finding in drift.findings:
-        words = (finding.path or "/", said(finding.message), f"(first: {finding.example})")
+        first = f"(first: {finding.example})" if finding.example else ""
+        words = (finding.path or "/", said(finding.message), first)
         yield "  ".join(filter(None, words))  # Beside hashes no message is kept.
     if drift.patch is None:
         yield "the tool has no output schema"
@@ -71,7 +72,7 @@ def drift_tail(drift: Drift) -> Iterator[str]:
 
 def _chosen(proof: Proof) -> str:
     is_sample = proof.checked + proof.lost.total < proof.of
-    return ": the first and last of each finding, and others of the whole window" * is_sample
+    return ": the latest" * is_sample
 
 
 def quiet_lines(reports: Iterable[Drift | Advice]) -> Iterator[str]:

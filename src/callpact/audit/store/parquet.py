@@ -28,7 +28,11 @@ from callpact.audit.store.protocol import DAY, Filter, Moved, Overtaken, Stored
 from callpact.audit.store.queries import Query
 from callpact.audit.store.questions import Questions
 from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
-from callpact.audit.store.waiting import read_waiting
+from callpact.audit.store.waiting import (
+    MAX_WAITING_BYTES,
+    MAX_WAITING_LINES,
+    read_waiting,
+)
 from callpact.errors import UsageError
 
 try:
@@ -101,7 +105,10 @@ class ParquetStore(Questions):
     def _asked(self, query: Query, newest: int | None) -> Sequence[Sequence[Any]]:
         """The rows of one state of the store."""
         for _ in range(MAX_TRIES):
-            self._refresh()
+            try:
+                self._refresh()
+            except duckdb.Error as error:
+                raise _explained(error, self.folder) from error
             files = self._files(query.where)
             try:
                 if newest is None:
@@ -123,8 +130,14 @@ class ParquetStore(Questions):
                 self._manifest, self._read = manifest, manifest.taken
                 self._run_text("DELETE FROM waiting")
                 self._waiting = 0
+            loaded = sum(at - manifest.taken.get(name, 0) for name, at in self._read.items())
             try:
-                waiting = read_waiting(self._journal, self._read)
+                waiting = read_waiting(
+                    self._journal,
+                    self._read,
+                    most_bytes=MAX_WAITING_BYTES - loaded,
+                    most_lines=MAX_WAITING_LINES - self._waiting,
+                )
             except OSError as error:
                 raise UsageError(
                     f"the journal in '{self._journal}' cannot be read: {error.strerror}"

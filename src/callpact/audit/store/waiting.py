@@ -6,6 +6,7 @@ bounded, and the newest segments come first.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,16 +49,17 @@ def read_waiting(
         at = taken.get(path.name, 0)
         try:
             with path.open("rb") as file:
-                size = file.seek(0, 2) - at
+                size = max(0, file.seek(0, os.SEEK_END) - at)
                 file.seek(at)
-                data = file.read(max(0, min(size, left)))
+                data = file.read(max(0, min(size, left)) if len(records) < most_lines else 0)
         except FileNotFoundError:
             continue  # It is in the store by now, as a new manifest will say.
-        data = data[: data.rfind(b"\n") + 1] if len(records) < most_lines else b""
+        is_cut = len(data) < size
+        data = data[: data.rfind(b"\n") + 1]
         found = (decode_line(line) for line in data.split(b"\n") if line)
         records.extend(record for record in found if record is not None)
         left -= len(data)
         read[path.name] = at + len(data)
-        if size > len(data) and (left <= 0 or len(records) >= most_lines):
+        if is_cut:
             unread += size - len(data)
     return Waiting(records, read, unread)
