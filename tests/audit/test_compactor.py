@@ -286,3 +286,24 @@ def test_kill_9_at_any_moment_loses_no_answered_call_and_keeps_none_twice(tmp_pa
     # At most the one call of each process that was on record and not answered yet.
     assert 0 <= told["records"] - told["answered"] <= told["kills"]
     assert told["left"] == []
+
+
+READ = Path(__file__).with_name("compact_until_killed.py")
+
+
+def test_two_compactors_and_two_readers_that_are_killed_count_exactly(tmp_path):
+    done = subprocess.run(
+        [sys.executable, READ, tmp_path, "8"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["kills"] >= 5
+    assert told["answers"] >= 1
+    assert told["wrong"] == []
+    assert told["written"] == told["seen"] == told["kept"] == told["distinct"]
+    assert told["newest"] == f"call-{told['written'] - 1}"
+    assert told["left"] == 0
