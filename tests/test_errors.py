@@ -41,6 +41,7 @@ from callpact.errors import (
     NotAllowed,
     NotAnEnvelope,
     NotConfirmed,
+    NotRecorded,
     NotJson,
     OutputRejected,
     PauseAsked,
@@ -276,6 +277,7 @@ CLASS_OF = {
     "aborted": Aborted,
     "client_unable": ClientUnable,
     "overloaded": Failed,
+    "not_recorded": NotRecorded,
     "paused": PauseAsked,
     "handler_error": HandlerCrashed,
 }

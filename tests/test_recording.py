@@ -10,6 +10,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from typer.testing import CliRunner
 
+from callpact.audit import compactor
 from callpact.audit.auditing import auditing, open_store
 from callpact.audit.store import Filter
 from callpact.cli import app
@@ -119,16 +120,17 @@ def test_every_call_over_mcp_leaves_one_record_with_its_door(folder, mode):
     ]
 
 
-def test_old_records_go_when_the_log_is_opened_again_and_so_do_those_beyond_its_size(folder):
-    call("shop_on_record.buy", "item=tea", "--audit", "log")
-    with auditing("log", keep_days=1):
-        pass
-    assert len(records("log")) == 1
-    with auditing("log", keep_days=1e-9):
-        pass
-    assert records("log") == []
-    for _ in range(3):
+def test_commands_that_end_at_once_make_files_of_many_segments_and_remove_what_is_too_much(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(compactor, "DUE_SEGMENTS", 3)
+    for number in range(1, 4):
+        assert not (folder / "log" / "store").exists()
         call("shop_on_record.buy", "item=tea", "--audit", "log")
-    with auditing("log", keep_bytes=1):
-        pass
-    assert len(records("log")) < 3
+        assert len(records("log")) == number
+    assert len(list((folder / "log" / "store").glob("*.parquet"))) == 1
+    assert list((folder / "log" / "journal").glob("*.jsonl")) == []
+    monkeypatch.setattr(compactor, "DUE_SEGMENTS", 1)
+    with auditing("log", keep_bytes=1) as recorder:
+        assert recorder._journal.append(b"\n")
+    assert records("log") == []

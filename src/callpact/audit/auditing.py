@@ -205,7 +205,8 @@ class _Upkeep:
         self._place = place
         self._keep_days = keep_days
         self._keep_bytes = keep_bytes
-        self._open: tuple[Compactor, Store] | None = None
+        self._store: Store | None = None
+        self._compactor: Compactor | None = None
         self._is_closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -245,26 +246,32 @@ class _Upkeep:
             _log.error("records wait in %s: %s", self._place.journal, error)
             return False
 
-        def keep_up() -> None:
-            keep(
-                store,
-                self._place.journal,
-                _now(),
-                keep_days=self._keep_days,
-                keep_bytes=self._keep_bytes,
-            )
-            store.tidy()
-
-        self._open = Compactor(self._place.journal, store, keep_up).start(), store
+        self._store = store
+        self._compactor = Compactor(self._place.journal, store, self._keep_up).start()
         return True
 
+    def _keep_up(self) -> None:
+        """Remove what is too old or too much, and merge small files."""
+        if self._store is not None:
+            days, size = self._keep_days, self._keep_bytes
+            keep(self._store, self._place.journal, _now(), keep_days=days, keep_bytes=size)
+            self._store.tidy()
+
     def _end(self) -> None:
-        if self._open is None and self._place.can_compact and self._is_due():
+        is_late = self._compactor is None and self._place.can_compact and self._is_due()
+        if is_late:
             self._try()
-        if self._open is not None:
-            compactor, store = self._open
-            if compactor.close(CLOSE_SECONDS):
-                store.close()
+        if self._compactor is None or self._store is None:
+            return
+        if not self._compactor.close(CLOSE_SECONDS):
+            _log.error("the store does not answer; records wait in %s", self._place.journal)
+            return
+        if is_late:  # Commands that end at once have nobody else who removes what is old.
+            try:
+                self._keep_up()
+            except CallpactError as error:
+                _log.error("old records are not removed: %s", error)
+        self._store.close()
 
     def _is_due(self) -> bool:
         """True if a process that ends at once moves its records: to a server, or with many others."""
@@ -278,9 +285,6 @@ class _Upkeep:
         self._is_closing.set()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS + 1.0)
-            if self._thread.is_alive():
-                text = "the store of the audit log does not answer; records wait in %s"
-                _log.error(text, self._place.journal)
 
 
 def _now() -> int:
