@@ -243,6 +243,21 @@ def test_a_damaged_file_is_left_out_and_reported(tmp_path, store, how, caplog):
     reader.close()
 
 
+@pytest.mark.parametrize("how", ["empty", "cut", "noise", "gone"])
+def test_a_compactor_goes_on_beside_a_damaged_file(tmp_path, store, how):
+    store.add(SAMPLE)
+    for name in files(store):
+        damaged(store.folder / name, how)
+    other = ParquetStore(tmp_path)
+    late = [msgspec.structs.replace(record, id=f"late-{record.id}") for record in SAMPLE]
+    for begin in range(0, 600, 30):
+        assert other.add(late[begin : begin + 30]) == 30
+    other.tidy()
+    assert counted(other) == naive(late)
+    assert len(other.damaged) == 3
+    other.close()
+
+
 # --- without DuckDB -------------------------------------------------------------------------
 
 WITHOUT = """

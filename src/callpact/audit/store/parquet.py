@@ -58,10 +58,12 @@ MAX_TRIES = 50
 
 _AT_ONCE = 5_000
 _SPELLED = {"bigint": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "text": "VARCHAR"}
-_STRUCTURE = json.dumps([{name: _SPELLED[kind] for name, kind in TYPES.items()}])
+_STRUCTURE = json.dumps({name: _SPELLED[kind] for name, kind in TYPES.items()})
 _TABLE = ", ".join(f'"{name}" {_SPELLED[kind]}' for name, kind in TYPES.items())
-_LOADED = f"""SELECT {COLUMNS} FROM (
-SELECT unnest(from_json_strict($1::JSON, '{_STRUCTURE}'), max_depth := 2))"""  # noqa: S608 - constants
+# One line of JSON for each row: no JSON text has a line end of its own.
+_LOADED = f"""SELECT {COLUMNS} FROM (SELECT unnest(from_json_strict(line, '{_STRUCTURE}'))
+FROM (SELECT unnest(string_split($1, chr(10))) AS line))"""  # noqa: S608 - constants
+_EVERYTHING = Query(f"SELECT {COLUMNS} FROM {{calls}}")  # noqa: S608 - constants
 _EPOCH = date(1970, 1, 1).toordinal()
 _encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("callpact.audit")
@@ -210,8 +212,8 @@ class ParquetStore(Questions):
 
     def _load(self, table: str, rows: Sequence[Row]) -> None:
         for begin in range(0, len(rows), _AT_ONCE):
-            data = _encode(rows[begin : begin + _AT_ONCE]).decode()
-            self._run_text(f"INSERT INTO {table} {_LOADED}", [data])
+            lines = b"\n".join(_encode(row) for row in rows[begin : begin + _AT_ONCE])
+            self._run_text(f"INSERT INTO {table} {_LOADED}", [lines.decode()])
 
     # --- keeping ----------------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class ParquetStore(Questions):
         self._run_text(f"CREATE OR REPLACE TEMP TABLE fresh ({_TABLE})")
         try:
             self._load("fresh", rows)
-            self._forget_known(manifest, min(row.at for row in rows), max(row.at for row in rows))
+            self._forget_known(manifest, rows)
             days = self._run_text(
                 f'SELECT ("at" - (("at" % {DAY}) + {DAY}) % {DAY}) AS day FROM fresh GROUP BY 1'  # noqa: S608 - constants
             )
@@ -278,25 +280,31 @@ class ParquetStore(Questions):
         finally:
             self._run_text("DROP TABLE IF EXISTS fresh")
 
-    def _forget_known(self, manifest: Manifest, first: int, last: int) -> None:
+    def _forget_known(self, manifest: Manifest, rows: Sequence[Row]) -> None:
         """Drop rows that are there twice, or in a file already."""
-        known = 'SELECT id, "at" FROM fresh WHERE false'
+        first, last = min(row.at for row in rows), max(row.at for row in rows)
         near = [
             file
             for file in manifest.files
             if file.first <= last and file.last >= first and file.name not in self.damaged
         ]
-        given: list[Any] = []
-        if near:
-            known = (
-                f'SELECT id, "at" FROM read_parquet($1) WHERE "at" >= {first} AND "at" <= {last}'  # noqa: S608 - numbers
+        if not near and len({(row.id, row.at) for row in rows}) == len(rows):
+            return  # As it is with most.
+        window = f'"at" >= {first} AND "at" <= {last}'
+        try:
+            self._run_text(
+                "DELETE FROM fresh WHERE rowid NOT IN (SELECT min(rowid) FROM fresh ANTI JOIN "  # noqa: S608 - numbers
+                f'(SELECT id, "at" FROM read_parquet($1) WHERE {window}) USING (id, "at") '
+                'GROUP BY id, "at")'
+                if near
+                else "DELETE FROM fresh WHERE rowid NOT IN "
+                '(SELECT min(rowid) FROM fresh GROUP BY id, "at")',
+                [self._paths(near)] if near else [],
             )
-            given = [self._paths(near)]
-        self._run_text(
-            "DELETE FROM fresh WHERE rowid NOT IN (SELECT min(rowid) FROM fresh ANTI JOIN "  # noqa: S608 - constants
-            f'({known}) USING (id, "at") GROUP BY id, "at")',
-            given,
-        )
+        except duckdb.Error:
+            if not self._blame(Query(f'SELECT id, "at" FROM {{calls}} WHERE {window}'), near):  # noqa: S608 - numbers
+                raise
+            self._forget_known(manifest, rows)
 
     def _write(self, text: str, given: Sequence[Any], day: int) -> File:
         path = self.folder / f"{_day_name(day)}-{time.time_ns()}-{os.getpid()}.parquet"
@@ -342,9 +350,10 @@ class ParquetStore(Questions):
                     [self._paths(files)],
                     day,
                 )
-            except duckdb.Error as error:
-                _log.error("files of the audit log in %s are not merged: %s", self.folder, error)
-                continue
+            except duckdb.Error:
+                if not self._blame(_EVERYTHING, files):
+                    raise
+                continue  # The others are merged the next time.
             gone = {file.name for file in files}
             kept = (file for file in manifest.files if file.name not in gone)
             manifest = replace(manifest, files=(*kept, one))
