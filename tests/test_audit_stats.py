@@ -190,6 +190,10 @@ def test_what_a_log_could_not_keep_is_told(ask, log, tmp_path):
     )
     told = json.loads(ask("audit", "stats", "--json", *there).out)["health"]
     assert told == {
-        **{"lost": 3, "unreadable": 1, "refused": 2},
-        **{"damaged": 0, "waiting": 0, "held": None},
+        "lost": 3,
+        "unreadable": 1,
+        "refused": 2,
+        "damaged": 0,
+        "waiting": 0,
+        "held": None,
     }

@@ -64,17 +64,17 @@ def test_a_frozen_database_keeps_no_server_from_ending_and_loses_no_record(
     monkeypatch.setenv("PGPASSFILE", str(tmp_path / "no file"))
     url = server.new_database()
     (tmp_path / "t.py").write_text(TOOLS, "utf-8")
-    with raw.Served(args=("-s", "t.py", "--audit", url), cwd=tmp_path) as served:
-        with served.connect() as line:
-            assert "tea" in echoed(line, "tea")
-            # Wait until it is connected: the record is there.
-            asker = place_of(url).open_store()
-            while not asker.log(Filter()):
-                assert served.process.poll() is None
-            asker.close()
-            with frozen(server):
-                assert "rice" in echoed(line, "rice")
-                assert served.end(signal.SIGTERM) in {0, -15}
+    args = ("-s", "t.py", "--audit", url)
+    with raw.Served(args=args, cwd=tmp_path) as served, served.connect() as line:
+        assert "tea" in echoed(line, "tea")
+        # Wait until it is connected: the record is there.
+        asker = place_of(url).open_store()
+        while not asker.log(Filter()):
+            assert served.process.poll() is None
+        asker.close()
+        with frozen(server):
+            assert "rice" in echoed(line, "rice")
+            assert served.end(signal.SIGTERM) in {0, -15}
     assert segments(place_of(url).journal) != []
     store = open_store(url)
     assert sorted(record.tool for record in store.log(Filter())) == ["t.echo"] * 2

@@ -162,14 +162,6 @@ class Survey:
         for record in self.answers:
             self._take(record)
 
-    def broken(self, record: Record) -> Iterator[Key]:
-        """The places and rules that an answer breaks, as judged, or else as its record tells."""
-        name, loss = self._learn(record)
-        if loss is None:
-            yield from self._told[name].broken
-        else:
-            yield from (key for key, _ in noted(record, self._places.place))
-
     def _take(self, record: Record) -> None:
         if self._judge is None:
             return
@@ -245,14 +237,6 @@ class Survey:
             trend=tuple(seen.trend),
             example=seen.example,
         )
-
-    def shows(self, record: Record, key: Key) -> bool:
-        """True if something is to be found in an answer."""
-        path, rule = key
-        if rule != ABSENT:
-            return key in self.broken(record)
-        name, loss = self._learn(record)
-        return loss is None and not self._told[name].optional.get(path, True)
 
     def patch(self) -> Patch | None:
         """The smallest change of the schema with which these answers pass."""

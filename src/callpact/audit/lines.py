@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from callpact.audit.record import (
+    MAX_PAYLOAD_BYTES,
     MAX_RECORDED_TEXT,
-    SMALL_PAYLOAD_BYTES,
     Gate,
     Note,
     Payload,
@@ -26,7 +26,6 @@ from callpact.audit.record import (
 from callpact.call_log import LogLine
 
 _CUT = ("tool", "code", "path", "message", "key", "caller", "client", "server", "via")
-_VIA = 4  # What of a call's own a former line had up to the door.
 _encoder = msgspec.json.Encoder()
 
 
@@ -86,32 +85,8 @@ class _Line(Struct, frozen=True, array_like=True, gc=False):
     logs: tuple[_LogLine, ...] = ()
 
 
-class _FormerHead(Head, frozen=True, array_like=False, gc=False):
-    """As an earlier callpact wrote it: with names."""
-
-
-class _FormerRest(Struct, frozen=True, array_like=True, gc=False):
-    """As an earlier callpact wrote it: what is the call's own was an array in the array."""
-
-    own: list[Any]
-    source: str
-    status: int | None
-    input: Raw
-    output: Raw
-    has_output: bool = True
-    gate: str | None = None
-    code: str | None = None
-    issues: list[Any] = []
-    message: str | None = None
-    path: str | None = None
-    warnings: list[Any] = []
-    changes: list[Any] = []
-    tool_error: bool = False
-
-
 _records = msgspec.json.Decoder(Record)
 _lines = msgspec.json.Decoder(_Line)
-_former_lines = msgspec.json.Decoder(tuple[_FormerHead, _FormerRest])
 
 
 def encode_head(head: Head) -> bytes:
@@ -125,21 +100,16 @@ def encode_line(record: Record) -> bytes:
 
 
 def decode_line(line: bytes) -> Record | None:
-    """The record of a line; None for one that was not written to its end, or is no record.
-
-    Hashes that the line leaves out are made here, as a call does not wait for them: those of what a
-    store keeps by its hash.
-    """
+    """The record of a line; None for one that was not written to its end, or is no record."""
     try:
         if line[:1] == b"[":
-            told = _lines.decode(line if line[1:2] == b"[" else _renewed(line))
+            told = _lines.decode(line)
             record = _joined(told)
             # A text is longer than this only if what is beside the payloads is.
             if len(line) - len(told.input) - len(told.output) > MAX_RECORDED_TEXT:
                 return _cut(record)
             return record
-        record = _records.decode(line)
-        return replace(record, input=_hashed(record.input), output=_hashed(record.output))
+        return _records.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
@@ -182,17 +152,6 @@ def _joined(line: _Line) -> Record:
     )
 
 
-def _renewed(line: bytes) -> bytes:
-    """A line in the manner before this one, which nested what is now in a row."""
-    head, rest = _former_lines.decode(line)
-    source = rest.source if rest.has_output else None
-    ended = (rest.gate, rest.code, rest.issues, source, rest.status, rest.message, rest.path)
-    notes = (rest.warnings, rest.changes, rest.tool_error)
-    own = (*rest.own[:_VIA], "", *rest.own[_VIA:])  # It told no client.
-    row = (Head(*astuple(head)), *own, rest.input, rest.output, *ended, *notes)
-    return _encoder.encode(row)
-
-
 def _read(notes: tuple[_Note, ...]) -> tuple[Note, ...]:
     return tuple([Note(note.code, note.path, note.message, note.before) for note in notes])
 
@@ -215,11 +174,7 @@ def _cut(record: Record) -> Record:
 
 
 def _payload(json: bytes | Raw) -> Payload:
-    size = len(json)
-    return payload_of(json) if size > SMALL_PAYLOAD_BYTES else Payload("", size, str(json, "utf-8"))
-
-
-def _hashed(payload: Payload | None) -> Payload | None:
-    if payload is None or payload.sha256 or payload.json is None:
-        return payload
-    return _payload(payload.json.encode())
+    """What is kept of a payload; a store makes the hash of one that is whole when it is read."""
+    if len(json) > MAX_PAYLOAD_BYTES:
+        return payload_of(json)
+    return Payload("", len(json), str(json, "utf-8"))

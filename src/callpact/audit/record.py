@@ -17,8 +17,6 @@ from callpact.errors import Issue
 
 MAX_PAYLOAD_BYTES = 64 << 10
 """Size of an input or output that is kept with its record; what is larger is cut and flagged."""
-SMALL_PAYLOAD_BYTES = 256
-"""Size up to which an input or output stands in its record: its address would be about as large."""
 MAX_RECORDED_ISSUES = 50
 """Issues, warnings and changes of one call that its record tells."""
 MAX_RECORDED_BEFORE = 300

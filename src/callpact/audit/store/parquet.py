@@ -85,7 +85,7 @@ class ParquetStore(Questions):
         self._journal = base / "journal"
         self.unread = 0
         self.damaged: dict[str, str] = {}
-        self._manifest = Manifest()
+        self._manifest: Manifest = Manifest()
         self._read: Mapping[str, int] = {}
         self._waiting = 0
         self._db = _connect(self.folder)
@@ -231,15 +231,15 @@ class ParquetStore(Questions):
         """
         if not records and moved is None:
             return 0
-        with self._writing() as manifest:
-            if moved is not None and dict(moved.before) != dict(manifest.taken):
+        with self._writing() as before:
+            if moved is not None and dict(moved.before) != dict(before.taken):
                 raise Overtaken("another process has read this part of the journal")
-            files = self._write_new(records, manifest)
-            taken = manifest.taken if moved is None else moved.after
-            if files or taken != manifest.taken:
-                manifest = replace(manifest, files=(*manifest.files, *files), taken=taken)
-                write_manifest(self.folder, manifest)
-            self._merge(manifest, lambda _, small: len(small) >= MAX_SMALL_FILES)
+            files = self._write_new(records, before)
+            taken = before.taken if moved is None else moved.after
+            after = replace(before, files=(*before.files, *files), taken=taken)
+            if after != before:
+                write_manifest(self.folder, after)
+            self._merge(after, lambda _, small: len(small) >= MAX_SMALL_FILES)
             return sum(file.rows for file in files)
 
     @contextmanager
@@ -398,7 +398,7 @@ class ParquetStore(Questions):
 
 def _connect(folder: Path) -> Any:
     """A database in memory that reads and writes nothing outside a folder."""
-    config = {
+    config: dict[str, Any] = {
         "threads": THREADS,
         "memory_limit": MEMORY_LIMIT,
         "autoinstall_known_extensions": False,
