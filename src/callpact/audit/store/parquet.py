@@ -49,8 +49,8 @@ SMALL_ROWS = 100_000
 """Records up to which a file of the store is small."""
 ROW_GROUP = 16_384
 """Records in a row group of a Parquet file."""
-MEMORY_LIMIT = "512MB"
-"""Memory that DuckDB uses at most."""
+MAX_MEMORY_MEGABYTES = 512
+"""Memory that DuckDB uses at most for a question to the audit log."""
 THREADS = 2
 """Threads that DuckDB uses."""
 MAX_TRIES = 50
@@ -400,7 +400,7 @@ def _connect(folder: Path) -> Any:
     """A database in memory that reads and writes nothing outside a folder."""
     config: dict[str, Any] = {
         "threads": THREADS,
-        "memory_limit": MEMORY_LIMIT,
+        "memory_limit": f"{MAX_MEMORY_MEGABYTES}MB",
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
