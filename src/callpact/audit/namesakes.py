@@ -32,12 +32,10 @@ class Namesakes:
             return [where]
         return [replace(where, tool=name) for name in self.names]
 
-    def records(
-        self, where: Filter, limit: int = MAX_ROWS + 1, *, page: int = 500
-    ) -> Iterator[Record]:
+    def records(self, where: Filter, limit: int = MAX_ROWS + 1) -> Iterator[Record]:
         """Records with their payloads, the newest first; by default one more than a report takes."""
         found = (
-            chain.from_iterable(pages_of(self._store, each, limit, with_payloads=True, page=page))
+            chain.from_iterable(pages_of(self._store, each, limit, with_payloads=True))
             for each in self._each(where)
         )
         return islice(_merged(found), limit)

@@ -23,6 +23,7 @@ from callpact.audit.store import MAX_ROWS, Filter, Store
 LATE_MS = 600_000
 """How long a call may have taken that `tail` finds in a store; one in the journal here, any."""
 _PAGE = 500
+_SMALL = 4_096
 _BLOCK = 1 << 20
 _REMEMBERED = 20_000
 
@@ -33,18 +34,27 @@ def pages_of(
     limit: int | None = None,
     *,
     with_payloads: bool = False,
-    page: int = _PAGE,
 ) -> Iterator[list[Record]]:
-    """Pages of records, the newest first; all of them unless there is a limit."""
+    """Pages of records, the newest first; all of them unless there is a limit.
+
+    Pages of small records become larger: each is a question of its own.
+    """
     before: tuple[int, str] | None = None
     left = sys.maxsize if limit is None else limit
+    page = _PAGE
     while left > 0:
         found = store.log(where, limit=min(left, page), before=before, with_payloads=with_payloads)
         if not found:
             return
         yield found
+        if not with_payloads or sum(map(_size, found)) <= _SMALL * len(found):
+            page = min(4 * page, MAX_ROWS)
         left -= len(found)
         before = (found[-1].at, found[-1].id)
+
+
+def _size(record: Record) -> int:
+    return sum(len(each.json or "") for each in (record.input, record.output) if each is not None)
 
 
 def records_of(store: Store, where: Filter) -> Iterator[Record]:

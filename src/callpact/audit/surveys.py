@@ -24,7 +24,6 @@ MAX_SAMPLED = 5_000
 """Records of a tool that are read for a report on drift: the latest."""
 MAX_SAMPLED_BYTES = 32 << 20
 """Bytes of the answers that are read for a report on drift."""
-_PAGE = 500
 
 
 class _Times(Struct, frozen=True):
@@ -54,7 +53,7 @@ def _latest(own: Namesakes, where: Filter) -> tuple[list[Record], bool]:
     """The latest records, and whether these are all."""
     records: list[Record] = []
     size = 0
-    for record in own.records(where, MAX_SAMPLED + 1, page=_PAGE):
+    for record in own.records(where, MAX_SAMPLED + 1):
         if len(records) == MAX_SAMPLED or size > MAX_SAMPLED_BYTES:
             return records, False
         records.append(record)

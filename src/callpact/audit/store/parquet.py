@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 from callpact.audit.record import Record
 from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
 from callpact.audit.store.protocol import DAY, Filter, Moved, Overtaken, Stored
-from callpact.audit.store.queries import Query
+from callpact.audit.store.queries import LATEST_IN_DUCKDB, Query
 from callpact.audit.store.questions import Questions
 from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
 from callpact.audit.store.waiting import (
@@ -161,7 +162,13 @@ class ParquetStore(Questions):
         ]
 
     def _run(
-        self, query: Query, files: Iterable[File], *, with_waiting: bool
+        self,
+        query: Query,
+        files: Iterable[File],
+        *,
+        with_waiting: bool,
+        columns: str = COLUMNS,
+        more: str = "",
     ) -> Sequence[Sequence[Any]]:
         paths = self._paths(files)
         parts = [f"SELECT {COLUMNS} FROM waiting"] if with_waiting or not paths else []  # noqa: S608 - constants
@@ -170,21 +177,32 @@ class ParquetStore(Questions):
             given.append(paths)
             parts.append(f"SELECT {COLUMNS} FROM read_parquet(${len(given)})")  # noqa: S608 - constants
         text = query.text.replace("{calls}", f"({' UNION ALL '.join(parts)})")
+        text = text.replace("{latest}", LATEST_IN_DUCKDB)
+        text = text.replace("{columns}", columns).replace("{more}", more)
         return self._db.execute(text, given).fetchall()
 
     def _run_newest(
         self, query: Query, files: Sequence[File], limit: int
     ) -> Sequence[Sequence[Any]]:
-        """Read the files with the newest records first, and no more than are needed."""
-        found = list(self._run(query, (), with_waiting=True)) if self._waiting else []
+        """Find the newest rows in the files with the newest records, and then read these alone.
+
+        Payloads are most of a file, and a filter may leave few rows of each.
+        """
+        keys = '"at", id'
+        found = list(self._run(query, (), with_waiting=True, columns=keys)) if self._waiting else []
         left = sorted(files, key=lambda file: file.last)
         count = 1
         while left and (len(found) < limit or found[-1][0] <= left[-1].last):
             some, left = left[-count:], left[:-count]
-            found += self._run(query, some, with_waiting=False)
-            found = sorted(found, key=lambda row: (row[0], row[1]), reverse=True)[:limit]
+            found += self._run(query, some, with_waiting=False, columns=keys)
+            found = sorted(found, reverse=True)[:limit]
             count *= 3
-        return found
+        if not found:
+            return found
+        times = sorted({at for at, _ in found})
+        holding = [file for file in files if _holds(file, times)]
+        more = f' AND "at" IN ({", ".join(map(str, times))})'
+        return self._run(query, holding, with_waiting=bool(self._waiting), more=more)
 
     def _blame(self, query: Query, files: Iterable[File]) -> bool:
         """Find the files that cannot be read; True if there are some, which are left out then."""
@@ -418,6 +436,12 @@ def _fitting(records: Iterable[Record]) -> Iterator[Row]:
     for record in records:
         with suppress(OverflowError):
             yield row_of(record)
+
+
+def _holds(file: File, times: Sequence[int]) -> bool:
+    """True if one of these times, in their order, is within a file."""
+    number = bisect_left(times, file.first)
+    return number < len(times) and times[number] <= file.last
 
 
 def _day_name(day: int) -> str:

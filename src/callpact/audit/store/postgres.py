@@ -25,7 +25,7 @@ from callpact.audit.store.postgres_days import (
 )
 from callpact.audit.store.postgres_tables import LOCK, SCHEMA, make_tables
 from callpact.audit.store.protocol import DAY, Moved, Overtaken, Stored
-from callpact.audit.store.queries import Query
+from callpact.audit.store.queries import LATEST_IN_POSTGRES, Query
 from callpact.audit.store.questions import Questions
 from callpact.audit.store.rows import COLUMNS, NAMES, Row, row_of
 from callpact.errors import UsageError
@@ -149,7 +149,8 @@ class PostgresStore(Questions):
 
     async def _fetch(self, query: Query) -> Sequence[Sequence[Any]]:
         connection = await self._opened()
-        text = query.text.replace("{calls}", "calls")
+        text = query.text.replace("{calls}", "calls").replace("{latest}", LATEST_IN_POSTGRES)
+        text = text.replace("{columns}", COLUMNS).replace("{more}", "")
         return await connection.fetch(text, *query.parameters)
 
     # --- keeping ----------------------------------------------------------------------------

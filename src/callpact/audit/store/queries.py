@@ -1,7 +1,9 @@
 """The questions of a store as SQL, written once for DuckDB and PostgreSQL.
 
-Each function gives a `Query`: its text has `{calls}` where an engine puts its table, and `$1`, `$2`, …
-for its parameters. Texts of a caller are parameters, never part of the text.
+Each function gives a `Query`: its text has `{calls}` where an engine puts its table, `$1`, `$2`, … for
+its parameters, and `{latest}` where the engines differ: the message of the latest call of a group.
+Questions for whole rows have `{columns}` and `{more}`, so that an engine may first find out which rows
+it wants. Texts of a caller are parameters, never part of the text.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ _COUNTS = """count(*), count(gate),
 count(*) FILTER (WHERE gate IN ('find', 'access', 'input')),
 count(*) FILTER (WHERE gate IS NULL AND warnings IS NOT NULL),
 percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY ms)"""
+
+
+LATEST_IN_DUCKDB = "arg_max(coalesce(message, ''), ROW(\"at\", id))"
+LATEST_IN_POSTGRES = "(array_agg(coalesce(message, '') ORDER BY \"at\" DESC, id DESC))[1]"
 
 
 class Query(Struct, frozen=True):
@@ -140,8 +146,8 @@ def causes(where: Filter, limit: int) -> Query:
     every = terms.of(replace(where, gate=None, code=None, key=None, outcome=None))
     return terms.query(
         f"WITH every AS (SELECT tool, count(*) AS total FROM {{calls}} WHERE {every} GROUP BY tool), "  # noqa: S608 - our own terms
-        "cause AS (SELECT tool, key, (array_agg(coalesce(message, '') ORDER BY \"at\" DESC, id DESC))[1] "
-        'AS said, count(*) AS times, min("at") AS first, max("at") AS latest '
+        "cause AS (SELECT tool, key, {latest} AS said, "
+        'count(*) AS times, min("at") AS first, max("at") AS latest '
         f"FROM {{calls}} WHERE key IS NOT NULL AND {terms.text} GROUP BY tool, key) "
         "SELECT cause.tool, key, said, times, total, first, latest FROM cause "
         "JOIN every ON every.tool = cause.tool "
@@ -171,15 +177,15 @@ def log(where: Filter, limit: int, before: tuple[int, str] | None = None) -> Que
     if before is not None:
         more = f' AND ("at" < {before[0]:d} OR id < {terms.given(before[1])})'
     return terms.query(
-        f"SELECT {COLUMNS} FROM {{calls}} WHERE {terms.text}{more} "  # noqa: S608 - our own terms
+        f"SELECT {{columns}} FROM {{calls}} WHERE {terms.text}{more}{{more}} "  # noqa: S608 - our own terms
         f'ORDER BY "at" DESC, id DESC LIMIT {limit:d}'
     )
 
 
 def find(id: str) -> Query:
     """The whole row of the latest call with an id."""
-    text = f'SELECT {COLUMNS} FROM {{calls}} WHERE id = $1 ORDER BY "at" DESC, id DESC LIMIT 1'  # noqa: S608 - our own terms
-    return Query(text, (id,))
+    text = "SELECT {columns} FROM {calls} WHERE id = $1{more} "
+    return Query(f'{text}ORDER BY "at" DESC, id DESC LIMIT 1', (id,))
 
 
 def ids_like(begin: str, end: str, limit: int) -> Query:
