@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -10,6 +11,8 @@ import time
 import asked
 from asked import HOUR, NOON, called, refused
 from callpact.audit.health import add_health
+from callpact.audit.retention import keep
+from callpact.audit.store.parquet import ParquetStore
 
 ask = asked.ask
 log = asked.log
@@ -197,3 +200,27 @@ def test_what_a_log_could_not_keep_is_told(ask, log, tmp_path):
         "waiting": 0,
         "held": None,
     }
+
+
+def test_a_damaged_file_is_named_by_every_question_and_the_others_answer(ask, log, tmp_path):
+    there = log(called(1), called(2, at=NOON + 48 * HOUR))
+    first = min((tmp_path / "log" / "store").glob("*.parquet"))
+    first.write_bytes(b"no file of ours")
+    for command in ("log", "stats", "export"):
+        answer = ask("audit", command, *there)
+        assert answer.code == 0
+        assert f"left out: '{first.name}' cannot be read" in answer.err
+    told = json.loads(ask("audit", "stats", "--json", *there).out)
+    assert told["health"]["damaged"] == 1
+    assert [group["calls"] for group in told["groups"]] == [1]
+
+
+def test_a_retention_run_that_waits_is_told(ask, log, tmp_path):
+    there = log(called(1))
+    with contextlib.closing(ParquetStore(tmp_path / "log")) as store:
+        keep(store, tmp_path / "log" / "journal", NOON + 400 * 24 * HOUR, keep_days=90)
+    answer = ask("audit", "stats", *there)
+    assert "retention is held since" in answer.err
+    assert "is the clock of this machine right?" in " ".join(answer.err.split())
+    told = json.loads(ask("audit", "stats", "--json", *there).out)["health"]["held"]
+    assert (told["at"], told["parts"]) == (NOON + 400 * 24 * HOUR, 1)

@@ -411,3 +411,29 @@ def test_notes_are_counted_by_place_and_rule(filled):
             for n in filled.notes(where)
         }
         assert found == expected
+
+
+def test_names_that_callers_invent_make_no_answer_longer_than_its_bound(store):
+    count = MAX_ROWS + 500
+    store.add(
+        [
+            Record(
+                id=str(n),
+                at=BEGIN + n,
+                ms=1,
+                tool=f"made.up{n}",
+                client=f"client {n}",
+                gate="find",
+                code="tool_not_found",
+                key=f"tool_not_found:/{n}x:",
+                issues=(Note("x", f"/{n}x"),),
+            )
+            for n in range(count)
+        ]
+    )
+    assert len(store.rates(Filter(), "tool")) == MAX_ROWS
+    assert len(store.rates(Filter(), "client")) == MAX_ROWS
+    assert len(store.causes(Filter(), limit=count)) == MAX_ROWS
+    assert len(store.notes(Filter(), limit=count)) == MAX_ROWS
+    assert len(store.log(Filter(), limit=count)) == MAX_ROWS
+    assert store.rates(Filter(), "namespace")[0].calls == count
