@@ -227,8 +227,7 @@ class Runtime:
         started, begun = time_ns() // 1_000_000, perf_counter()
         failure: CallError | None = None
         values: AsyncGenerator[Any, None] | None = None
-        count = 0
-        may_refuse = True
+        count, may_refuse = 0, True
         try:
             tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:

@@ -169,7 +169,7 @@ class ParquetStore(Questions):
         with_waiting: bool,
         columns: str = COLUMNS,
         more: str = "",
-    ) -> Sequence[Sequence[Any]]:
+    ) -> list[Any]:
         paths = self._paths(files)
         parts = [f"SELECT {COLUMNS} FROM waiting"] if with_waiting or not paths else []  # noqa: S608 - constants
         given = list(query.parameters)
@@ -189,7 +189,9 @@ class ParquetStore(Questions):
         Payloads are most of a file, and a filter may leave few rows of each.
         """
         keys = '"at", id'
-        found = list(self._run(query, (), with_waiting=True, columns=keys)) if self._waiting else []
+        found: list[tuple[int, str]] = []
+        if self._waiting:
+            found += self._run(query, (), with_waiting=True, columns=keys)
         left = sorted(files, key=lambda file: file.last)
         count = 1
         while left and (len(found) < limit or found[-1][0] <= left[-1].last):
