@@ -38,7 +38,7 @@ KEEP_DAYS = 90
 _START_SECONDS = 1.0
 RETRY_SECONDS = 30.0
 """How long a store that cannot be opened is left alone; records wait in the journal meanwhile."""
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 3.0
 """How long the end of a command or server waits for the store of the audit log."""
 _UPKEEP_SECONDS = 3_600.0
 _STORE = "store"
@@ -263,6 +263,8 @@ class _Upkeep:
             self._try()
         if self._compactor is None or self._store is None:
             return
+        if is_late:
+            self._compactor.flush(CLOSE_SECONDS)
         if not self._compactor.close(CLOSE_SECONDS):
             _log.error("the store does not answer; records wait in %s", self._place.journal)
             return
@@ -284,7 +286,7 @@ class _Upkeep:
         """Move what is due, and end; a store that does not answer is not waited for."""
         self._is_closing.set()
         if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS + 1.0)
+            self._thread.join(CLOSE_SECONDS + 0.5)
 
 
 def _now() -> int:

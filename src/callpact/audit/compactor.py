@@ -111,7 +111,7 @@ class Compactor:
             return self._changed.wait_for(lambda: self._reached >= wanted, timeout)
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Move what is due, and end; False if the store does not answer in time.
+        """Move what an eager store lacks, and end; False if the store does not answer in time.
 
         The thread is not waited for then: it closes the store when it ends.
         """
@@ -229,8 +229,10 @@ class Compactor:
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-        is_late = not is_last and now - self._waiting_since >= DUE_SECONDS
-        return self._store.is_eager or is_late or is_much(waiting, len(sizes))
+        if is_last or self._store.is_eager:
+            return self._store.is_eager  # Questions read the journal, too: no end waits for files.
+        is_late = now - self._waiting_since >= DUE_SECONDS
+        return is_late or is_much(waiting, len(sizes))
 
     def _elected(self) -> int | None:
         """The lock of whoever moves lines; None if another process holds it."""
