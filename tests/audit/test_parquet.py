@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -141,6 +142,18 @@ def test_answers_stay_the_same_while_lines_become_files(tmp_path, store):
         assert before == naive_log(SAMPLE[:end], Filter())
     compactor.close()
     other.close()
+    journal.close()
+
+
+def test_lines_that_are_written_again_count_once(tmp_path, store):
+    """The journal is removed while a reader has its lines, and the lines come again."""
+    journal = Journal(tmp_path / "journal")
+    for number in range(5):
+        journal.append(encode_line(one(number)))
+    assert len(store.log(Filter())) == 5
+    shutil.rmtree(tmp_path / "journal")
+    journal.rotate(3_600)
+    assert len(store.log(Filter())) == 5
     journal.close()
 
 

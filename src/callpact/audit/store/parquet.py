@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from callpact.audit.journal import segments
 from callpact.audit.record import Record
 from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
 from callpact.audit.store.protocol import DAY, Filter, Moved, Overtaken, Stored
@@ -129,7 +130,7 @@ class ParquetStore(Questions):
         """Read the manifest, and the journal lines that are not in its files."""
         for _ in range(MAX_TRIES):
             manifest = read_manifest(self.folder) or Manifest()
-            if manifest != self._manifest:
+            if manifest != self._manifest or self._was_removed():
                 self._manifest, self._read = manifest, manifest.taken
                 self._run_text("DELETE FROM waiting")
                 self._waiting = 0
@@ -146,11 +147,30 @@ class ParquetStore(Questions):
                     f"the journal in '{self._journal}' cannot be read: {error.strerror}"
                 ) from None
             if (read_manifest(self.folder) or Manifest()) == manifest:
-                self._load("waiting", list(_fitting(waiting.records)))
+                if waiting.records:
+                    with self._whole():
+                        self._load("waiting", list(_fitting(waiting.records)))
                 self._read, self.unread = waiting.read, waiting.unread
                 self._waiting += len(waiting.records)
                 return
         raise UsageError(f"the audit log in '{self.folder}' changes too quickly; ask again")
+
+    def _was_removed(self) -> bool:
+        """True if somebody removed a segment whose lines are in no file: they may come again."""
+        there = {path.name for path in segments(self._journal)}
+        taken = self._manifest.taken
+        return any(at > taken.get(name, 0) for name, at in self._read.items() if name not in there)
+
+    @contextmanager
+    def _whole(self) -> Generator[None]:
+        """Load all rows or none: what is loaded twice would be counted twice."""
+        self._run_text("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._run_text("ROLLBACK")
+            raise
+        self._run_text("COMMIT")
 
     def _files(self, where: Filter) -> list[File]:
         return [
