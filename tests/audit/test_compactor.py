@@ -240,7 +240,7 @@ def test_a_store_with_little_room_refuses_no_record_for_good(tmp_path):
     assert not (tmp_path / "refused.log").exists()
 
 
-def test_two_indexers_share_a_folder(tmp_path):
+def test_two_compactors_share_a_folder(tmp_path):
     journals = [Journal(tmp_path, max_segment_bytes=300) for _ in range(2)]
     store, lock = MemoryStore(), threading.Lock()
 

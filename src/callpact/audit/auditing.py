@@ -37,7 +37,7 @@ KEEP_DAYS = 90
 """Days that records are kept unless the configuration says otherwise."""
 _START_SECONDS = 1.0
 RETRY_SECONDS = 30.0
-"""How long a store that cannot be opened is left alone; records wait in the journal meanwhile."""
+"""How long a store that cannot be opened is left alone; records wait in the journal."""
 CLOSE_SECONDS = 3.0
 """How long the end of a command or server waits for the store of the audit log."""
 _UPKEEP_SECONDS = 3_600.0
@@ -155,7 +155,7 @@ def open_store(where: str | Path | Place | None = None) -> Store:
 
 
 def _is_flush_due(place: Place) -> bool:
-    """True if whoever asks has to move the journal: to a server, or as there is much of it."""
+    """True if a reader has to move the journal first: to a server, or as there is much of it."""
     try:
         sizes = [path.stat().st_size for path in segments(place.journal)]
     except OSError:

@@ -14,7 +14,7 @@ WITHIN_MS = 600_000
 MAX_CHAIN = 1_000
 """Calls of one caller and tool that are looked at around it."""
 MAX_REFUSED = 50
-"""Refused calls of which it is told whether they were repaired: the latest."""
+"""Refused calls that are followed to see whether they were repaired: the latest."""
 
 
 class Repairs(Struct, frozen=True):

@@ -235,7 +235,7 @@ class Compactor:
         return is_late or is_much(waiting, len(sizes))
 
     def _elected(self) -> int | None:
-        """The lock of whoever moves lines; None if another process holds it."""
+        """The lock of the process that moves lines; None if another process holds it."""
         fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         if hold(fd):
             return fd

@@ -105,7 +105,7 @@ def locked(folder: Path) -> Generator[None]:
             is_there = False
         if is_there:
             break
-        release(fd)  # The folder was removed meanwhile; others lock another file.
+        release(fd)  # The folder was removed; others lock another file.
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 New records are a file of their own for each day, small files of a day become one, and retention
 removes files. The manifest says which files count (`manifest.py`). Readers take no lock: they read
 the manifest, then the journal lines that are not in its files, and begin again if the manifest was
-replaced meanwhile. DuckDB reads and writes in the folder of the store alone.
+replaced in between. DuckDB reads and writes in the folder of the store alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MAX_MEMORY_MEGABYTES = 512
 THREADS = 2
 """Threads that DuckDB uses."""
 MAX_TRIES = 50
-"""How often a question begins again because files were replaced meanwhile."""
+"""How often a question begins again because files were replaced while it ran."""
 
 _AT_ONCE = 5_000
 _SPELLED = {"bigint": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "text": "VARCHAR"}

@@ -190,8 +190,8 @@ class PostgresStore(Questions):
                 await connection.copy_records_to_table(
                     "fresh", columns=NAMES, records=map(astuple, rows), schema_name="pg_temp"
                 )
-                told = await connection.execute(_KEEP)
-                return int(told.rpartition(" ")[2])
+                status = await connection.execute(_KEEP)
+                return int(status.rpartition(" ")[2])
         except BaseException:
             self._days = set()  # A day may be gone.
             raise

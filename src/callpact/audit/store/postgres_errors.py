@@ -40,7 +40,7 @@ def explained(error: Exception, address: Address) -> CallpactError:
             )
         case pg.InsufficientPrivilegeError():
             return UsageError(
-                f"the user of the audit log '{address}' may not do this ({said}); whoever writes "
+                f"the user of the audit log '{address}' may not do this ({said}); a writer "
                 f"must own the schema '{SCHEMA}' or may make it: GRANT CREATE ON DATABASE"
             )
         case pg.CannotConnectNowError() | pg.TooManyConnectionsError():

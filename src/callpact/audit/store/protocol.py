@@ -243,7 +243,7 @@ class Store(Protocol):
         ...
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
-        """How calls went, by group, the largest first; an hour is told by its first millisecond."""
+        """How calls went, by group, the largest first; an hour is named by its first millisecond."""
         ...
 
     def trend(self, where: Filter, by: GroupBy, *, spans: int = 24) -> Trend:

@@ -78,7 +78,7 @@ class Questions(ABC):
         return None
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
-        """How calls went, by group, the largest first; an hour is told by its first millisecond."""
+        """How calls went, by group, the largest first; an hour is named by its first millisecond."""
         found = self._rows(queries.rates(where, by))
         return [Rate(*counts, *quantiles) for *counts, quantiles in found]
 
