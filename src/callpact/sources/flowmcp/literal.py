@@ -82,7 +82,8 @@ def _read_fast(text: str) -> Exports:
 # What begins as a text or a comment is taken whole, even if it has no end: else the rest of the file
 # would be searched again from every quote in it.
 _TEXT = "|".join(
-    rf"{quote}(?>(?:[^{quote}\\\r\n]++|\\(?:\r\n|.))*)(?:{quote}|\\?\Z|(?=[\r\n]))" for quote in "'\""
+    rf"{quote}(?>(?:[^{quote}\\\r\n]++|\\(?:\r\n|.))*)(?:{quote}|\\?\Z|(?=[\r\n]))"
+    for quote in "'\""
 )
 _TEXTS = re.compile(f"({_TEXT})", re.DOTALL)
 _COMMENTS = re.compile(
