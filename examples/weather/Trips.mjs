@@ -106,7 +106,7 @@ export const handlers = ( { sharedLists } ) => ( {
         }
     },
     compareCities: {
-        // Two requests instead of the declared one. The key in `headers` is a token here, put in later.
+        // Two requests instead of the declared one. The key in `headers` is a placeholder here, put in later.
         executeRequest: async ( { struct, payload } ) => {
             const highOf = async ( city ) => {
                 const url = `${ main.root }/forecast/${ city }?days=1`
@@ -115,7 +115,6 @@ export const handlers = ( { sharedLists } ) => ( {
                 return ( await answer.json() ).days[ 0 ].high
             }
             const [ one, other ] = await Promise.all( [ highOf( payload.first ), highOf( payload.second ) ] )
-            console.log( `${ payload.first } ${ one }, ${ payload.second } ${ other }` )
             const warmer = one >= other ? payload.first : payload.second
             return { response: { warmer, by: Math.abs( one - other ) } }
         },
