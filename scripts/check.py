@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-WORKERS = str(min(4, os.cpu_count() or 2))
+# Many tests wait for processes that they started: more workers than processors.
+WORKERS = str(min(8, 2 * (os.cpu_count() or 2)))
 PYTEST = ["-m", "pytest", "-q", "-n", WORKERS]
 HERE = [str(BIN / "python"), *PYTEST]
 

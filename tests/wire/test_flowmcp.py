@@ -28,6 +28,7 @@ TABLE = {
     "overloaded": "E002",
     "not_confirmed": "E007",
     "paused": "E005",
+    "not_recorded": "E005",
     "handler_error": "E005",
 }
 
