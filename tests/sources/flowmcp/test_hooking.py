@@ -374,7 +374,7 @@ SMALL = HookLimits(seconds=0.3, memory_bytes=32 << 20, output_bytes=100_000, eff
 BREAKING = {
     "while ( true ) {}": ("Timeout", "0.3 s"),
     "try { while ( true ) {} } finally { while ( true ) {} }": ("Timeout", "0.3 s"),
-    "const a = []; while ( true ) a.push( new Array( 1e5 ).fill( 7 ) )": ("MemoryLimit", "32 MiB"),
+    "const a = []; while ( true ) a.push( new ArrayBuffer( 4e6 ) )": ("MemoryLimit", "32 MiB"),
     "const f = () => f() + 1; f()": ("StackOverflow", "stack"),
     "return { response: 'x'.repeat( 200000 ) }": ("OutputLimit", "100000 bytes"),
     "await new Promise( () => {} )": ("NeverSettled", "promise"),
