@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 
 import pytest
 
@@ -208,13 +209,31 @@ def test_a_result_that_is_not_json_fails_in_its_own_name(engine, body):
     assert failed.name == "NotJSON"
 
 
-@pytest.mark.parametrize("levels", [1_500, 100_000])
-def test_a_result_that_nests_deep_is_a_result_or_a_failure(engine, levels):
+@pytest.fixture
+def new_process():
+    """The recursion limit of a process that has met no deep value yet."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("levels", [990, 1_500])
+@pytest.mark.parametrize("leaf", ["''", "'\\ud83d'"], ids=["text", "half a character"])
+@pytest.mark.usefixtures("new_process")
+def test_a_result_that_nests_deep_is_a_result_also_if_it_is_the_first_one(engine, levels, leaf):
     # How deep a value may be is for those who read it: the gate refuses what is too deep.
     ended = call(
-        engine, f"let o = []; for( let i = 0; i < {levels}; i++ ) {{ o = [ o ] }} return o"
+        engine, f"let o = {leaf}; for( let i = 0; i < {levels}; i++ ) {{ o = [ o ] }} return o"
     )
-    assert isinstance(ended, Done | Failed)
+    assert isinstance(ended, Done)
+    assert ended.data.startswith("[" * levels + '"')
+
+
+def test_a_result_that_nests_deeper_than_its_stack_is_a_failure_and_the_next_call_works(engine):
+    failed = call(engine, "let o = []; for( let i = 0; i < 100000; i++ ) { o = [ o ] } return o")
+    assert isinstance(failed, Failed)
+    assert failed.name == "StackOverflow"
     assert call(engine, "return 1") == Done("1")
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from callpact.hooks.limits import MAX_HOOK_TIMEOUT, HookLimits
 from callpact.hooks.machine import MODULE_NAME
 from callpact.hooks.module import WASM_STACK_BYTES
+from callpact.schema.limits import with_room
 
 _FRAME = re.compile(rf"\b{re.escape(MODULE_NAME)}:(\d{{1,7}}):(\d{{1,7}})", re.ASCII)
 
@@ -130,10 +131,11 @@ def check_json(text: bytes) -> str:
         RecursionError: it is nested too deep.
     """
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)
+        with_room(lambda: msgspec.json.decode(text, type=msgspec.Raw))
     except msgspec.DecodeError:
-        text = _well_formed(text)
-        msgspec.json.decode(text, type=msgspec.Raw)
+        whole = _well_formed(text)
+        with_room(lambda: msgspec.json.decode(whole, type=msgspec.Raw))
+        return whole.decode()
     return text.decode()
 
 
