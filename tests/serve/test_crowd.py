@@ -7,7 +7,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp import Client
 
@@ -94,11 +94,15 @@ def test_the_only_caller_of_a_door_has_all_calls():
         assert taken(Crowd(per_tool=12, per_caller=100), stack, None, 100) == 12
 
 
-@given(st.lists(st.sampled_from("abc"), max_size=60), st.integers(2, 20))
-def test_a_caller_that_has_no_call_is_let_in_however_others_came(callers, most):
+BURSTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30)), max_size=12)
+
+
+@given(BURSTS, st.integers(2, 20))
+@example([("a", 30)], 4)
+def test_a_caller_that_has_no_call_is_let_in_however_others_came(bursts, most):
     crowd = Crowd(per_tool=most, per_caller=100)
     with contextlib.ExitStack() as stack:
-        for caller in callers:
-            taken(crowd, stack, caller, 1)
-        if len(set(callers)) < most.bit_length() - 1:
+        for caller, number in bursts:
+            taken(crowd, stack, caller, number)
+        if len({caller for caller, _ in bursts}) < most.bit_length() - 1:
             assert taken(crowd, stack, "new", 1) == 1
