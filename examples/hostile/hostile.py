@@ -10,12 +10,9 @@ import time
 from pathlib import Path
 
 from callpact import CallError, Runtime, from_flowmcp
-from callpact.hooks.limits import HookLimits
 from callpact.wire import flowmcp
 
 FILE = Path(__file__).parent / "Hostile.mjs"
-LIMITS = HookLimits(seconds=0.2)
-"""Less time than by default, so that nobody has to wait for the hook that runs forever."""
 
 
 async def show_attack(runtime: Runtime, name: str) -> None:
@@ -30,7 +27,7 @@ async def show_attack(runtime: Runtime, name: str) -> None:
 
 
 async def main() -> None:
-    tools = from_flowmcp(FILE, hook_limits=LIMITS)
+    tools = from_flowmcp(FILE)
     runtime = Runtime(tools)
     for tool in tools:
         await show_attack(runtime, tool.name)

@@ -231,7 +231,7 @@ def test_a_result_that_nests_deep_is_a_result_also_if_it_is_the_first_one(engine
 
 
 def test_a_result_that_nests_deeper_than_its_stack_is_a_failure_and_the_next_call_works(engine):
-    failed = call(engine, "let o = []; for( let i = 0; i < 100000; i++ ) { o = [ o ] } return o")
+    failed = call(engine, "let o = []; for( let i = 0; i < 20000; i++ ) { o = [ o ] } return o")
     assert isinstance(failed, Failed)
     assert failed.name == "StackOverflow"
     assert call(engine, "return 1") == Done("1")
