@@ -10,7 +10,7 @@ import pytest
 from generated import counted, naive, records
 
 from callpact.audit.store import Filter, Moved, Overtaken, Store
-from callpact.audit.store.postgres_tables import LOCK
+from callpact.audit.store.postgres import LOCK
 from callpact.errors import CallpactError, InvalidConfig, UsageError
 from postgres import SCHEMA, database_of
 

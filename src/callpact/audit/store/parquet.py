@@ -21,20 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit.journal import segments
+from callpact.audit.lines import decode_line
 from callpact.audit.record import Record
 from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
 from callpact.audit.store.protocol import DAY, Filter, Moved, Overtaken, Stored
-from callpact.audit.store.queries import LATEST_IN_DUCKDB, Query
-from callpact.audit.store.questions import Questions
+from callpact.audit.store.queries import LATEST_IN_DUCKDB, Query, Questions
 from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
-from callpact.audit.store.waiting import (
-    MAX_WAITING_BYTES,
-    MAX_WAITING_LINES,
-    read_waiting,
-)
 from callpact.errors import UsageError
 
 try:
@@ -57,6 +53,10 @@ THREADS = 2
 """Threads that DuckDB uses."""
 MAX_TRIES = 50
 """How often a question begins again because files were replaced while it ran."""
+MAX_WAITING_BYTES = 64 << 20
+"""Bytes of the journal that one question to the audit log reads at most."""
+MAX_WAITING_LINES = 200_000
+"""Lines of the journal that one question to the audit log reads at most."""
 
 _AT_ONCE = 5_000
 _SPELLED = {"bigint": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "text": "VARCHAR"}
@@ -136,7 +136,7 @@ class ParquetStore(Questions):
                 self._waiting = 0
             loaded = sum(at - manifest.taken.get(name, 0) for name, at in self._read.items())
             try:
-                waiting = read_waiting(
+                waiting = _read_waiting(
                     self._journal,
                     self._read,
                     most_bytes=MAX_WAITING_BYTES - loaded,
@@ -479,3 +479,51 @@ def _explained(error: Exception, folder: Path) -> UsageError:
     if "No space left" in said:
         said = "the disk is full"
     return UsageError(f"the audit log in '{folder}' cannot be used: {said}")
+
+
+# --- lines of the journal that are not in a file yet ----------------------------------------
+
+
+class _Waiting(Struct, frozen=True):
+    """Records that wait, and how far each segment was read for them."""
+
+    records: list[Record]
+    read: dict[str, int]
+    unread: int
+    """Bytes that were left out."""
+
+
+def _read_waiting(
+    journal: Path,
+    taken: Mapping[str, int],
+    *,
+    most_bytes: int = MAX_WAITING_BYTES,
+    most_lines: int = MAX_WAITING_LINES,
+) -> _Waiting:
+    """The lines after these places of the segments, read without a lock, the newest segments first.
+
+    Only whole lines are read: one without its end may still be written.
+
+    Raises:
+        OSError: a segment cannot be read.
+    """
+    records: list[Record] = []
+    read, unread, left = dict(taken), 0, most_bytes
+    for path in reversed(segments(journal)):
+        at = taken.get(path.name, 0)
+        try:
+            with path.open("rb") as file:
+                size = max(0, file.seek(0, os.SEEK_END) - at)
+                file.seek(at)
+                data = file.read(max(0, min(size, left)) if len(records) < most_lines else 0)
+        except FileNotFoundError:
+            continue  # It is in the store by now, as a new manifest will say.
+        is_cut = len(data) < size
+        data = data[: data.rfind(b"\n") + 1]
+        found = (decode_line(line) for line in data.split(b"\n") if line)
+        records.extend(record for record in found if record is not None)
+        left -= len(data)
+        read[path.name] = at + len(data)
+        if is_cut:
+            unread += size - len(data)
+    return _Waiting(records, read, unread)

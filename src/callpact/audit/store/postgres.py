@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -16,30 +17,15 @@ from msgspec.structs import astuple
 
 from callpact.audit.record import Record
 from callpact.audit.store.postgres_address import Address
-from callpact.audit.store.postgres_days import (
-    add_day,
-    days_of,
-    drop_part,
-    in_calendar,
-    parts_of,
-)
-from callpact.audit.store.postgres_tables import LOCK, SCHEMA, make_tables
 from callpact.audit.store.protocol import DAY, Moved, Overtaken, Stored
-from callpact.audit.store.queries import LATEST_IN_POSTGRES, Query
-from callpact.audit.store.questions import Questions
-from callpact.audit.store.rows import COLUMNS, NAMES, Row, row_of
-from callpact.errors import UsageError
+from callpact.audit.store.queries import LATEST_IN_POSTGRES, Query, Questions
+from callpact.audit.store.rows import COLUMNS, NAMES, TYPES, Row, row_of
+from callpact.errors import CallpactError, InvalidConfig, UsageError
 from callpact.loop_thread import LoopThread
 
 try:
     import asyncpg  # pyright: ignore[reportMissingTypeStubs]
-
-    from callpact.audit.store.postgres_errors import (
-        ANSWER_SECONDS,
-        BUSY_SECONDS,
-        ERRORS,
-        explained,
-    )
+    from asyncpg import exceptions as pg  # pyright: ignore[reportMissingTypeStubs]
 except ImportError:
     raise UsageError(
         "an audit log in PostgreSQL needs the extra 'postgres': pip install 'callpact[postgres]'"
@@ -47,6 +33,44 @@ except ImportError:
 
 CONNECT_SECONDS = 5.0
 """How long a connection to a PostgreSQL server may take."""
+ANSWER_SECONDS = 60.0
+"""How long a PostgreSQL server may take for one statement."""
+BUSY_SECONDS = 10.0
+"""How long a PostgreSQL store waits for another process that writes."""
+
+ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
+"""What the driver raises; a time that is up is an `OSError`."""
+SCHEMA = "callpact_audit"
+"""The schema of the tables in a PostgreSQL database."""
+LOCK = 0x63706175
+"""The advisory lock that is held while tables and partitions are made or removed."""
+VERSION = 5
+
+_SPELLED = {
+    "bigint": "bigint",
+    "double": "double precision",
+    "boolean": "boolean",
+    "text": 'text COLLATE "C"',
+}
+_COLUMNS = ", ".join(f'"{name}" {_SPELLED[kind]}' for name, kind in TYPES.items())
+_TABLES = (
+    f'CREATE TABLE calls ({_COLUMNS}) PARTITION BY RANGE ("at")',
+    'CREATE UNIQUE INDEX calls_at ON calls ("at", md5(id))',
+    "CREATE INDEX calls_id ON calls USING hash (id)",
+    "CREATE TABLE journals (id text PRIMARY KEY, taken text NOT NULL)",
+    "CREATE TABLE meta (name text PRIMARY KEY, value bigint)",
+    f"INSERT INTO meta VALUES ('version', {VERSION})",  # noqa: S608 - a number
+)
+# Not `to_regclass`: that would say what was so before another process committed.
+_NAMES = (
+    "SELECT relname FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = $1"
+)
+_EPOCH = date(1970, 1, 1).toordinal()
+FIRST_DAY, LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
+_PARTITIONS = (
+    "SELECT right(relname, 8), pg_total_relation_size(oid) FROM pg_inherits "
+    "JOIN pg_class ON oid = inhrelid WHERE inhparent = 'calls'::regclass"
+)
 _SETTINGS = {
     "application_name": "callpact",
     "search_path": SCHEMA,
@@ -110,7 +134,7 @@ class PostgresStore(Questions):
         try:
             yield
         except ERRORS as error:
-            raise explained(error, self.address) from error
+            raise _explain(error, self.address) from error
 
     async def _opened(self) -> Any:
         """The connection, which is opened if there is none."""
@@ -127,8 +151,8 @@ class PostgresStore(Questions):
             await connection.set_type_codec(
                 "text", schema="pg_catalog", encoder=_encoded, decoder=_decoded, format="binary"
             )
-            await make_tables(connection, str(self.address))
-            self._days = await days_of(connection)
+            await _make_tables(connection, str(self.address))
+            self._days = await _days_of(connection)
         except BaseException:
             connection.terminate()
             raise
@@ -180,7 +204,7 @@ class PostgresStore(Questions):
     async def _add(self, rows: Sequence[Row], moved: Moved | None) -> int:
         connection = await self._opened()
         try:
-            await self._add_days(connection, {in_calendar(row.at // DAY) for row in rows})
+            await self._add_days(connection, {_in_calendar(row.at // DAY) for row in rows})
             async with connection.transaction():
                 if moved is not None:
                     await self._move(connection, moved)
@@ -207,9 +231,9 @@ class PostgresStore(Questions):
             return
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
-            there = await days_of(connection)
+            there = await _days_of(connection)
             for day in sorted(wanted - there):
-                await add_day(connection, day)
+                await _add_day(connection, day)
         self._days = there | wanted
 
     # --- retention --------------------------------------------------------------------------
@@ -219,7 +243,7 @@ class PostgresStore(Questions):
         return self._run(self._parts())
 
     async def _parts(self) -> list[Stored]:
-        return await parts_of(await self._opened())
+        return await _parts_of(await self._opened())
 
     def retention(self, *, older_than: int | None = None, larger_than: int | None = None) -> int:
         """Remove days that ended before a time, and the oldest beyond a size."""
@@ -232,13 +256,13 @@ class PostgresStore(Questions):
         gone = 0
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
-            parts = await parts_of(connection)
+            parts = await _parts_of(connection)
             size = sum(part.size for part in parts)
             for part in parts:
                 is_old = older_than is not None and part.last < older_than
                 if not is_old and (larger_than is None or size <= larger_than):
                     break
-                gone += await drop_part(connection, part)
+                gone += await _drop_part(connection, part)
                 size -= part.size
                 self._days = set()
         return gone
@@ -264,3 +288,167 @@ def _encoded(text: str) -> bytes:
 def _decoded(kept: bytes) -> str:
     text = kept.decode()
     return text.replace("\x01a", "\x00").replace("\x01b", "\x01") if "\x01" in text else text
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+async def _make_tables(connection: Any, name: str) -> None:
+    """Make the tables if they are not there; processes wait for each other.
+
+    `calls` is partitioned by day. Its unique index has the hash of an id, as a B-tree takes no long
+    texts, and serves the log, too, as it begins with the time. `journals` has how far each machine's
+    journal is in the table. Texts are compared by their bytes, whichever locale the database has.
+
+    Raises:
+        InvalidConfig: the schema is of something else, or of another version of callpact.
+    """
+    if await _are_there(connection, name):
+        return
+    async with connection.transaction():
+        await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+        if await _are_there(connection, name):  # Another process was faster.
+            return
+        # Not IF NOT EXISTS: that asks for a right that the owner of a schema need not have.
+        if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", SCHEMA):
+            await connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        for statement in _TABLES:
+            await connection.execute(statement)
+
+
+async def _are_there(connection: Any, name: str) -> bool:
+    names = {each for (each,) in await connection.fetch(_NAMES, SCHEMA)}
+    if not names:
+        return False
+    version = None
+    if "meta" in names:
+        sql = f"SELECT value FROM {SCHEMA}.meta WHERE name = 'version'"  # noqa: S608 - a constant
+        version = await connection.fetchval(sql)
+    if version is None:
+        raise InvalidConfig(
+            f"the schema '{SCHEMA}' in '{name}' is not an audit log of callpact's; give the audit "
+            "log a database of its own"
+        )
+    if version != VERSION:
+        raise InvalidConfig(
+            f"'{name}' has an audit log of version {version}, and this callpact reads version "
+            f"{VERSION}; use the callpact that wrote it, or name another database"
+        )
+    return True
+
+
+# --- days: each has a partition, and goes as a whole ----------------------------------------
+
+
+def _in_calendar(day: int) -> int:
+    """The number of a day, from the epoch on; of a day beyond the calendar its first or last."""
+    return max(FIRST_DAY, min(day, LAST_DAY))
+
+
+def _suffix(day: int) -> str:
+    return date.fromordinal(day + _EPOCH).isoformat().replace("-", "")
+
+
+def _day(suffix: str) -> int:
+    return date.fromisoformat(suffix).toordinal() - _EPOCH
+
+
+async def _parts_of(connection: Any) -> list[Stored]:
+    """The partitions, the oldest first."""
+    found = await connection.fetch(_PARTITIONS)
+    days = sorted((_day(suffix), suffix, size) for suffix, size in found)
+    return [Stored(suffix, day * DAY, (day + 1) * DAY - 1, size) for day, suffix, size in days]
+
+
+async def _days_of(connection: Any) -> set[int]:
+    """The days that there are partitions for."""
+    return {_day(suffix) for suffix, _ in await connection.fetch(_PARTITIONS)}
+
+
+async def _add_day(connection: Any, day: int) -> None:
+    """Make the partition of a day; readers do not wait for it."""
+    part = f"calls_{_suffix(day)}"
+    first = "MINVALUE" if day == FIRST_DAY else str(day * DAY)
+    last = "MAXVALUE" if day == LAST_DAY else str((day + 1) * DAY)
+    await connection.execute(f"CREATE TABLE {part} (LIKE calls INCLUDING ALL)")
+    await connection.execute(
+        f"ALTER TABLE calls ATTACH PARTITION {part} FOR VALUES FROM ({first}) TO ({last})"
+    )
+
+
+async def _drop_part(connection: Any, part: Stored) -> int:
+    """Remove a day; how many records it had."""
+    count = await connection.fetchval(f"SELECT count(*) FROM calls_{part.name}")  # noqa: S608 - digits
+    await connection.execute(f"DROP TABLE calls_{part.name}")
+    return count
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+
+def _explain(error: Exception, address: Address) -> CallpactError:
+    """An error of the driver as ours; the password shows nowhere."""
+    said = address.hide(str(error)).strip() or type(error).__name__
+    match error:
+        case pg.ClientConfigurationError():
+            return InvalidConfig(f"the address of the audit log '{address}' cannot be used: {said}")
+        case pg.InvalidPasswordError():
+            return UsageError(
+                f"the audit log '{address}' refuses the password ({said}); it is taken from the "
+                "address, else from the variable PGPASSWORD, else from the file ~/.pgpass"
+            )
+        case pg.InvalidAuthorizationSpecificationError():
+            return UsageError(
+                f"the audit log '{address}' lets this user not in ({said}); name another one in the "
+                "address, or let it in (`pg_hba.conf`, CREATE ROLE)"
+            )
+        case pg.InvalidCatalogNameError():
+            return UsageError(
+                f"there is no database '{address.database}' at '{address}'; make it "
+                f"(`createdb {address.database}`), or name another one"
+            )
+        case pg.InsufficientPrivilegeError():
+            return UsageError(
+                f"the user of the audit log '{address}' may not do this ({said}); a writer "
+                f"must own the schema '{SCHEMA}' or may make it: GRANT CREATE ON DATABASE"
+            )
+        case pg.CannotConnectNowError() | pg.TooManyConnectionsError():
+            return UsageError(f"the audit log '{address}' takes no connection now: {said}")
+        case pg.LockNotAvailableError():
+            return UsageError(
+                f"the audit log '{address}' has been locked by another process for "
+                f"{BUSY_SECONDS:g} s; nothing was written"
+            )
+        case pg.DiskFullError():
+            return UsageError(
+                f"the audit log '{address}' cannot grow: the disk of the server is full; nothing "
+                "was written"
+            )
+        case pg.ReadOnlySQLTransactionError():
+            return UsageError(
+                f"the audit log '{address}' cannot be written: the server is read-only (a standby?)"
+            )
+        case pg.DataError() | ValueError():
+            return UsageError(
+                f"the audit log '{address}' cannot be used: {said}; nothing was written"
+            )
+        case (
+            pg.PostgresConnectionError()
+            | pg.AdminShutdownError()
+            | pg.CrashShutdownError()
+            | pg.InterfaceError()
+            | ConnectionResetError()
+            | BrokenPipeError()
+        ):
+            return UsageError(
+                f"the connection to the audit log '{address}' was lost ({said}); it is tried again"
+            )
+        case TimeoutError():
+            return UsageError(f"the audit log '{address}' does not answer in time")
+        case OSError():
+            return UsageError(
+                f"the audit log '{address}' cannot be reached ({said}); does the server run, and is "
+                "the address right?"
+            )
+        case _:
+            return UsageError(f"the audit log '{address}' cannot be used: {said}")
