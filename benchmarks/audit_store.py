@@ -25,12 +25,12 @@ import msgspec
 from callpact import Contract, Tool
 from callpact.audit.chains import repairs_of, retry_chain
 from callpact.audit.compactor import Compactor
+from callpact.audit.drift import drift_of
 from callpact.audit.journal import Journal
 from callpact.audit.lines import encode_line
 from callpact.audit.record import Record
 from callpact.audit.store import Filter, GroupBy, Store
 from callpact.audit.store.parquet import ParquetStore
-from callpact.audit.surveys import drift_of
 from measure import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "audit"))

@@ -70,7 +70,7 @@ def drift(
 ) -> None:
     """Tell how answers have moved away from output schemas, and the change that would accept them."""
     from callpact.audit import reports
-    from callpact.audit.surveys import drift_of
+    from callpact.audit.drift import drift_of
 
     where = filter_of(since=since, until=until)
     others: list[Drift] = []
@@ -101,7 +101,7 @@ def advice(
 ) -> None:
     """Tell which input contracts are too strict for what is sent, and what would let it in."""
     from callpact.audit import reports
-    from callpact.audit.questions import advice_of
+    from callpact.audit.advice import advice_of
 
     where = filter_of(since=since, until=until)
     others: list[Advice] = []
@@ -109,11 +109,11 @@ def advice(
         report = advice_of(store, found, where)
         if as_json:
             print_plain([encode_json(reports.encode_advice(found.id, report), is_line=True)])
-        elif report.relaxations:
-            rows = map(reports.relaxation_cells, report.relaxations)
+        elif report.relaxations or report.unsolved:
+            rows = map(reports.relaxation_cells, (*report.relaxations, *report.unsolved))
             out.print(f"[bold]{plain(reports.advice_head(found.id, report))}[/]")
             _print_report(rows, reports.RELAXATION_HEADERS, reports.advice_tail(report))
-        if not report.relaxations:
+        if not report.relaxations and not report.unsolved:
             others.append(report)
     for line in reports.quiet_lines(others):
         err.print(line, style="dim")
@@ -136,7 +136,7 @@ def replay(
 ) -> None:
     """Put recorded inputs before the contracts as they are now: what would change. Nothing is run."""
     from callpact.audit import reports
-    from callpact.audit.questions import replay_of
+    from callpact.audit.replay import replay_of
 
     sources = dataclasses.replace(chosen, source=against) if against else chosen
     catalog = asyncio.run(_loaded(sources))

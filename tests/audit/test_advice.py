@@ -7,11 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patched import apply
 
 from callpact.audit.advice import advise, relaxed
-from callpact.audit.patching import apply
 from callpact.audit.record import Record, error_key, note_of, payload_of
 from callpact.audit.replay import Lost, replay
+from callpact.audit.reports import advice_tail, encode_advice, relaxation_cells
 from callpact.errors import InvalidInput
 from callpact.gate import admit
 from callpact.tool import Contract, Tool
@@ -102,6 +103,23 @@ def test_a_synonym_becomes_a_choice_of_an_optional_argument():
     unit = {"anyOf": [{"type": "string", "enum": ["kg"]}, {"type": "null"}]}
     found = _one(_tool({"type": "object", "properties": {"unit": unit}}), {"unit": "KG"})
     assert found.words == '/properties/unit/anyOf/0/enum: ["kg"] → ["kg", "KG"]'
+
+
+def test_a_union_is_reported_without_a_proposal():
+    unit = {"anyOf": [{"type": "string", "maxLength": 2}, {"type": "object", "required": ["id"]}]}
+    tool = _tool({"type": "object", "properties": {"unit": unit}})
+    report = advise(_records(tool, {"unit": "kilogram"}, {"unit": "kg"}), tool)
+    assert report.relaxations == ()
+    (left,) = report.unsolved
+    assert (left.path, left.rule, left.seen, left.samples) == (
+        "/unit",
+        "maxLength",
+        1,
+        ('"kilogram"',),
+    )
+    assert relaxation_cells(left) == ("/unit", "maxLength", "1", "50.0 %", "-", '"kilogram"')
+    assert list(advice_tail(report)) == ["left as it is: maxLength at /unit, no change is proposed"]
+    assert encode_advice("shop.search", report)["unsolved"][0]["share"] == 0.5
 
 
 def test_arguments_of_digits_are_advised_upon_by_their_names():

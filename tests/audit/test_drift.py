@@ -8,10 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patched import apply
 
-from callpact.audit.answers import passes, restored
-from callpact.audit.drift import BUCKETS, MAX_KEPT_BYTES, MIN_STEADY, drift
-from callpact.audit.patching import apply
+from callpact.audit.drift import BUCKETS, MAX_KEPT_BYTES, MIN_STEADY, drift, passes, restored
 from callpact.audit.record import MAX_PAYLOAD_BYTES, Note, Record, note_of, payload_of
 from callpact.audit.replay import Lost
 from callpact.audit.reports import drift_tail
@@ -117,6 +116,17 @@ def test_answers_that_keep_the_schema_tell_nothing():
     assert (report.proof.passed_before, report.proof.passed_after) == (40, 40)
 
 
+def test_a_union_is_reported_without_a_proposal():
+    forms = [{"type": "object", "required": ["id"]}, {"type": "array", "maxItems": 1}]
+    contract = Contract(output={"properties": {"price": {"anyOf": forms}}}, policy="warn")
+    report = drift([_record(0, contract, {"price": "12.5"})], contract)
+    (finding,) = report.findings
+    assert (finding.path, finding.rule, finding.samples) == ("/price", "type", ('"12.5"',))
+    assert report.patch.operations == ()
+    left = "left as it is: type at /price, no change of a union, or of what a union shares, is proposed"
+    assert left in list(drift_tail(report))
+
+
 def test_answers_in_lists_are_one_place():
     contract = Contract(output={"type": "array", "items": ALL}, policy="warn")
     rows = [{"id": "a", "price": "1", "volume24h": 1}] * 3
@@ -148,8 +158,9 @@ def test_what_is_beyond_a_report_is_neither_judged_nor_counted():
     proof = report.proof
     assert proof.of == count == proof.checked + proof.lost.beyond
     assert (finding.answers, finding.of, finding.share) == (proof.checked, proof.checked, 1.0)
-    # Of the latest and the earliest there are some.
-    assert (finding.first, finding.last) == (report.since, report.until)
+    # The latest are judged.
+    assert finding.first == report.until - (proof.checked - 1) * STEP
+    assert finding.last == report.until
 
 
 def test_properties_of_digits_are_told_and_patched_by_their_names():

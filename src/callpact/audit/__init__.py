@@ -12,27 +12,25 @@ that before contracts. Each is imported on first use.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callpact.audit.advice import Advice
+    from callpact.audit.advice import Advice, advice_of
     from callpact.audit.auditing import Place, open_store, place_of
     from callpact.audit.auditing import auditing as record_calls
     from callpact.audit.chains import Repairs, repairs_of, retry_chain
-    from callpact.audit.drift import Drift
+    from callpact.audit.drift import Drift, drift_of
     from callpact.audit.health import Health
     from callpact.audit.health import health as health_of
-    from callpact.audit.questions import Comparison, advice_of, compare, replay_of
-    from callpact.audit.reading import pages_of, waiting
+    from callpact.audit.reading import Comparison, compare, pages_of, waiting
     from callpact.audit.record import Note, Payload, Record
     from callpact.audit.recorder import Recorder
-    from callpact.audit.replay import Replay
+    from callpact.audit.replay import Replay, replay_of
     from callpact.audit.retention import Held
     from callpact.audit.retention import held as held_retention
     from callpact.audit.store import Cause, Filter, GroupBy, Rate, Store, Trend
-    from callpact.audit.surveys import drift_of
 
 _LAZY = {
     "Advice": "advice.Advice",
     "Cause": "store.Cause",
-    "Comparison": "questions.Comparison",
+    "Comparison": "reading.Comparison",
     "Drift": "drift.Drift",
     "Filter": "store.Filter",
     "GroupBy": "store.GroupBy",
@@ -48,9 +46,9 @@ _LAZY = {
     "Replay": "replay.Replay",
     "Store": "store.Store",
     "Trend": "store.Trend",
-    "advice_of": "questions.advice_of",
-    "compare": "questions.compare",
-    "drift_of": "surveys.drift_of",
+    "advice_of": "advice.advice_of",
+    "compare": "reading.compare",
+    "drift_of": "drift.drift_of",
     "health_of": "health.health",
     "held_retention": "retention.held",
     "open_store": "auditing.open_store",
@@ -58,7 +56,7 @@ _LAZY = {
     "place_of": "auditing.place_of",
     "record_calls": "auditing.auditing",
     "repairs_of": "chains.repairs_of",
-    "replay_of": "questions.replay_of",
+    "replay_of": "replay.replay_of",
     "retry_chain": "chains.retry_chain",
     "waiting": "reading.waiting",
 }

@@ -1,9 +1,10 @@
-"""Contracts that are too strict for what callers naturally send, and what would let it in.
+"""Contracts that are too strict for the inputs that callers naturally send, and what would let them in.
 
-Pure functions over the records of one tool. Each cause of refusals gets the smallest relaxation
-that meets it: a wider rule, another name of an argument, a default, or the tolerant input policy. It
-is proved on the recorded inputs: how many of the refused would pass, and that none of those let in
-is refused. Nothing is run, and nothing is changed.
+The latest `MAX_JUDGED` records of one tool are judged. Each cause of refusals gets the smallest
+relaxation that meets it: a wider rule, another name of an argument, a default, or the tolerant input
+policy. It is proved on the recorded inputs: how many of the refused would pass, and that none of
+those let in is refused. Causes without a relaxation, such as unions, are reported. Nothing is run,
+and nothing is changed.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from callpact.audit.patching import Patch, difference
-from callpact.audit.places import place_in
+from callpact.audit.reading import MAX_JUDGED, ToolRecords
 from callpact.audit.record import Note, Record, error_key
 from callpact.audit.replay import (
     Lost,
@@ -33,8 +33,8 @@ from callpact.audit.replay import (
     value_at,
     was_refused,
 )
-from callpact.audit.store import MAX_ROWS
-from callpact.audit.widening import widen
+from callpact.audit.schema_edits import Patch, is_object, place_in, propose_edits
+from callpact.audit.store import Filter, Store
 from callpact.json_text import json_text
 from callpact.schema import repair
 from callpact.tool import Contract, InputPolicy, Tool
@@ -42,7 +42,7 @@ from callpact.tool import Contract, InputPolicy, Tool
 MAX_CAUSES = 20
 """Causes of refusals that relaxations are looked for, the commonest first."""
 MAX_SAMPLES = 5
-"""What was sent, told as samples."""
+"""Values that a relaxation shows as samples."""
 _MAX_SAMPLE = 80
 _NEAR = 0.7
 _UNKNOWN = "additionalProperties"
@@ -79,8 +79,27 @@ class Relaxation(Struct, frozen=True):
         return self.seen / self.of if self.of else 0.0
 
 
+class Refusal(Struct, frozen=True):
+    """A cause of refusals that no change is proposed for: a union, or no change that helps."""
+
+    path: str
+    rule: str
+    key: str
+    """The error key of the refusals."""
+    seen: int
+    """Refused calls with this cause, be it one of several."""
+    of: int
+    """All calls of the tool."""
+    samples: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The part of all calls that were refused for this cause."""
+        return self.seen / self.of if self.of else 0.0
+
+
 class Advice(Struct, frozen=True):
-    """What the refusals of one tool suggest, the change that saves most calls first."""
+    """The changes that the refusals of one tool suggest, the one that saves most calls first."""
 
     calls: int
     refused: int
@@ -95,15 +114,29 @@ class Advice(Struct, frozen=True):
     """Inputs that could not be judged again."""
     is_partial: bool = False
     """True if there were more records or causes than a report holds."""
+    unsolved: tuple[Refusal, ...] = ()
+    """The commonest first."""
+
+
+def advice_of(store: Store, tool: Tool, where: Filter | None = None) -> Advice:
+    """Where the input contract of a tool is too strict for what callers send.
+
+    Calls under an id that is an alias now are among them.
+
+    Raises:
+        UsageError: the log cannot be read.
+    """
+    meant = replace(where or Filter(), tool=None)
+    return advise(ToolRecords(store, tool).records(meant, MAX_JUDGED + 1), tool)
 
 
 def advise(records: Iterable[Record], tool: Tool) -> Advice:
-    """What the records of one tool tell about its input contract as it is now."""
-    taken = list(islice(records, MAX_ROWS + 1))
+    """Where the input contract of a tool, as it is now, is too strict by its records."""
+    taken = list(islice(records, MAX_JUDGED + 1))
     study = _Study(tool)
-    for record in sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id)):
+    for record in sorted(taken[:MAX_JUDGED], key=lambda record: (record.at, record.id)):
         study.take(record)
-    return study.report(is_partial=len(taken) > MAX_ROWS)
+    return study.report(is_partial=len(taken) > MAX_JUDGED)
 
 
 def relaxed(tool: Tool, relaxation: Relaxation) -> Tool:
@@ -183,11 +216,15 @@ class _Study:
 
     def report(self, *, is_partial: bool) -> Advice:
         commonest = sorted(self._causes.items(), key=lambda item: (-item[1].calls, item[0]))
-        found = [
-            relaxation
-            for key, cause in commonest[:MAX_CAUSES]
-            for relaxation in self._relaxations(key, cause)
-        ]
+        found: list[Relaxation] = []
+        unsolved: list[Refusal] = []
+        for (path, rule), cause in commonest[:MAX_CAUSES]:
+            relaxation = self._relaxation((path, rule), cause)
+            if relaxation is not None:
+                found.append(relaxation)
+                continue
+            counts = (cause.calls, self._calls, tuple(cause.samples))
+            unsolved.append(Refusal(path, rule, _error_key(path, rule), *counts))
         # Several causes may ask for the tolerant policy; the commonest names it.
         unique = {(r.kind, r.path, r.rule): r for r in reversed(found)}
         stood_for = {name for r in found for name in r.aliases.values()}
@@ -204,16 +241,16 @@ class _Study:
             self._together(best),
             self._lost.lost(),
             is_partial or len(commonest) > MAX_CAUSES,
+            tuple(unsolved),
         )
 
-    def _relaxations(self, key: Key, cause: _Cause) -> Iterator[Relaxation]:
-        """The first that helps, by what changes least of what a tool means."""
+    def _relaxation(self, key: Key, cause: _Cause) -> Relaxation | None:
+        """The first that helps, the one that changes least of a tool's meaning first."""
         for candidate in self._candidates(key, cause):
             tool = relaxed(self._tool, candidate)
             if self._eases(tool, key, cause) and not self._breaks(tool):
-                saved = self._saved(tool)
-                yield replace(candidate, saved=saved)
-                return
+                return replace(candidate, saved=self._saved(tool))
+        return None
 
     def _candidates(self, key: Key, cause: _Cause) -> Iterator[Relaxation]:
         path, rule = key
@@ -229,7 +266,7 @@ class _Study:
                 "tolerant",
                 "",
                 rule,
-                error_key("schema_validation_failed", path, rule),
+                _error_key(path, rule),
                 words,
                 seen,
                 0,
@@ -272,17 +309,14 @@ class _Study:
         patch: Patch | None = None,
         aliases: dict[str, str] | None = None,
     ) -> Relaxation:
-        path, rule = key
-        error = error_key("schema_validation_failed", path, rule)
-        samples = tuple(cause.samples)
-        counts = (cause.calls, 0, self._calls)
-        return Relaxation(kind, path, rule, error, words, *counts, samples, patch, aliases or {})
+        counts = (cause.calls, 0, self._calls, tuple(cause.samples))
+        return Relaxation(kind, *key, _error_key(*key), words, *counts, patch, aliases or {})
 
     def _widened(self, tool: Tool, inputs: list[str], keys: frozenset[Key]) -> Patch:
         contract = tool.contract
         values = [_prepared(tool, self._values[name]) for name in inputs]
         schema, formats = contract.compiled_input, contract.formats
-        return widen(schema, values, formats=formats, meant=keys, is_hidden=is_masked)
+        return propose_edits(schema, values, formats=formats, only=keys, is_hidden=is_masked)
 
     def _with_default(self, patch: Patch, path: str) -> Patch:
         """A field that need not be given, with the value that most callers give."""
@@ -291,17 +325,17 @@ class _Study:
         counts: Counter[str] = Counter()
         for key, times in self._admitted.items():
             value = self._values[key]
-            if isinstance(value, dict) and name in value:
+            if is_object(value) and name in value:
                 counts[json_text(value[name])] += times
-        if not patch.operations or not isinstance(rules, dict) or "default" in rules or not counts:
+        if not patch.operations or not is_object(rules) or "default" in rules or not counts:
             return patch
         text, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
         if 2 * times < counts.total() or len(text) > _MAX_SAMPLE:
             return patch
-        declared = {**cast("dict[str, Any]", rules), "default": json.loads(text)}
+        declared = {**rules, "default": json.loads(text)}
         after: Any = patch.after
         after = {**after, "properties": {**after["properties"], name: declared}}
-        return Patch(patch.before, after, difference(patch.before, after), patch.unsolved)
+        return Patch(patch.before, after, patch.unsolved)
 
     # -- proving -----------------------------------------------------------------------------
 
@@ -341,10 +375,9 @@ class _Study:
 def _prepared(tool: Tool, value: Any) -> Any:
     """Arguments as the schema meets them at the gate: renamed, and repaired where that is asked."""
     named: Any = value
-    if isinstance(value, dict) and tool.argument_aliases:
-        held = cast("dict[str, Any]", value)
-        names = {key: tool.argument_aliases.get(key, key) for key in held}
-        named = {key if names[key] in held else names[key]: item for key, item in held.items()}
+    if is_object(value) and tool.argument_aliases:
+        names = {key: tool.argument_aliases.get(key, key) for key in value}
+        named = {key if names[key] in value else names[key]: item for key, item in value.items()}
     if tool.contract.input_policy == "tolerant":
         return repair(tool.contract.compiled_input, named).value
     return named
@@ -352,10 +385,12 @@ def _prepared(tool: Tool, value: Any) -> Any:
 
 def _properties(tool: Tool) -> dict[str, Any]:
     document: Any = tool.contract.input
-    if not isinstance(document, dict):
-        return {}
-    found: Any = cast("dict[str, Any]", document).get("properties")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    found: Any = document.get("properties") if is_object(document) else None
+    return found if is_object(found) else {}
+
+
+def _error_key(path: str, rule: str) -> str:
+    return error_key("schema_validation_failed", path, rule)
 
 
 def _folded(name: str) -> str:

@@ -1,25 +1,31 @@
 """Reads a log in pages, so that any number of records is read in bounded memory.
 
-Also the journal: how many records wait there, and which ones came since the last look.
+Also the records of one tool under every id that it had, two sets of calls side by side, and the
+journal: how many records wait there, and which ones came since the last look.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit.journal import segments
 from callpact.audit.lines import decode_line
 from callpact.audit.record import Record
-from callpact.audit.store import MAX_ROWS, Filter, Store
+from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Noted, Rate, Store
+from callpact.tool import Tool
 
+MAX_JUDGED = 5_000
+"""Records of a tool that a report on drift or an advice judges: the latest."""
 LATE_MS = 600_000
 """How long a call may have taken that `tail` finds in a store; one in the journal here, any."""
 _PAGE = 500
@@ -57,9 +63,71 @@ def _size(record: Record) -> int:
     return sum(len(each.json or "") for each in (record.input, record.output) if each is not None)
 
 
-def records_of(store: Store, where: Filter) -> Iterator[Record]:
-    """As many as a report takes, and one more, which tells it that there are more."""
-    return chain.from_iterable(pages_of(store, where, MAX_ROWS + 1, with_payloads=True))
+class ToolRecords:
+    """The records of one tool in a store, under its id and those that are its aliases now.
+
+    A filter need not name the tool.
+    """
+
+    def __init__(self, store: Store, tool: Tool) -> None:
+        self._store = store
+        others = (name for name in tool.aliases if store.log(Filter(tool=name), limit=1))
+        self._names = tuple(dict.fromkeys((tool.id, *others)))
+
+    def _each(self, where: Filter) -> list[Filter]:
+        """A filter for each name; the same one if it names a tool."""
+        if where.tool is not None:
+            return [where]
+        return [replace(where, tool=name) for name in self._names]
+
+    def records(self, where: Filter, limit: int) -> Iterator[Record]:
+        """Records with their payloads, the newest first."""
+        found = (
+            chain.from_iterable(pages_of(self._store, each, limit, with_payloads=True))
+            for each in self._each(where)
+        )
+        newest = heapq.merge(*found, key=lambda record: (record.at, record.id), reverse=True)
+        return islice(newest, limit)
+
+    def counts(self, where: Filter, by: GroupBy) -> dict[str, int]:
+        """How many calls there are, by group."""
+        counts: dict[str, int] = {}
+        for rate in (rate for each in self._each(where) for rate in self._store.rates(each, by)):
+            counts[rate.group] = counts.get(rate.group, 0) + rate.calls
+        return counts
+
+    def output_notes(self, where: Filter) -> list[Noted]:
+        """Rules that outputs broke, by place, the commonest under each name."""
+        return [
+            found
+            for each in self._each(where)
+            for found in self._store.notes(each, of_answers=True)
+        ]
+
+
+class Comparison(Struct, frozen=True):
+    """How calls went before something, and after it; the commonest groups and causes first."""
+
+    before: list[Rate]
+    after: list[Rate]
+    causes_before: list[Cause]
+    causes_after: list[Cause]
+
+
+def compare(
+    store: Store, before: Filter, after: Filter, *, by: GroupBy = "tool", limit: int = 100
+) -> Comparison:
+    """Two sets of calls side by side: of two versions, contracts, windows or callers.
+
+    Raises:
+        UsageError: the log cannot be read.
+    """
+    return Comparison(
+        store.rates(before, by)[:limit],
+        store.rates(after, by)[:limit],
+        store.causes(before, limit=limit),
+        store.causes(after, limit=limit),
+    )
 
 
 def waiting(journal: Path, taken: Mapping[str, int]) -> int | None:

@@ -1,7 +1,7 @@
-"""Recorded inputs against a changed contract: what would now be refused, what would now pass.
+"""Recorded inputs against a changed contract: which would now be refused, which would now pass.
 
-Nothing is run: each input is only put before the gate again. What a record does not hold whole
-cannot be judged again, and is told as such.
+Nothing is run: each input is only put before the gate again. An input that a record does not hold
+whole cannot be judged again, and is counted as such.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from callpact.audit.reading import ToolRecords, pages_of
 from callpact.audit.record import Note, Payload, Record, error_key, note_of
-from callpact.audit.store import MAX_ROWS
+from callpact.audit.store import MAX_ROWS, Filter, Store
 from callpact.errors import InvalidInput
 from callpact.gate import admit
 from callpact.masker import MASK
@@ -92,6 +94,22 @@ class Replay(Struct, frozen=True):
     """True if there were more records than `MAX_ROWS`."""
     gone_tools: tuple[str, ...] = ()
     """Their names."""
+
+
+def replay_of(store: Store, tools: Iterable[Tool], where: Filter | None = None) -> Replay:
+    """Which recorded calls the contracts as they are now would refuse or let in. Nothing is run.
+
+    An alias or a wire name leads to its tool, in records and in `where`.
+
+    Raises:
+        UsageError: the log cannot be read.
+    """
+    meant, named = where or Filter(), by_name(tools)
+    tool, limit = named.get(meant.tool or ""), MAX_ROWS + 1
+    if tool is None:
+        pages = pages_of(store, meant, limit, with_payloads=True)
+        return replay(chain.from_iterable(pages), named)
+    return replay(ToolRecords(store, tool).records(replace(meant, tool=None), limit), named)
 
 
 def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from callpact.audit.advice import Advice, Relaxation
+from callpact.audit.advice import Advice, Refusal, Relaxation
 from callpact.audit.drift import Drift, Finding, Proof
-from callpact.audit.patching import Patch
 from callpact.audit.replay import Lost, Replay, Turn
+from callpact.audit.schema_edits import Patch
 from callpact.audit.text import local, note_line, percent, said, sparkline, utc
 
 FINDING_HEADERS = ("PATH", "RULE", "ANSWERS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")
@@ -114,15 +114,16 @@ def encode_drift(tool: str, drift: Drift) -> dict[str, Any]:
     return {"tool": tool, **told, "patch": _encode_patch(drift.patch)}
 
 
-def relaxation_cells(relaxation: Relaxation) -> tuple[str, ...]:
-    """A relaxation as a row under `RELAXATION_HEADERS`."""
+def relaxation_cells(row: Relaxation | Refusal) -> tuple[str, ...]:
+    """A cause of refusals as a row under `RELAXATION_HEADERS`."""
+    is_relaxation = isinstance(row, Relaxation)
     return (
-        relaxation.path or "all",
-        relaxation.rule,
-        f"{relaxation.seen:,}",
-        percent(relaxation.share),
-        f"{relaxation.saved:,}",
-        " ".join(relaxation.samples) or "-",
+        row.path or ("all" if is_relaxation else "/"),
+        row.rule,
+        f"{row.seen:,}",
+        percent(row.share),
+        f"{row.saved:,}" if is_relaxation else "-",
+        " ".join(row.samples) or "-",
     )
 
 
@@ -145,6 +146,8 @@ def advice_tail(advice: Advice) -> Iterator[str]:
             f"all together let in {advice.saved:,} of {_many(advice.refused, 'refused call')}; "
             f"{_many(advice.checked, 'call')} that the contract lets in stay so"
         )
+    for left in advice.unsolved:
+        yield f"left as it is: {left.rule} at {left.path or '/'}, no change is proposed"
     if advice.outdated:
         yield f"{_many(advice.outdated, 'refused call')} would pass by now"
     yield from _lost(advice.lost, "input")
@@ -157,6 +160,7 @@ def encode_advice(tool: str, advice: Advice) -> dict[str, Any]:
         {**_told(found), "share": found.share, "patch": _encode_patch(found.patch)}
         for found in advice.relaxations
     ]
+    told["unsolved"] = [{**_told(found), "share": found.share} for found in advice.unsolved]
     return {"tool": tool, **told}
 
 

@@ -9,14 +9,12 @@ import json
 import msgspec
 import pytest
 
-from callpact.audit import surveys
-from callpact.audit.drift import drift
+from callpact.audit.drift import drift, drift_of
 from callpact.audit.record import Note, Record, note_of, payload_of
 from callpact.audit.recorder import hash_contract
 from callpact.audit.reports import drift_tail, encode_drift, finding_cells
 from callpact.audit.store import Filter
 from callpact.audit.store.parquet import ParquetStore
-from callpact.audit.surveys import drift_of
 from callpact.envelope import local_envelope
 from callpact.errors import OutputRejected
 from callpact.gate import release
@@ -97,7 +95,7 @@ def ticker(number):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(surveys, "MAX_SAMPLED", SAMPLED)
+    monkeypatch.setattr("callpact.audit.drift.MAX_JUDGED", SAMPLED)
 
 
 @pytest.fixture
@@ -113,16 +111,24 @@ def kept(tmp_path):
         yield fill
 
 
+def _whole(monkeypatch, records, contract):
+    """The report on all records."""
+    with monkeypatch.context() as patched:
+        patched.setattr("callpact.audit.drift.MAX_JUDGED", len(records))
+        return drift(records, contract)
+
+
 def facts(finding):
     return (finding.path, finding.rule, finding.answers, finding.of, finding.first, finding.last)
 
 
 @pytest.mark.parametrize("policy", ["cast", "warn"])
-def test_what_was_noted_is_counted_over_the_whole_window(kept, policy):
+def test_what_was_noted_is_counted_over_the_whole_window(kept, policy, monkeypatch):
     contract = Contract(output=ALL, policy=policy)
     records = [answered(n, contract, ticker(n)) for n in range(COUNT)]
     report = drift_of(kept(records), tool_of(contract))
-    exact = {found.path: found for found in drift(records, contract).findings}
+    whole = _whole(monkeypatch, records, contract)
+    exact = {found.path: found for found in whole.findings}
     told = {found.path: found for found in report.findings}
     assert told.keys() == exact.keys() == {"/volume24h", "/price"}
     for path, found in told.items():
@@ -131,7 +137,7 @@ def test_what_was_noted_is_counted_over_the_whole_window(kept, policy):
             assert facts(found) == facts(exact[path])
         else:
             assert (found.answers, found.of) == (SAMPLED, SAMPLED)
-    assert report.patch.after == drift(records, contract).patch.after
+    assert report.patch.after == whole.patch.after
     assert (report.answers, report.proof.of, report.proof.is_whole) == (COUNT, COUNT, True)
 
 
@@ -211,7 +217,7 @@ def test_notes_of_a_former_contract_do_not_count(kept):
     assert report.answers == COUNT
 
 
-def test_issues_of_refused_answers_count_and_those_of_refused_inputs_do_not(kept):
+def test_issues_of_refused_answers_count_and_those_of_refused_inputs_do_not(kept, monkeypatch):
     contract = Contract(output=ALL, policy="reject")
     records = [
         answered(n, contract, ticker(n) if n % 2 else {"id": n, "price": 1.5, "volume24h": 1})
@@ -227,12 +233,12 @@ def test_issues_of_refused_answers_count_and_those_of_refused_inputs_do_not(kept
         code="schema_validation_failed",
         issues=(Note("type", "/price"), Note("type", "/other")),
     )
-    exact = drift(records, contract)
+    exact = _whole(monkeypatch, records, contract)
     report = drift_of(kept([*records, refused]), tool_of(contract))
     assert sorted(map(facts, report.findings)) == sorted(map(facts, exact.findings))
 
 
-def test_answers_under_a_former_id_are_among_them(kept):
+def test_answers_under_a_former_id_are_among_them(kept, monkeypatch):
     contract = Contract(output=ALL, policy="cast")
     records = [answered(n, contract, ticker(n)) for n in range(COUNT)]
     renamed = dataclasses.replace(tool_of(contract), id="coins.price", aliases=("coins.ticker",))
@@ -241,6 +247,6 @@ def test_answers_under_a_former_id_are_among_them(kept):
         for n, r in enumerate(records)
     )
     report = drift_of(store, renamed)
-    exact = drift(records, contract)
+    exact = _whole(monkeypatch, records, contract)
     assert sorted(map(facts, report.findings)) == sorted(map(facts, exact.findings))
     assert report.answers == COUNT
