@@ -12,7 +12,7 @@ import orjson
 from callpact import Call, Contract, Runtime, Tool
 from callpact.audit.journal import Journal
 from callpact.audit.recorder import Recorder
-from callpact.finished import CallFinished
+from callpact.observers import CallFinished
 from callpact.secrets import Secrets
 from cases import ARGUMENTS, IN, OUT, THREE_WRONG
 from measure import drive, least_cpu, table

@@ -77,8 +77,8 @@ def _home(name: str, module: str = "callpact") -> tuple[str, Definition]:
 # --- the API --------------------------------------------------------------------------------
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Calls": ("runtime", "env", "client", "pending", "call_handler"),
-    "Tools": ("tool", "offers", "catalog"),
+    "Calls": ("runtime", "context", "pending", "call_handler"),
+    "Tools": ("tool", "resources", "catalog"),
     "Sources": (
         "sources.marker",
         "sources.function",
@@ -86,7 +86,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "sources.flowmcp.loading",
     ),
     "Envelopes": ("envelope", "schema.change"),
-    "Events and bus": ("events", "finished", "bus"),
+    "Events and bus": ("events", "observers", "bus"),
     "Errors": ("errors", "answer.errors", "codes"),
     "Typed answers": (
         "answer.agent",

@@ -14,7 +14,7 @@ import pytest
 import asked
 from asked import HOUR, MARKET, NOON, SHOP, called, ids, lines, numbers_of, record_calls, refused
 from callpact.audit.record import Note, Payload, payload_of
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 
 ask = asked.ask
 log = asked.log

@@ -10,7 +10,7 @@ from callpact.banner import (
     serving_of,
 )
 from callpact.catalog import Catalog
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.tool import Access, Contract, Disabled, Tool
 
 ADDRESS = "http://127.0.0.1:8420/mcp"

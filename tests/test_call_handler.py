@@ -22,6 +22,7 @@ import stories
 from callpact import call_handler, pending
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
+from callpact.context import Identity
 from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
@@ -54,7 +55,6 @@ from callpact.events import (
 from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime
 from callpact.schema import is_json
-from callpact.tool import Identity
 
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _tool, _timers, _JsonBus, _LateBus = stories.tool, stories.timers, stories.JsonBus, stories.LateBus

@@ -9,6 +9,7 @@ import weakref
 import pytest
 
 from callpact.catalog import Catalog
+from callpact.context import Identity
 from callpact.discovery import (
     CALL_TOOL,
     DESCRIBE_TOOL,
@@ -34,7 +35,7 @@ from callpact.errors import (
 from callpact.runtime import Runtime
 from callpact.schema import check, compile_schema
 from callpact.search import MAX_LIMIT
-from callpact.tool import Call, Contract, Disabled, Identity, Tool
+from callpact.tool import Call, Contract, Disabled, Tool
 from callpact.wire import mcp as wire
 from callpact.wire.mcp_schema import ADVERTISE
 from schema_lint import lint_tool

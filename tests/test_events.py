@@ -16,6 +16,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from callpact.context import Identity
 from callpact.envelope import (
     ResponseEnvelope,
     TextBlock,
@@ -57,11 +58,11 @@ from callpact.events import (
     read_event,
     write_event,
 )
-from callpact.finished import CallFinished
+from callpact.observers import CallFinished
 from callpact.runtime import Runtime
 from callpact.schema import Change
 from callpact.schema.limits import MAX_VALUE_DEPTH
-from callpact.tool import Contract, Identity, Tool
+from callpact.tool import Contract, Tool
 
 
 def _event(error=None, envelope=None):

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
+from callpact.context import Identity
 from callpact.envelope import (
     ImageBlock,
     ResponseEnvelope,
@@ -25,7 +26,7 @@ from callpact.envelope import (
 )
 from callpact.errors import AccessDenied, InvalidInput, NotJson, OutputRejected, UsageError
 from callpact.gate import admit, grant, release, tightened
-from callpact.tool import OPEN, POLICIES, Access, Contract, Identity, Tool
+from callpact.tool import OPEN, POLICIES, Access, Contract, Tool
 
 IN = {
     "type": "object",

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from callpact import logs as module
+from callpact.context import Identity
 from callpact.envelope import http_envelope
 from callpact.errors import CallError, ToolError
 from callpact.logs import (
@@ -28,7 +29,7 @@ from callpact.logs import (
 from callpact.masker import MASK
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
-from callpact.tool import Access, Call, Contract, Identity, Tool
+from callpact.tool import Access, Call, Contract, Tool
 
 SECRET = 'k3y+/of"upstream'
 LATER = "known-only-later"

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from callpact import ToolError, from_functions
+from callpact.context import Identity
 from callpact.envelope import LocalResponseMeta, MCPResponseMeta, ResponseEnvelope
 from callpact.errors import (
     Aborted,
@@ -22,10 +23,10 @@ from callpact.errors import (
     UnknownTool,
     UpstreamError,
 )
-from callpact.finished import CallFinished
 from callpact.metrics import BUCKETS, MAX_OWN_CODES, MAX_TOOLS, Metrics, Reading
+from callpact.observers import CallFinished
 from callpact.runtime import Runtime
-from callpact.tool import Contract, Identity, Tool
+from callpact.tool import Contract, Tool
 
 LOCAL = LocalResponseMeta("shop.price", 0)
 

@@ -33,7 +33,7 @@ from callpact.errors import (
     UpstreamError,
     UsageError,
 )
-from callpact.loop_thread import LoopThread
+from callpact.execution import LoopThread
 from callpact.net import AddressRules, HttpTransport, Limits, Request, Response, retry_after
 from callpact.net.address import Refused, kind_of, place_of
 from callpact.net.decode import MAX_GZIP_MEMBERS, Body, TooLarge, Undecodable

@@ -19,6 +19,7 @@ import stories
 from callpact import pending
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
+from callpact.context import Identity
 from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
@@ -55,7 +56,7 @@ from callpact.events import (
 )
 from callpact.pending import PendingRequestMap
 from callpact.runtime import Runtime
-from callpact.tool import Contract, Identity, Tool
+from callpact.tool import Contract, Tool
 
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _timers, _outcome, _LateBus, HOUR = stories.timers, stories.outcome, stories.LateBus, stories.HOUR

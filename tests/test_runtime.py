@@ -19,6 +19,7 @@ from types import MappingProxyType
 import pytest
 
 from callpact.catalog import Catalog
+from callpact.context import Identity
 from callpact.envelope import (
     LocalResponseMeta,
     TextBlock,
@@ -42,7 +43,7 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.runtime import Runtime
-from callpact.tool import Contract, Disabled, Identity, Tool
+from callpact.tool import Contract, Disabled, Tool
 
 IN = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 OUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -16,6 +16,7 @@ import stories
 from callpact.bus import LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
+from callpact.context import Context, Identity
 from callpact.envelope import (
     LocalResponseMeta,
     TextBlock,
@@ -41,7 +42,7 @@ from callpact.errors import (
 from callpact.events import EVENT_TYPES
 from callpact.pending import PendingRequestMap
 from callpact.runtime import MAX_NESTED, Runtime, build_env
-from callpact.tool import OPEN, Access, Call, Context, Contract, Identity, Tool
+from callpact.tool import OPEN, Access, Call, Contract, Tool
 
 _story, _settle, _ever, _in = stories.story, stories.settle, stories.ever, stories.from_now
 _tool, _outcome, _JsonBus = stories.tool, stories.outcome, stories.JsonBus

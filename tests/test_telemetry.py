@@ -19,13 +19,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from callpact import ToolError
+from callpact.context import Identity
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import AccessDenied, CallError, Issue, UnknownTool, UpstreamError
-from callpact.finished import CallFinished
 from callpact.metrics import MAX_OWN_CODES
+from callpact.observers import CallFinished
 from callpact.runtime import Runtime
 from callpact.telemetry import BOUNDARIES, MAX_HELD, MAX_HELD_SECONDS, Telemetry
-from callpact.tool import Identity
 from doors import connected, tool
 
 SECOND = 1_000_000_000

@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import pytest
 
-from callpact.env import Env
+from callpact.context import Context, Env, Identity
 from callpact.errors import InvalidSchema, InvalidTool, UsageError
 from callpact.gate import admit
 from callpact.schema import compile_schema
-from callpact.tool import OPEN, Access, Call, Context, Contract, Identity, Tool, wire_name
+from callpact.tool import OPEN, Access, Call, Contract, Tool, wire_name
 
 CLOSED = {"type": "object", "properties": {"q": {"type": "string"}}, "additionalProperties": False}
 

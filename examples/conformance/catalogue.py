@@ -33,7 +33,7 @@ from callpact import (
 )
 
 if TYPE_CHECKING:
-    from callpact.client import Client
+    from callpact.context import Client
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 """A red pixel: PNG, base64."""

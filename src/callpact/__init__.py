@@ -19,9 +19,8 @@ from callpact.answer.errors import (
 from callpact.bus import Bus, Listener, LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
-from callpact.client import Client, Elicited, Resumed, Root, Sampled
 from callpact.codes import CODES
-from callpact.env import Env
+from callpact.context import Client, Context, Elicited, Env, Identity, Resumed, Root, Sampled
 from callpact.envelope import (
     HTTP_RESPONSE_META_SCHEMA,
     LOCAL_RESPONSE_META_SCHEMA,
@@ -96,13 +95,13 @@ from callpact.events import (
     read_event,
     write_event,
 )
-from callpact.finished import CallFinished, Observer
-from callpact.offers import Prompt, Resource
+from callpact.observers import CallFinished, Observer
 from callpact.pending import PendingRequestMap
+from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime, build_env
 from callpact.schema import Change
 from callpact.sources.marker import prompt, resource, tool
-from callpact.tool import Access, Call, Context, Contract, Handler, Identity, Policy, Tool
+from callpact.tool import Access, Call, Contract, Handler, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.answer.account import Account, Answer, Paused, TypedResult

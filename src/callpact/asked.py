@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from callpact.answer.parsing import Repairing
     from callpact.answer.shape import Shape
     from callpact.answer.streaming import Streamed
-    from callpact.finished import Observer
+    from callpact.observers import Observer
 
 _SCRIPTED = "scripted:"
 LIMITS: dict[str, type[int | float]] = {

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from callpact.errors import DuplicateTool, InvalidTool, UnknownTool
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.tool import Policy, Tool
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from callpact.wire.mcp_schema import input_schema
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
+    from callpact.context import Context, Identity
     from callpact.runtime import Runtime
-    from callpact.tool import Context, Identity
 
 SEARCH_TOOLS = "callpact.search_tools"
 DESCRIBE_TOOL = "callpact.describe_tool"

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callpact import errors
 from callpact.codes import CODES, OWN_CODE
+from callpact.context import Identity
 from callpact.envelope import RESPONSE_ENVELOPE_SCHEMA, RESPONSE_META_SCHEMA, ResponseEnvelope
 from callpact.errors import (
     CallError,
@@ -34,7 +35,6 @@ from callpact.json_text import json_text, sendable
 from callpact.schema import CompiledSchema, check, compile_schema, is_json
 from callpact.schema.limits import with_room
 from callpact.schema.values import not_json
-from callpact.tool import Identity
 
 MAX_EVENT_BYTES = 16_000_000
 """Bytes of JSON that one event may have when it is read from a wire."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from callpact import schema as schemas
+from callpact.context import Identity
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import (
     AccessDenied,
@@ -27,7 +28,7 @@ from callpact.schema.compiled import CompiledSchema
 from callpact.schema.issues import explain, json_type
 from callpact.schema.limits import schema_limits, with_room
 from callpact.schema.values import not_json
-from callpact.tool import OPEN, POLICIES, Admitted, Contract, Identity, Policy, Tool
+from callpact.tool import OPEN, POLICIES, Admitted, Contract, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.schema import Change, Fitted

@@ -27,7 +27,7 @@ from callpact.masker import MASK, Masker
 from callpact.secrets import Secrets
 
 if TYPE_CHECKING:
-    from callpact.finished import CallFinished, Observer
+    from callpact.observers import CallFinished, Observer
 
 MAX_LOG_MESSAGE = 10_000
 """Characters of a message in the log; of a longer one the rest is left out."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from callpact.codes import CODES
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import CallError
-from callpact.finished import CallFinished
+from callpact.observers import CallFinished
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds up to which calls are counted together."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from callpact.bus import Bus, LocalBus
+from callpact.context import Identity
 from callpact.envelope import ResponseEnvelope, is_response_envelope
 from callpact.errors import (
     Aborted,
@@ -39,7 +40,6 @@ from callpact.events import (
     CallResponded,
     new_id,
 )
-from callpact.tool import Identity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping

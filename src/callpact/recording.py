@@ -12,7 +12,7 @@ from callpact.folders import data_folder
 
 if TYPE_CHECKING:
     from callpact.audit.auditing import Place
-    from callpact.finished import Observer
+    from callpact.observers import Observer
     from callpact.options import Chosen
     from callpact.secrets import Secrets
 

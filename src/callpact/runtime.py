@@ -21,7 +21,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from callpact.catalog import Catalog
-from callpact.env import Env
+from callpact.context import Context, Env, Identity
 from callpact.envelope import ResponseEnvelope, wrap
 from callpact.errors import (
     Aborted,
@@ -33,12 +33,9 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.events import new_id
-from callpact.finished import CallFinished, Observer
-from callpact.gate import admit, grant, release, tightened
-from callpact.loop_thread import LoopThread
-from callpact.pending import PendingRequestMap, check_deadline, check_identity
-from callpact.running import (
+from callpact.execution import (
     END,
+    LoopThread,
     close_values,
     failure_of,
     is_ours,
@@ -46,12 +43,15 @@ from callpact.running import (
     next_value,
     run_in_time,
 )
-from callpact.tool import OPEN, Admitted, Call, Context, Disabled, Identity, Policy, Tool
+from callpact.gate import admit, grant, release, tightened
+from callpact.observers import CallFinished, Observer
+from callpact.pending import PendingRequestMap, check_deadline, check_identity
+from callpact.tool import OPEN, Admitted, Call, Disabled, Policy, Tool
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from callpact.client import Client
+    from callpact.context import Client
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from callpact import banner
 from callpact.config import DEFAULT_FILE, Config, ServeConfig, config_of, read_config
+from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.logs import Logs, call_observers
 from callpact.recording import place_of_log, recorded
@@ -30,7 +31,6 @@ from callpact.runtime import Runtime
 from callpact.secrets import Secrets
 from callpact.telemetry import observing
 from callpact.terminal import ended_at, run, tell
-from callpact.tool import Identity
 
 if TYPE_CHECKING:
     import socket
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from callpact.audit.auditing import Place
     from callpact.audit.recorder import Recorder
     from callpact.catalog import Catalog
-    from callpact.finished import Observer
     from callpact.metrics import Metrics
+    from callpact.observers import Observer
     from callpact.options import Chosen
     from callpact.serve.auth import Authentication
     from callpact.tool import Tool

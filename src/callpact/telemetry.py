@@ -15,8 +15,8 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from callpact.errors import UsageError
-from callpact.finished import CallFinished
 from callpact.metrics import MAX_OWN_CODES, OTHER, UNKNOWN, End, end_of
+from callpact.observers import CallFinished
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

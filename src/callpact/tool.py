@@ -1,4 +1,4 @@
-"""Tools and the values of one call: `Tool`, `Contract`, `Access`, `Call`, `Identity`, `Context`.
+"""Tools and the values of one call: `Tool`, `Contract`, `Access`, `Call`, `Admitted`.
 
 Declarations are frozen dataclasses, checked when they are made; what is made per call are frozen
 structs. Nothing here runs a tool.
@@ -12,18 +12,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass, field, fields
 from functools import partial
 from inspect import CO_ASYNC_GENERATOR, isasyncgenfunction
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
-from callpact.call_log import CallLogger, LogLine
-from callpact.errors import ClientUnable, InvalidTool, Issue, UsageError
+from callpact.context import Context, LogLine
+from callpact.errors import InvalidTool, Issue
 from callpact.schema import CompiledSchema, compile_schema
-
-if TYPE_CHECKING:
-    from callpact.client import Client, Resumed
-    from callpact.env import Env
 
 Policy = Literal["pass", "warn", "cast", "convert", "reject"]
 InputPolicy = Literal["exact", "tolerant"]
@@ -131,42 +126,6 @@ class Contract:
 _CONTRACT_FIELDS = tuple(f.name for f in fields(Contract) if f.name != "_make")
 
 
-class Identity(Struct, frozen=True):
-    """Who calls: an id, the scopes that were granted, and what may be done to which resources.
-
-    `resources` maps `type:name` to actions, as in `{"project:42": ["read"]}`.
-
-    Raises:
-        UsageError: a part is not what it says; one text is never taken for a list of texts.
-    """
-
-    id: str
-    scopes: tuple[str, ...] = ()
-    resources: dict[str, tuple[str, ...]] = {}
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("Any", self.id), str):
-            raise UsageError(f"an identity's id must be text, got {self.id!r:.100}")
-        if self.scopes != ():
-            force_setattr(self, "scopes", _granted(self.scopes, "scopes"))
-        held = cast("Any", self.resources)
-        if type(held) is not dict or held:
-            if not isinstance(held, Mapping):
-                raise UsageError(f"an identity's resources must be a mapping, got {held!r:.100}")
-            pairs = cast("Mapping[str, Any]", held).items()
-            force_setattr(self, "resources", {str(k): _granted(v, "resources") for k, v in pairs})
-
-
-def _granted(given: Any, what: str) -> tuple[str, ...]:
-    # A text is an iterable of its letters: taken for a list it would grant the scope "a".
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
-    granted = tuple(cast("Iterable[Any]", given))
-    if not all(isinstance(item, str) for item in granted):
-        raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
-    return granted
-
-
 class Call(Struct, frozen=True, gc=False):
     """One request: which tool, with what, until when, and on behalf of which other call."""
 
@@ -187,73 +146,6 @@ class Call(Struct, frozen=True, gc=False):
     """The program at the other end, as it names itself; empty if it does not."""
     logs: tuple[LogLine, ...] = ()
     """Lines on record with the call before its tool logs any, such as repairs of its arguments."""
-
-
-class Context(Struct, frozen=True):
-    """What a handler may know of its call: never the secrets, never the runtime itself."""
-
-    call_id: str
-    tool_id: str
-    identity: Identity | None = None
-    deadline: float | None = None
-    """When the call must have ended, in epoch milliseconds; None for never."""
-    parent_id: str | None = None
-    chain: tuple[str, ...] = ()
-    """The tools that called one another to get here, this one not among them."""
-    metadata: Mapping[str, Any] | None = None
-    """What the caller sent along; handed on to every call that is made through `env`."""
-    client: Client | None = None
-    """Who is at the other end, to be told and asked; None when nobody is."""
-    _open_env: Callable[..., Env] | None = None
-    _call_map: Any = None
-    logged: list[LogLine] = []
-    """What the tool has logged so far."""
-
-    async def progress(
-        self, done: float, total: float | None = None, message: str | None = None
-    ) -> None:
-        """Tell whoever waits how far the call is; `done` grows from call to call."""
-        if self.client is not None:
-            await self.client.progress(done, total, message)
-
-    async def pause(self, question: Any, *, state: Any = None) -> Any:
-        """Ask something that is answered later, perhaps in another process; gives the answer.
-
-        The agent's run ends here and goes on with `resume`: the tool is then called again with the
-        same arguments, and each `pause` gives the answer that it got. With `state`, JSON data, it is
-        called again as well, and `resumed` has that state and the answer.
-
-        Raises:
-            PauseAsked: there is no answer yet; it is not to be caught.
-            ClientUnable: no agent called the tool.
-        """
-        if self.client is None:
-            raise ClientUnable("the tool pauses for an answer; call it through an Agent")
-        return await self.client.pause(question, state)
-
-    @property
-    def resumed(self) -> Resumed | None:
-        """The state that the call paused with, and the answer; None for one that did not."""
-        return None if self.client is None else self.client.resumed
-
-    @property
-    def logger(self) -> CallLogger:
-        """The logger of this tool, `callpact.tool.<id>`; its first lines are on record with the call."""
-        return CallLogger(self.tool_id, self.call_id, self.logged)
-
-    @property
-    def env(self) -> Env:
-        """The other tools: `await context.env.namespace.name(arguments)` gives an envelope.
-
-        Raises:
-            UsageError: the handler was not called by a runtime.
-        """
-        if self._open_env is None:
-            raise UsageError(
-                f"this context of '{self.tool_id}' came from no runtime: there are no other tools; "
-                "build_env(runtime) makes an env of its own"
-            )
-        return self._open_env(self, call_map=self._call_map)
 
 
 Handler = Callable[[dict[str, Any], Context], Awaitable[Any] | AsyncGenerator[Any, None]]

@@ -9,7 +9,7 @@ from callpact.audit.recorder import Recorder
 from callpact.envelope import (
     local_envelope,
 )
-from callpact.finished import CallFinished
+from callpact.observers import CallFinished
 
 KEY = 'sk-Zq7"\\é7Lw9Xe'
 """A secret that JSON, Python and URLs each write in their own way."""

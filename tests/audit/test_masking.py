@@ -19,7 +19,7 @@ from callpact.audit.journal import Journal
 from callpact.audit.masking import Mask
 from callpact.audit.record import MAX_PAYLOAD_BYTES, payload_of
 from callpact.audit.recorder import Recorder
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 from callpact.discovery import discovery_tools
 from callpact.envelope import (
     LocalResponseMeta,
@@ -28,8 +28,8 @@ from callpact.envelope import (
     mcp_envelope,
 )
 from callpact.errors import InvalidInput, Issue, UnknownTool
-from callpact.finished import CallFinished
 from callpact.masker import MIN_MASKED
+from callpact.observers import CallFinished
 from callpact.schema import Change
 from callpact.secrets import Secrets
 from callpact.tool import Call

@@ -31,7 +31,7 @@ from callpact.audit.record import (
     payload_of,
 )
 from callpact.audit.recorder import Recorder, hash_contract
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 from callpact.envelope import (
     HTTPResponseMeta,
     LocalResponseMeta,
@@ -41,7 +41,7 @@ from callpact.envelope import (
     mcp_envelope,
 )
 from callpact.errors import AccessDenied, InvalidInput, Issue, OutputRejected, UnknownTool
-from callpact.finished import CallFinished
+from callpact.observers import CallFinished
 from callpact.schema import Change
 from callpact.secrets import Secrets
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.audit.store import MAX_ROWS, Filter
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 
 GROUPS = (
     *("tool", "namespace", "caller", "client", "gate", "code", "key", "version", "via", "hour"),

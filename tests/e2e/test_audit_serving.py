@@ -14,7 +14,7 @@ import raw
 from callpact.audit.auditing import open_store
 from callpact.audit.health import add_health
 from callpact.audit.store import Filter
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 
 BEFORE, AFTER, CALLER = "before-0123456789", "after-0123456789", "caller-0123456789"
 TOOLS = """

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callpact.codes import CODES
+from callpact.context import Identity
 from callpact.envelope import (
     AudioBlock,
     HTTPResponseMeta,
@@ -58,7 +59,6 @@ from callpact.events import (
     write_event,
 )
 from callpact.schema import Change
-from callpact.tool import Identity
 
 TEXT = st.text(max_size=8)
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

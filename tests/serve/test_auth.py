@@ -10,6 +10,7 @@ import pytest
 
 import raw
 from callpact import Access, Catalog, Contract, Runtime, Tool
+from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.secrets import Secrets
 from callpact.serve.auth import Authentication, Token, identify, read_tokens
@@ -17,7 +18,6 @@ from callpact.serve.guard import Limits
 from callpact.serve.http import check_place
 from callpact.serve.mcp import Door
 from callpact.serve.oauth import OAuth
-from callpact.tool import Identity
 from issuer import AUDIENCE, Issuer
 from serving import (
     CALL,

@@ -11,10 +11,10 @@ from mcp import Client
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 
-from callpact.offers import MAX_URI_LENGTH, Resource
+from callpact.context import Identity
+from callpact.resources import MAX_URI_LENGTH, Resource
 from callpact.serve import changes
 from callpact.serve.changes import Changes
-from callpact.tool import Identity
 from doors import LEGACY, connected, tool
 
 # Older clients subscribe and set levels by messages of their own, which the SDK calls deprecated.

@@ -9,7 +9,7 @@ import pytest
 
 from callpact.catalog import Catalog
 from callpact.errors import CallError
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.confirming import MAX_SHOWN_ARGUMENTS, asking_first, is_destructive

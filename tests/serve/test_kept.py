@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
+from callpact.context import Identity
 from callpact.serve.kept import MAX_CURSOR_LENGTH, READ_RESULT
-from callpact.tool import Identity
 from doors import LEGACY, MODERN, connected, error_of, tool, value_of
 
 PATIENCE = 20

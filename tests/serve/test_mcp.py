@@ -10,11 +10,12 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from callpact.context import Identity
 from callpact.errors import CallError, ToolError, UnknownTool
 from callpact.runtime import Runtime
 from callpact.serve.mcp import Door
 from callpact.serve.views import PAGE_ENTRIES
-from callpact.tool import Access, Contract, Disabled, Identity, Tool
+from callpact.tool import Access, Contract, Disabled, Tool
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 ADD = {

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from callpact import Context, prompt, resource
+from callpact.context import Identity
 from callpact.errors import ToolError
-from callpact.offers import MAX_URI_LENGTH, Prompt, Resource
+from callpact.resources import MAX_URI_LENGTH, Prompt, Resource
 from callpact.serve import completing, views
 from callpact.sources.function import from_functions
-from callpact.tool import Contract, Identity, Tool
+from callpact.tool import Contract, Tool
 from doors import LEGACY, MODERN, connected, tool
 
 PATIENCE = 20

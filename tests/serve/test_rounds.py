@@ -12,7 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime
 from callpact.serve import rounds
 from callpact.serve.auth import Authentication, identify

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.metrics import CONTENT_TYPE, Metrics
 from callpact.serve.auth import Authentication, Token
 from callpact.serve.http import check_place
-from callpact.tool import Identity
 from serving import CALL, CI, TOKENS, Serving
 
 SCRAPER = "scraper-0123456789abcdef"

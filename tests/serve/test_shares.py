@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callpact.context import Identity
 from callpact.serve.auth import Caller, Verified
 from callpact.serve.callers import caller_of, peer_of
 from callpact.serve.shares import Shares
-from callpact.tool import Identity
 
 
 def held(shares, places):

@@ -31,6 +31,7 @@ from pydantic import (
 from typing_extensions import Doc, TypedDict
 
 from callpact.catalog import Catalog
+from callpact.context import Context, Identity
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import (
     AccessDenied,
@@ -44,7 +45,7 @@ from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
 from callpact.sources.loaded import Tools
 from callpact.sources.marker import options_of, tool
-from callpact.tool import Access, Call, Context, Contract, Identity, Tool
+from callpact.tool import Access, Call, Contract, Tool
 
 
 class Color(enum.Enum):

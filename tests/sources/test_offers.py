@@ -8,13 +8,13 @@ import sys
 import pytest
 
 import callpact
+from callpact.context import Context
 from callpact.errors import InvalidTool, SourceRefused
-from callpact.offers import PromptArgument
+from callpact.resources import PromptArgument
 from callpact.sources.function import from_functions
 from callpact.sources.loaded import Opening
 from callpact.sources.marker import prompt, resource, tool
 from callpact.sources.python import open_python
-from callpact.tool import Context
 
 
 @tool
@@ -143,7 +143,7 @@ def test_one_text_is_no_list_of_scopes():
 
 FILE = """
 from callpact import prompt, resource, tool
-from callpact.offers import Prompt
+from callpact.resources import Prompt
 
 @tool
 def add(a: int, b: int) -> int: return a + b

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, field_serializer
 from typing_extensions import TypeAliasType
 
 from callpact.catalog import Catalog
+from callpact.context import Context
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import (
     Failed,
@@ -29,7 +30,7 @@ from callpact.errors import (
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
 from callpact.sources.marker import tool
-from callpact.tool import Context, Tool
+from callpact.tool import Tool
 
 T = TypeVar("T")
 INTEGERS = TypeAliasType("INTEGERS", AsyncIterator[int])

@@ -21,12 +21,12 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 import raw
+from callpact.context import Identity
 from callpact.net import HttpTransport, Limits
 from callpact.serve.auth import Authentication, Token, identify
 from callpact.serve.http import serve_http
 from callpact.serve.keys import IssuerKeys
 from callpact.serve.oauth import OAuth
-from callpact.tool import Identity
 from issuer import AUDIENCE
 
 CI, ROOT = "ci-0123456789abcdef", "root-0123456789abcdef"

@@ -11,7 +11,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from callpact.envelope import local_envelope
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.tool import Contract, Tool
 from callpact.wire.mcp_offers import (
     MAX_COMPLETIONS,

@@ -47,10 +47,11 @@ from callpact.answer.shape import Parses
 from callpact.answer.streaming import Streamed, streamed
 from callpact.answer.typed import by_tiers, contract_of, result_of
 from callpact.catalog import Catalog
+from callpact.context import Identity
 from callpact.errors import UsageError
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
-from callpact.tool import Identity, Tool
+from callpact.tool import Tool
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -12,8 +12,9 @@ from callpact.answer.loop import Run
 from callpact.answer.pausing import RunClient, read_checkpoint
 from callpact.answer.plan import AgentHandler, Plan, Who
 from callpact.answer.typed import contract_of, result_of
+from callpact.context import Context
 from callpact.errors import ToolError
-from callpact.tool import Context, Contract, Tool
+from callpact.tool import Contract, Tool
 
 _MESSAGE_SCHEMA = {
     "type": "object",

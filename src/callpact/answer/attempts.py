@@ -50,14 +50,15 @@ from callpact.answer.reliability import (
     validation_error,
     wait_of,
 )
+from callpact.context import Identity
 from callpact.envelope import local_envelope
 from callpact.errors import CallError, ToolError, UsageError
 from callpact.events import new_id
-from callpact.finished import CallFinished
 from callpact.json_text import json_text
+from callpact.observers import CallFinished
 from callpact.runtime import Runtime
 from callpact.schema import is_json
-from callpact.tool import Identity, Tool
+from callpact.tool import Tool
 
 Phase = Literal["pre-check", "post-decide"]
 Judge = Callable[[str, Finish | None], OutputSchemaError | None]

@@ -17,10 +17,11 @@ from callpact.answer.plan import AnswerContract, Strategy
 from callpact.answer.reader import LOSSY
 from callpact.answer.shape import shape_of
 from callpact.catalog import Catalog
+from callpact.context import Identity
 from callpact.errors import UsageError
-from callpact.finished import Observer
+from callpact.observers import Observer
 from callpact.runtime import Runtime
-from callpact.tool import Identity, Tool
+from callpact.tool import Tool
 
 MAX_RETRIES = 10
 """Corrective re-asks that `output_schema(retries=…)` takes."""

@@ -9,11 +9,12 @@ from callpact.answer.limits import MAX_RESULT_CHARACTERS
 from callpact.answer.model import Cut, Message, ToolOffer, ToolUse
 from callpact.answer.reader import Read, Unreadable, read_json
 from callpact.catalog import Catalog
+from callpact.context import Identity
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import AccessDenied, CallError, InvalidInput, Issue
 from callpact.gate import grant
 from callpact.json_text import json_text
-from callpact.tool import OPEN, Identity, Tool
+from callpact.tool import OPEN, Tool
 from callpact.wire.gate import encode_error
 from callpact.wire.paging import preview
 

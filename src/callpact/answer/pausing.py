@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callpact.answer.account import Attempt
 from callpact.answer.model import Message, ToolUse, Usage
-from callpact.client import Client, Elicited, LogLevel, Resumed, Root, Sampled
+from callpact.context import Client, Elicited, LogLevel, Resumed, Root, Sampled
 from callpact.errors import ClientUnable, PauseAsked, UsageError
 from callpact.schema import is_json
 

@@ -19,9 +19,9 @@ from callpact.answer.offering import Offers
 from callpact.answer.parsing import Parsed, Repairing, parse_answer
 from callpact.answer.reliability import Reliability
 from callpact.answer.shape import Shape
-from callpact.client import Client
+from callpact.context import Client, Context, Identity
 from callpact.runtime import Runtime
-from callpact.tool import Context, Contract, Handler, Identity, Tool
+from callpact.tool import Contract, Handler, Tool
 
 Strategy = Literal["instruct", "tool-forced"]
 ANSWER_TOOL = "respond_with_schema"

@@ -21,7 +21,7 @@ from callpact.answer.offering import arguments_of, cut_off, error_message, resul
 from callpact.answer.pausing import Checkpoint, RunClient, Waiting, read_checkpoint
 from callpact.answer.plan import READ_SKILL, AgentHandler, Plan, Who
 from callpact.answer.reader import Read
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 from callpact.errors import (
     CallError,
     InvalidInput,
@@ -32,7 +32,7 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.events import new_id
-from callpact.finished import CallFinished
+from callpact.observers import CallFinished
 from callpact.runtime import MAX_NESTED
 from callpact.tool import Call
 

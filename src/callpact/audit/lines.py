@@ -23,7 +23,7 @@ from callpact.audit.record import (
     error_key,
     payload_of,
 )
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 
 _CUT = ("tool", "code", "path", "message", "key", "caller", "client", "server", "via")
 _encoder = msgspec.json.Encoder()

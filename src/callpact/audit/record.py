@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 from callpact.errors import Issue
 
 MAX_PAYLOAD_BYTES = 64 << 10

@@ -32,15 +32,15 @@ from callpact.audit.record import (
     error_key,
     payload_of,
 )
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 from callpact.envelope import (
     HTTPResponseMeta,
     LocalResponseMeta,
     MCPResponseMeta,
 )
 from callpact.errors import CallError, InvalidInput, InvalidSchema, NotRecorded
-from callpact.finished import CallFinished
 from callpact.json_text import json_text
+from callpact.observers import CallFinished
 from callpact.schema import Change, Issue, canonical_json, is_json
 from callpact.secrets import Secrets
 from callpact.tool import Contract, Tool

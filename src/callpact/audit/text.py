@@ -18,7 +18,7 @@ import msgspec
 
 from callpact.audit.record import Note, Payload, Record
 from callpact.audit.store import Cause, Rate
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 from callpact.errors import UsageError
 from callpact.json_text import json_text
 

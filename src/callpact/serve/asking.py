@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
-from callpact.client import Client, Elicited, LogLevel, Root, Sampled
+from callpact.context import Client, Elicited, LogLevel, Root, Sampled
 from callpact.errors import ClientUnable, InvalidSchema, UsageError
 from callpact.json_text import sendable
 from callpact.schema import CompiledSchema, compile_schema

@@ -20,10 +20,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from msgspec import Struct
 
+from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.serve.guard import header_values
 from callpact.serve.refusal import Refused
-from callpact.tool import Identity
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext

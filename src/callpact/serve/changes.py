@@ -21,7 +21,7 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from callpact.offers import MAX_URI_LENGTH
+from callpact.resources import MAX_URI_LENGTH
 from callpact.serve.views import is_modern
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.subscriptions import SubscriptionBus
 
-    from callpact.client import LogLevel
+    from callpact.context import LogLevel
 
 MAX_SUBSCRIBED = 1_000
 """Resources that one session may subscribe to."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from callpact.offers import Completer, Offer, completion_of
+from callpact.resources import Completer, Offer, completion_of
 
 COMPLETION_SECONDS = 5
 """Seconds that a completion may take; then there is none."""

@@ -15,7 +15,8 @@ from callpact.serve.rounds import ANSWER_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from callpact.tool import Context, Tool
+    from callpact.context import Context
+    from callpact.tool import Tool
 
 MAX_SHOWN_ARGUMENTS = 500
 """Characters of the arguments that a user is shown before a tool runs."""

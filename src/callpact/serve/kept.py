@@ -19,7 +19,7 @@ from callpact.wire import mcp as wire
 from callpact.wire.paging import KeptResults, Paging
 
 if TYPE_CHECKING:
-    from callpact.tool import Context
+    from callpact.context import Context
 
 READ_RESULT = "read_result"
 MAX_CURSOR_LENGTH = 200

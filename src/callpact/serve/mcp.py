@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from callpact.context import Identity
 from callpact.discovery import target_of
 from callpact.envelope import ResponseEnvelope, now_ms
 from callpact.errors import (
@@ -31,7 +32,7 @@ from callpact.errors import (
     HandlerCrashed,
     UnknownTool,
 )
-from callpact.offers import NO_RESOURCE, Offer, Prompt, Resource
+from callpact.resources import NO_RESOURCE, Offer, Prompt, Resource
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.asking import AskedPeer, Peer
 from callpact.serve.callers import caller_of
@@ -43,7 +44,7 @@ from callpact.serve.kept import KeptReader
 from callpact.serve.ready import stand_in
 from callpact.serve.rounds import Rounds
 from callpact.serve.views import LIST_UP_TO, LISTS, Page, View, Views, is_modern, is_served, key_of
-from callpact.tool import Call, Identity, Tool
+from callpact.tool import Call, Tool
 from callpact.wire import mcp as wire
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.mcp_offers import encode_completion, encode_contents, encode_messages
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.models import InitializationOptions
 
-    from callpact.client import Client
+    from callpact.context import Client
     from callpact.runtime import Runtime
     from callpact.wire.mcp_schema import Advertise, Rendering
 

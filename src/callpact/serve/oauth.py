@@ -15,10 +15,10 @@ import jwt
 import orjson
 from jwt.utils import base64url_decode
 
+from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.serve.auth import BadToken, Verified
 from callpact.serve.keys import ALGORITHMS, IssuerKeys
-from callpact.tool import Identity
 
 LEEWAY_SECONDS = 30.0
 """Seconds by which the clocks of an issuer and of this server may differ."""

@@ -29,9 +29,10 @@ from callpact.wire.mcp_offers import encode_prompt, encode_resource
 if TYPE_CHECKING:
     from mcp.server.caching import CacheableMethod
 
-    from callpact.offers import Prompt, Resource
+    from callpact.context import Identity
+    from callpact.resources import Prompt, Resource
     from callpact.runtime import Runtime
-    from callpact.tool import Identity, Tool
+    from callpact.tool import Tool
     from callpact.wire.mcp_schema import Advertise, Rendering
 
 PAGE_ENTRIES = 500

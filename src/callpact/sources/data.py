@@ -13,10 +13,11 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
 
+from callpact.context import Context
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, InvalidTool
 from callpact.schema.properties import PropertyBlock, properties_schema
-from callpact.tool import Context, Contract, Handler, Tool, is_async_generator
+from callpact.tool import Contract, Handler, Tool, is_async_generator
 
 DataHandler = Callable[[dict[str, Any], Context], Any]
 """`async (props, context) -> object`; a plain function runs in a thread."""

@@ -18,9 +18,10 @@ from typing import Any, cast
 import msgspec
 from pydantic.fields import FieldInfo
 
+from callpact.context import Context
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import DeclarationError, InvalidInput, InvalidSchema, InvalidTool, Issue
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.schema import CompiledSchema, compile_schema
 from callpact.sources.annotation import LOAD_ERRORS, explain_refusal
 from callpact.sources.loaded import Finding, Tools
@@ -32,7 +33,7 @@ from callpact.sources.signature import (
     read_docstring,
     read_signature,
 )
-from callpact.tool import Context, Contract, Handler, Kind, Policy, Tool
+from callpact.tool import Contract, Handler, Kind, Policy, Tool
 
 _EMPTY = inspect.Parameter.empty
 _GAPS = re.compile(r"[_\-.]+")

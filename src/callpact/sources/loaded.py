@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.secrets import Secrets
 from callpact.tool import Tool
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
 from callpact.errors import InvalidTool
-from callpact.offers import Completion
+from callpact.resources import Completion
 from callpact.tool import OPEN, Access, InputPolicy, Kind, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])

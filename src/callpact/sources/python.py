@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import DeclarationError, SourceRefused
-from callpact.offers import Prompt, Resource
+from callpact.resources import Prompt, Resource
 from callpact.sources.function import from_functions
 from callpact.sources.importing import Attempt, anew
 from callpact.sources.loaded import Finding, Opening, Tools, Watched

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from callpact.context import Context
 from callpact.errors import InvalidTool
 from callpact.schema import is_json
 from callpact.sources.annotation import (
@@ -25,7 +26,6 @@ from callpact.sources.annotation import (
     read_annotation,
 )
 from callpact.sources.result import Result, gives_stream, is_union, read_result, told_type
-from callpact.tool import Context
 
 _EMPTY = inspect.Parameter.empty
 

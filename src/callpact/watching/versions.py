@@ -19,8 +19,9 @@ import orjson
 
 from callpact.app import Part
 from callpact.catalog import Catalog
+from callpact.context import Context
 from callpact.sources.loaded import Finding
-from callpact.tool import Context, Handler, Tool
+from callpact.tool import Handler, Tool
 
 MOST_NAMED = 5
 """Names in one line of the log; the rest is counted."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from callpact.envelope import ResponseEnvelope
-    from callpact.offers import Prompt, Resource
+    from callpact.resources import Prompt, Resource
 
 MAX_COMPLETIONS = 100
 """Values that one completion gives; the protocol allows no more."""

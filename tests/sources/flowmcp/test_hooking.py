@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calls
+from callpact.context import Identity
 from callpact.errors import CallError, Timeout
 from callpact.hooks.limits import HookLimits
 from callpact.schema import schema_hash
-from callpact.tool import Call, Identity
+from callpact.tool import Call
 from callpact.wire import flowmcp
 
 HERE = Path(__file__).parent

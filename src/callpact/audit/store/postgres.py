@@ -21,7 +21,7 @@ from callpact.audit.store.protocol import DAY, Moved, Overtaken, Stored
 from callpact.audit.store.queries import LATEST_IN_POSTGRES, Query, Questions
 from callpact.audit.store.rows import COLUMNS, NAMES, TYPES, Row, row_of
 from callpact.errors import CallpactError, InvalidConfig, UsageError
-from callpact.loop_thread import LoopThread
+from callpact.execution import LoopThread
 
 try:
     import asyncpg  # pyright: ignore[reportMissingTypeStubs]

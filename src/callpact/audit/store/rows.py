@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from callpact.audit.record import Note, Payload, Record, payload_of, place
-from callpact.call_log import LogLine
+from callpact.context import LogLine
 
 SEPARATOR = "\x1e"
 _PART = "\x1f"

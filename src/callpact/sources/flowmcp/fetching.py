@@ -18,13 +18,13 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callpact.context import Context
 from callpact.errors import CallError, Failed
 from callpact.net import Request, Response, Transport, check_request
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.sources.flowmcp.grants import FileKeys
 from callpact.sources.flowmcp.request import Draft, Placeholders, seal
-from callpact.tool import Context
 
 if TYPE_CHECKING:
     from callpact.hooks.steps import Effect

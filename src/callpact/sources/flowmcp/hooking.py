@@ -17,6 +17,7 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+from callpact.context import Context
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed, InvalidInput
 from callpact.net import Request
@@ -24,7 +25,6 @@ from callpact.schema.limits import with_room
 from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks
 from callpact.sources.flowmcp.request import Draft, Placeholders, RequestPlan, as_text
-from callpact.tool import Context
 
 if TYPE_CHECKING:
     from callpact.hooks.loading import HooksRefused

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from callpact.context import Context
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import Failed, restored
 from callpact.net import Request, Transport
@@ -40,7 +41,7 @@ from callpact.sources.flowmcp.request import (
     unsealed,
 )
 from callpact.sources.flowmcp.rules.lists import resolve_lists
-from callpact.tool import Context, Contract, Disabled, Kind, Terms, Tool, wire_name
+from callpact.tool import Contract, Disabled, Kind, Terms, Tool, wire_name
 
 
 @dataclass(frozen=True)

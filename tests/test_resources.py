@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from callpact.catalog import Catalog
 from callpact.errors import DuplicateTool, InvalidTool
-from callpact.offers import MAX_URI_LENGTH, Prompt, PromptArgument, Resource, completion_of
+from callpact.resources import MAX_URI_LENGTH, Prompt, PromptArgument, Resource, completion_of
 from callpact.tool import Contract, Tool
 
 

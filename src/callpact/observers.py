@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from callpact.call_log import LogLine
+from callpact.context import Identity, LogLine
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import CallError, OutputRejected, Rejected, UnknownTool
-from callpact.tool import Identity, Policy, Tool
+from callpact.tool import Policy, Tool
 
 _ACCESS = ("access_denied", "not_confirmed")
 

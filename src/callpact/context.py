@@ -1,0 +1,324 @@
+"""The values that a handler is given with its arguments: `Context`, and the parts of it.
+
+`Identity` is the caller, `Env` the other tools, `Client` the program at the other end (doors and
+agents implement it), `CallLogger` the logger. Nothing here runs a tool or speaks a protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from callpact.envelope import ResponseEnvelope
+from callpact.errors import ClientUnable, UsageError
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+Send = Callable[[str, Any], Awaitable[ResponseEnvelope[Any]]]
+MAX_KEPT_LINES = 50
+"""Lines of one call that are kept with it: the first."""
+MAX_KEPT_TEXT = 1_000
+"""Characters of such a line."""
+
+
+class Identity(Struct, frozen=True):
+    """Who calls: an id, the scopes that were granted, and what may be done to which resources.
+
+    `resources` maps `type:name` to actions, as in `{"project:42": ["read"]}`.
+
+    Raises:
+        UsageError: a part is not what it says; one text is never taken for a list of texts.
+    """
+
+    id: str
+    scopes: tuple[str, ...] = ()
+    resources: dict[str, tuple[str, ...]] = {}
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("Any", self.id), str):
+            raise UsageError(f"an identity's id must be text, got {self.id!r:.100}")
+        if self.scopes != ():
+            force_setattr(self, "scopes", _granted(self.scopes, "scopes"))
+        held = cast("Any", self.resources)
+        if type(held) is not dict or held:
+            if not isinstance(held, Mapping):
+                raise UsageError(f"an identity's resources must be a mapping, got {held!r:.100}")
+            pairs = cast("Mapping[str, Any]", held).items()
+            force_setattr(self, "resources", {str(k): _granted(v, "resources") for k, v in pairs})
+
+
+def _granted(given: Any, what: str) -> tuple[str, ...]:
+    # A text is an iterable of its letters: taken for a list it would grant the scope "a".
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
+    granted = tuple(cast("Iterable[Any]", given))
+    if not all(isinstance(item, str) for item in granted):
+        raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
+    return granted
+
+
+class Env:
+    """The tools that may be called, by attribute or by item: `env.shop.price`, `env["shop.price"]`.
+
+    What the last name stands for is called like a function of its arguments and gives the
+    awaitable of an envelope. Whether there is such a tool is found out by that call.
+    """
+
+    __slots__ = ("_path", "_send")
+
+    def __init__(self, send: Send, path: str = "") -> None:
+        self._send = send
+        self._path = path
+
+    def __getattr__(self, name: str) -> Env:
+        if name.startswith("_"):  # What Python itself asks for; tools so named are there by item.
+            raise AttributeError(f"an env has no attribute {name!r}; by item: env[{name!r}]")
+        return self[name]
+
+    def __getitem__(self, name: str) -> Env:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance] - any key
+            raise UsageError(f"tools have names, got {name!r:.100}")
+        return Env(self._send, f"{self._path}.{name}" if self._path else name)
+
+    def __iter__(self) -> Any:
+        raise TypeError("an env holds every tool that may be called; it cannot be listed")
+
+    def __call__(self, arguments: Any = None) -> Awaitable[ResponseEnvelope[Any]]:
+        """Call the tool.
+
+        Raises:
+            CallError: as the call of any tool.
+            UsageError: no tool was named.
+        """
+        if "." not in self._path:
+            named = f"'{self._path}' names no tool" if self._path else "no tool was named"
+            raise UsageError(f"{named}; write env.namespace.name(arguments)")
+        return self._send(self._path, arguments)
+
+    def __repr__(self) -> str:
+        return f"<env {self._path or 'of tools'}>"
+
+
+class Elicited(Struct, frozen=True):
+    """What the user said to a question; `data` keeps the schema that was asked with."""
+
+    action: Literal["accept", "decline", "cancel"]
+    data: dict[str, Any] | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """True if the user gave an answer."""
+        return self.action == "accept"
+
+
+class Sampled(Struct, frozen=True):
+    """What the client's model said."""
+
+    text: str
+    """The texts of its content, joined."""
+    content: tuple[dict[str, Any], ...]
+    """Its blocks as they came: text, image, audio, use of a tool."""
+    model: str = ""
+    stop_reason: str | None = None
+
+
+class Root(Struct, frozen=True):
+    """A folder or file that the client works in."""
+
+    uri: str
+    name: str = ""
+
+
+class Resumed(Struct, frozen=True):
+    """What a call that paused with a state goes on with."""
+
+    state: Any
+    answer: Any
+
+
+class Client(ABC):
+    """The client of one call. Asking raises `ClientUnable` where it cannot be asked."""
+
+    resumed: Resumed | None = None
+    """Set where the call goes on from a state that it paused with."""
+
+    async def pause(self, question: Any, state: Any = None) -> Any:  # noqa: ARG002 - for clients that can
+        """The answer to a question that may be given much later, in another process.
+
+        Raises:
+            PauseAsked: it is not answered yet; what called the tool keeps the question.
+            ClientUnable: nothing here can wait so long.
+        """
+        raise ClientUnable(
+            "the tool pauses until somebody answers, which only an agent's run can wait for; "
+            "call it through an Agent, or ask with context.client.elicit"
+        )
+
+    @property
+    @abstractmethod
+    def can_elicit(self) -> bool:
+        """True if its user can be asked."""
+
+    @property
+    @abstractmethod
+    def can_sample(self) -> bool:
+        """True if its model can be asked."""
+
+    @property
+    @abstractmethod
+    def can_list_roots(self) -> bool:
+        """True if it can say which folders it works in."""
+
+    @abstractmethod
+    async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Elicited:
+        """Ask the user for an object that keeps a flat JSON Schema: texts, numbers, choices.
+
+        `key` names the question for the client; questions without one are numbered. Several can
+        be asked at once, with `asyncio.gather`.
+
+        Raises:
+            ClientUnable: nobody can be asked, or the answer does not keep the schema.
+            UsageError: no client could show such a question.
+        """
+
+    @abstractmethod
+    async def sample(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop: Sequence[str] = (),
+        key: str = "",
+    ) -> Sampled:
+        """Ask the model to go on from a text, or from messages `{"role", "content"}`.
+
+        Raises:
+            ClientUnable: it cannot be asked, or the client refused.
+        """
+
+    @abstractmethod
+    async def roots(self, *, key: str = "") -> tuple[Root, ...]:
+        """Ask which folders it works in.
+
+        Raises:
+            ClientUnable: it cannot be asked.
+        """
+
+    @abstractmethod
+    async def log(self, level: LogLevel, data: Any) -> None:
+        """Tell the client something while the call runs; no more than it wants to hear."""
+
+    @abstractmethod
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Tell the client how far the call is, if it wants to know."""
+
+
+class LogLine(Struct, frozen=True, gc=False):
+    """One line that a tool logged."""
+
+    level: str
+    """info, warning, error or critical."""
+    message: str
+
+
+class CallLogger(logging.LoggerAdapter[logging.Logger]):
+    """The logger of a tool for one call: what it logs has the ids of both."""
+
+    def __init__(self, tool_id: str, call_id: str, kept: list[LogLine]) -> None:
+        logger = logging.getLogger(f"callpact.tool.{tool_id}")
+        super().__init__(logger, {"tool_id": tool_id, "call_id": call_id})
+        self._kept = kept
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a line, and keep it with the call."""
+        if level >= logging.INFO and len(self._kept) < MAX_KEPT_LINES:
+            name = logging.getLevelName(level).lower()
+            self._kept.append(LogLine(name, _text(level, msg, args)[:MAX_KEPT_TEXT]))
+        # One more: this method is not where it was logged.
+        super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Both ids beside what the tool says itself."""
+        return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+
+
+def _text(level: int, msg: object, args: tuple[object, ...]) -> str:
+    try:
+        return logging.LogRecord("", level, "", 0, msg, args, None).getMessage()
+    except Exception:  # noqa: BLE001 - boundary: whatever a tool logs, its call goes on
+        return "a line that cannot be written out"
+
+
+class Context(Struct, frozen=True):
+    """What a handler may know of its call: never the secrets, never the runtime itself."""
+
+    call_id: str
+    tool_id: str
+    identity: Identity | None = None
+    deadline: float | None = None
+    """When the call must have ended, in epoch milliseconds; None for never."""
+    parent_id: str | None = None
+    chain: tuple[str, ...] = ()
+    """The tools that called one another to get here, this one not among them."""
+    metadata: Mapping[str, Any] | None = None
+    """What the caller sent along; handed on to every call that is made through `env`."""
+    client: Client | None = None
+    """Who is at the other end, to be told and asked; None when nobody is."""
+    _open_env: Callable[..., Env] | None = None
+    _call_map: Any = None
+    logged: list[LogLine] = []
+    """What the tool has logged so far."""
+
+    async def progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell whoever waits how far the call is; `done` grows from call to call."""
+        if self.client is not None:
+            await self.client.progress(done, total, message)
+
+    async def pause(self, question: Any, *, state: Any = None) -> Any:
+        """Ask something that is answered later, perhaps in another process; gives the answer.
+
+        The agent's run ends here and goes on with `resume`: the tool is then called again with the
+        same arguments, and each `pause` gives the answer that it got. With `state`, JSON data, it is
+        called again as well, and `resumed` has that state and the answer.
+
+        Raises:
+            PauseAsked: there is no answer yet; it is not to be caught.
+            ClientUnable: no agent called the tool.
+        """
+        if self.client is None:
+            raise ClientUnable("the tool pauses for an answer; call it through an Agent")
+        return await self.client.pause(question, state)
+
+    @property
+    def resumed(self) -> Resumed | None:
+        """The state that the call paused with, and the answer; None for one that did not."""
+        return None if self.client is None else self.client.resumed
+
+    @property
+    def logger(self) -> CallLogger:
+        """The logger of this tool, `callpact.tool.<id>`; its first lines are on record with the call."""
+        return CallLogger(self.tool_id, self.call_id, self.logged)
+
+    @property
+    def env(self) -> Env:
+        """The other tools: `await context.env.namespace.name(arguments)` gives an envelope.
+
+        Raises:
+            UsageError: the handler was not called by a runtime.
+        """
+        if self._open_env is None:
+            raise UsageError(
+                f"this context of '{self.tool_id}' came from no runtime: there are no other tools; "
+                "build_env(runtime) makes an env of its own"
+            )
+        return self._open_env(self, call_map=self._call_map)
