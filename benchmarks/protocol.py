@@ -1,6 +1,6 @@
 """Guards: a call over the in-process bus costs at most three times a direct one, and waits cheaply.
 
-The floor of what any bus costs is asyncio's own: a task that sets a future somebody waits for.
+On Python 3.11, which has no eager tasks, five times. The floor of what any bus costs is asyncio's own: a task that sets a future somebody waits for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cases import ARGUMENTS
 from measure import cpu_async, table
 
 PENDING = 10_000
+HELD_TO = "≤ 3" if sys.version_info >= (3, 12) else "≤ 5"
 
 
 async def _waits(arguments, _context):
@@ -64,7 +65,7 @@ async def over_the_bus() -> None:
         "One call over the in-process bus, against Runtime.execute",
         [
             ("Runtime.execute", base, 1.0, ""),
-            ("PendingRequestMap.call", taken["bus"], taken["bus"] / base, "≤ 3"),
+            ("PendingRequestMap.call", taken["bus"], taken["bus"] / base, HELD_TO),
             ("… with a deadline (two timers)", taken["deadline"], taken["deadline"] / base, ""),
             ("Runtime.execute, a handler that waits", taken["waits"], taken["waits"] / base, ""),
             ("… over the bus", taken["waits over the bus"], taken["waits over the bus"] / base, ""),

@@ -889,6 +889,26 @@ async def test_a_bus_that_is_closed_right_behind_a_request_ends_its_handler(is_w
     await desk.assert_empty()
 
 
+@_story
+async def test_an_abort_right_behind_its_request_ends_the_handler():
+    began, ended = [], []
+
+    async def handler(arguments, context):
+        began.append(1)
+        try:
+            await _ever()
+        finally:
+            ended.append(1)
+
+    desk = _Desk(_tool(handler))
+    desk.bus.deliver(CallRequested("r", "t.tool", {}))
+    desk.bus.deliver(CallAborted("r"))
+    await _settle()
+    assert began == ended
+    assert desk.types == ["requested", "aborted"]
+    await desk.assert_empty()
+
+
 @BUSES
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("is_warm", [False, True])
@@ -1109,6 +1129,7 @@ async def test_a_request_for_what_is_no_text_is_answered_with_or_without_namespa
 ):
     desk = _Desk(_tool(_returns, "shop.price"), namespaces=namespaces)
     await desk.bus.publish(CallRequested("r", tool_id, {}))
+    await _settle()
     assert desk.types == ["requested", "error"]
     assert desk.events[1].code == "OPERATION_NOT_FOUND"
     await desk.assert_empty()

@@ -1261,6 +1261,7 @@ async def test_a_reader_that_falls_too_far_behind_is_ended_and_the_producer_told
     assert got == list(range(min(unread, 3)))
     assert type(error) is (Failed if is_full else Silent)
     assert error.code == ("aborted" if is_full else "timeout")
+    await _settle()
     assert line.types.count("aborted") == 1
     assert line.events[-1] == CallAborted(line.request.request_id)
     line.assert_empty()

@@ -1,6 +1,6 @@
 """The answering side of the call protocol: requests from a bus, answered by a runtime.
 
-An adapter over `Runtime.call` and `Runtime.stream`; what a call means is decided there.
+An adapter over `Runtime.call` and `Runtime.stream`, which do the work of a call.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from callpact.eager import current_task
 from callpact.errors import CallError, Failed, HandlerCrashed
 from callpact.events import CallAborted, CallRequested
 from callpact.tool import Call
@@ -30,25 +29,32 @@ _log = logging.getLogger("callpact.call_handler")
 
 def build_call_handler(
     runtime: Runtime, call_map: PendingRequestMap, *, namespaces: Iterable[str] | None = None
-) -> Callable[[CallRequested], Coroutine[Any, Any, None]]:
-    """What answers `call.requested` with the tools of a runtime: `bus.subscribe` it.
+) -> Callable[[CallRequested], Coroutine[Any, Any, None] | None]:
+    """A listener for `call.requested` that answers with the tools of a runtime.
 
-    It alone publishes; handlers return values. With `namespaces`, requests for others are left to
-    whoever else is on the bus. A request ends in exactly one of `call.responded`, `call.error`,
-    `call.aborted`; a subscription in any number of `call.responded` before `call.completed`. Once
-    the map is closed, requests are refused with `aborted`.
+    It alone publishes; handlers return values. With `namespaces`, requests for other namespaces are
+    ignored, so that several call handlers can share a bus. A request ends in exactly one of
+    `call.responded`, `call.error`, `call.aborted`; a subscription in any number of `call.responded`
+    before `call.completed`. Once the map is closed, requests are refused with `aborted`.
     """
     served = None if namespaces is None else _names(namespaces)
     answering = call_map.answering
 
-    async def handle(event: CallRequested) -> None:
-        request_id = event.request_id
+    def handle(event: CallRequested) -> Coroutine[Any, Any, None] | None:
         if served is not None and not _is_served(event.operation_id, runtime.catalog, served):
-            return
-        task: asyncio.Task[Any] = current_task(asyncio.get_running_loop())
-        if answering.setdefault(request_id, task) is not task:
-            _log.warning("request %s came again while it is answered", request_id)
-            return
+            return None
+        if event.request_id in answering:
+            _log.warning("request %s came again while it is answered", event.request_id)
+            return None
+        answering[event.request_id] = None  # Now, so that an abort before the first step counts.
+        return answer(event)
+
+    async def answer(event: CallRequested) -> None:
+        request_id = event.request_id
+        if answering.get(request_id, call_map) is not None:
+            return  # Aborted before it began.
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        answering[request_id] = task
         try:
             if len(answering) > MAX_ANSWERING or call_map.is_closed:
                 _refuse(call_map)
@@ -74,14 +80,14 @@ def build_call_handler(
             if answering.get(request_id) is task:
                 await call_map.emit_error(request_id, error)
         except asyncio.CancelledError:
-            if answering.get(request_id) is task:  # Else the caller said so and knows it.
+            if answering.get(request_id) is task:  # Else the caller aborted it.
                 await call_map.bus.publish(CallAborted(request_id))
             raise
-        except Exception:  # noqa: BLE001 - boundary: the caller is told, the bus goes on
+        except Exception:  # noqa: BLE001 - boundary: the caller gets an error, the bus goes on
             _log.exception("request %s of %s failed", request_id, event.operation_id)
             if answering.get(request_id) is task:
                 await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
-        except GeneratorExit:  # The loop is gone: there is nobody to tell, and no way to.
+        except GeneratorExit:  # The loop is closed: nothing can be published.
             raise
         except BaseException:
             if answering.get(request_id) is task:
@@ -99,7 +105,7 @@ def _names(given: Iterable[str]) -> frozenset[str]:
 
 
 def _is_served(tool_id: Any, catalog: Catalog, served: frozenset[str]) -> bool:
-    # What is no text is in nobody's namespace: whoever hears of it says so, or nobody would.
+    # An id that is not text has no namespace: every call handler refuses it.
     return not isinstance(tool_id, str) or catalog.namespace_of(tool_id) in served
 
 
@@ -122,6 +128,6 @@ async def _send_stream(
                 return
             await call_map.respond(request_id, envelope, seq=count)
             count += 1
-            await asyncio.sleep(0)  # A generator that never waits would leave no turn to readers.
+            await asyncio.sleep(0)  # Lets readers run beside a generator that never waits.
     if call_map.answering.get(request_id) is task:
         await call_map.complete(request_id, count=count)

@@ -1,18 +1,19 @@
-"""Running a handler: in time, to its end, and what its exceptions mean.
+"""How handlers are run: until their deadline, in tasks, in the event loop of another thread.
 
-Apart from `runtime.py`, so that the line of a call stays on one screen. Nothing here knows of
-catalogs, gates or observers.
+Also maps the exceptions of a handler to errors of a call. Nothing here knows of catalogs, gates or
+observers: the steps of a call are in `runtime.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from time import time
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from callpact.context import Context
 from callpact.envelope import ResponseEnvelope
@@ -22,6 +23,16 @@ from callpact.tool import Admitted
 _log = logging.getLogger("callpact.runtime")
 _contract_log = logging.getLogger("callpact.contract")
 _ENDING_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Make a task of the running loop; on Python 3.12 and later its first step runs at once."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=loop, eager_start=True)
+    return loop.create_task(work)
 
 
 async def run_in_time(admitted: Admitted, context: Context) -> Any:

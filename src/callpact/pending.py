@@ -61,7 +61,7 @@ class PendingRequestMap:
 
     def __init__(self, bus: Bus | None = None) -> None:
         self.bus: Bus = LocalBus() if bus is None else bus
-        self.answering: dict[str, asyncio.Task[Any]] = {}
+        self.answering: dict[str, asyncio.Task[Any] | None] = {}
         """Requests that this process works on; the task ends when the caller gives up."""
         self.is_closed = False
         """True from `aclose` on: nothing is called or answered any more."""
@@ -247,7 +247,7 @@ class PendingRequestMap:
         while self._unsubscribe:
             self._unsubscribe.pop()()
         current = asyncio.current_task()
-        tasks = [task for task in self.answering.values() if task is not current]
+        tasks = [task for task in self.answering.values() if task not in (None, current)]
         events = [CallAborted(request_id) for request_id in self._pending]
         for event in events:
             self.answering.pop(event.request_id, None)  # Whose caller is told here.

@@ -453,7 +453,7 @@ async def test_whoever_lets_most_calls_wait_loses_the_oldest(monkeypatch):
     tasks = {}
     for number, owner in enumerate(["ada", "bob", "bob", "bob", "ada"]):
         tasks[number] = asyncio.ensure_future(begin(None))
-        held._kept(rounds._Waiting(None, tasks[number], [], owner))
+        held._kept(rounds._Waiting(None, tasks[number], owner))
     await settle()
     assert [number for number, task in tasks.items() if task.cancelled()] == [1, 2]
     held.close()

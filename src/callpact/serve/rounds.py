@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from callpact.eager import Starter
 from callpact.errors import ClientUnable
+from callpact.execution import start
 from callpact.serve.asking import Answer, Peer, Question
 from callpact.serve.shares import Shares
 
@@ -80,13 +80,9 @@ class WaitingPeer(Peer):
 class _Waiting:
     """A call under way, and its client."""
 
-    def __init__(
-        self, peer: WaitingPeer, task: asyncio.Task[None], results: list[Any], owner: str | None
-    ) -> None:
+    def __init__(self, peer: WaitingPeer, task: asyncio.Task[Any], owner: str | None) -> None:
         self.peer = peer
         self.task = task
-        self.results = results
-        """What the call gave, when the task is done."""
         self.owner = owner
         self.expiry: asyncio.TimerHandle | None = None
 
@@ -102,7 +98,6 @@ class Rounds:
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
         self._shares: Shares[str] = Shares(MAX_WAITING)
-        self._starter = Starter()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -123,16 +118,9 @@ class Rounds:
         answers = params.input_responses or {}
         if params.request_state is None:
             peer = WaitingPeer(request, answers)
-            results: list[T] = []
-
-            async def go() -> None:
-                results.append(await begin(peer))
-
-            task = self._starter.start(go())
-            if task is None:  # It waited for nothing, so nobody is asked anything.
-                return results[0]
+            task = start(begin(peer))
             task.add_done_callback(partial(_seen, peer))
-            waiting = _Waiting(peer, task, results, owner)
+            waiting = _Waiting(peer, task, owner)
         else:
             waiting = self._taken(params.request_state)
             waiting.peer.resume(request, answers)
@@ -154,8 +142,7 @@ class Rounds:
             await _ended(task)
             raise
         if task.done():
-            await task
-            return waiting.results[0]
+            return await task
         return types.InputRequiredResult(
             input_requests=dict(peer.questions), request_state=self._kept(waiting)
         )
