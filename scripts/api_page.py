@@ -85,7 +85,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "sources.data",
         "sources.flowmcp.loading",
     ),
-    "Envelopes": ("envelope", "schema.change"),
+    "Envelopes": ("envelope", "schema.values"),
     "Events and bus": ("events", "observers", "bus"),
     "Errors": ("errors", "answer.errors", "codes"),
     "Typed answers": (

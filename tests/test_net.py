@@ -37,9 +37,9 @@ from callpact.execution import LoopThread
 from callpact.net import AddressRules, HttpTransport, Limits, Request, Response, retry_after
 from callpact.net.address import Refused, kind_of, place_of
 from callpact.net.decode import MAX_GZIP_MEMBERS, Body, TooLarge, Undecodable
+from callpact.net.pool import Pool
 from callpact.net.redirect import next_request, redirected
-from callpact.net.session import Pool
-from callpact.net.upstreams import Upstreams
+from callpact.net.transport import Upstreams
 
 HERE = Path(faults.__file__).parent
 LONG = 10.0

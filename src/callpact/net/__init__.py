@@ -8,9 +8,9 @@ any API: what a request means is its source's business.
 from __future__ import annotations
 
 from callpact.net.address import AddressRules
-from callpact.net.http import HttpTransport
 from callpact.net.limits import Limits
 from callpact.net.message import Request, Response, Transport, check_request, retry_after
+from callpact.net.transport import HttpTransport
 
 __all__ = [
     "AddressRules",

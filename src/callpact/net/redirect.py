@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 from msgspec.structs import replace
 
 from callpact.net.address import Place, Refused, place_of
-from callpact.net.failure import bad_redirect
+from callpact.net.errors import bad_redirect
 from callpact.net.message import Request
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})

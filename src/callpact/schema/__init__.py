@@ -6,11 +6,11 @@ What a valid value never needs (fitting, hashing) is imported on first use.
 from typing import TYPE_CHECKING, Any
 
 from callpact.errors import Issue
-from callpact.schema.change import Change
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.issues import check
+from callpact.schema.json_types import Json, is_array, is_object
 from callpact.schema.limits import SchemaLimits, schema_limits, set_schema_limits
-from callpact.schema.values import is_json
+from callpact.schema.values import Change, is_json
 
 if TYPE_CHECKING:
     from callpact.schema.fitting import Fitted, cast, convert, fit, repair, strip
@@ -43,6 +43,7 @@ __all__ = [
     "CompiledSchema",
     "Fitted",
     "Issue",
+    "Json",
     "SchemaLimits",
     "canonical_json",
     "cast",
@@ -50,7 +51,9 @@ __all__ = [
     "compile_schema",
     "convert",
     "fit",
+    "is_array",
     "is_json",
+    "is_object",
     "repair",
     "schema_hash",
     "schema_limits",

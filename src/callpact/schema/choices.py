@@ -10,7 +10,7 @@ from callpact.schema.objects import stripped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from callpact.schema.change import Change
+    from callpact.schema.values import Change
 
 
 class Union(Node):

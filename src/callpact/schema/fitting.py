@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from callpact.errors import CastError
-from callpact.schema.change import Change
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import freeze, pointer
 from callpact.schema.kinds import Reader
 from callpact.schema.limits import with_room
 from callpact.schema.nodes import Run
+from callpact.schema.values import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable

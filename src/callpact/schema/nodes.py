@@ -15,9 +15,9 @@ from typing import Any, cast
 import jsonschema_rs
 
 from callpact.errors import CastError, InvalidSchema
-from callpact.schema.change import Change
 from callpact.schema.document import MAX_BACKTRACKS, pointer
 from callpact.schema.lossless import converted
+from callpact.schema.values import Change
 
 MAX_INVENTED = 10_000
 """Items or characters that a cast may have to invent for one `minItems` or `minLength`."""

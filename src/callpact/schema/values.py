@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import jsonschema_rs
 import orjson
+from msgspec import Struct
 
 from callpact.errors import Issue
 from callpact.schema.document import pointer
@@ -26,6 +27,17 @@ _MAX_PLACES = 10
 _MAX_BITS = 13_000
 ANY_JSON: dict[str, Any] = {"$ref": "#/$defs/" + _LEVEL.format(0)}
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
+
+
+class Change(Struct, frozen=True, omit_defaults=True):
+    """One change that fitting made to a value: its place, the action, and the value before."""
+
+    path: str
+    action: str
+    """converted | filled | replaced | stripped | padded | truncated"""
+    before: Any = None
+    invented: bool = False
+    """True if the new value was neither converted from the old one nor declared as a default."""
 
 
 def any_json(levels: int = UNROLLED) -> dict[str, Any]:

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
-from callpact.errors import SourceRefused, Timeout, UsageError
+from callpact.errors import InvalidConfig, SourceRefused, Timeout, UsageError
 from callpact.net.address import AddressRules, Place, Refused, place_of
-from callpact.net.failure import bad_redirect, late
+from callpact.net.errors import bad_redirect, late
 from callpact.net.limits import Limits
 from callpact.net.message import Request, Response, check_request
 from callpact.net.redirect import next_request, redirected
-from callpact.net.upstreams import Upstreams
 
 if TYPE_CHECKING:
-    from callpact.net.session import Pool, Redirect
+    from callpact.net.pool import Pool, Redirect
 
 _RETRIED = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
@@ -110,7 +109,7 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            from callpact.net.session import Pool
+            from callpact.net.pool import Pool
 
             if self._is_closed:
                 raise UsageError("the transport is closed")
@@ -120,7 +119,7 @@ class HttpTransport:
         return pool
 
     async def _follow(self, pool: Pool, request: Request, place: Place) -> Response:
-        from callpact.net.session import Unanswered
+        from callpact.net.pool import Unanswered
 
         if not request.method.isupper():
             request = replace(request, method=request.method.upper())
@@ -165,3 +164,46 @@ class HttpTransport:
         except Refused as refused:
             raise refused.told() from None
         return place
+
+
+class Upstreams:
+    """A mapping of roots: `{"https://api.example.com": "http://localhost:8123"}`.
+
+    The longest root that fits at a whole segment decides.
+
+    Raises:
+        InvalidConfig: a root that is no URL, or has a query.
+    """
+
+    def __init__(self, roots: Mapping[str, str]) -> None:
+        pairs = [(_root(given), _root(instead)) for given, instead in roots.items()]
+        self._pairs = sorted(pairs, key=lambda pair: len(pair[0].tail), reverse=True)
+
+    @property
+    def hosts(self) -> list[str]:
+        """What must be allowed for the mapping to work."""
+        return [f"{f'[{p.host}]' if ':' in p.host else p.host}:{p.port}" for _, p in self._pairs]
+
+    def instead_of(self, place: Place) -> Place:
+        """Where a request that is meant for a place really goes."""
+        for root, instead in self._pairs:
+            if root.origin == place.origin and _is_under(place.tail, root.tail):
+                tail = instead.tail + place.tail[len(root.tail) :]
+                tail = tail if tail.startswith("/") else f"/{tail}"
+                return Place(instead.scheme, instead.host, instead.port, tail)
+        return place
+
+
+def _root(url: str) -> Place:
+    try:
+        place = place_of(url)
+    except Refused as refused:
+        where = f"the root at '{refused.host}'" if refused.host else "a root"
+        raise InvalidConfig(f"upstreams: {where} cannot be used: {refused.why}") from None
+    if "?" in place.tail:
+        raise InvalidConfig(f"upstreams: the root at '{place.host}' must not have a query")
+    return Place(place.scheme, place.host, place.port, place.tail.rstrip("/"))
+
+
+def _is_under(tail: str, root: str) -> bool:
+    return tail.startswith(root) and tail[len(root) : len(root) + 1] in {"", "/", "?"}
