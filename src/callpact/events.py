@@ -32,7 +32,7 @@ from callpact.errors import (
     restored,
 )
 from callpact.json_text import json_text, sendable
-from callpact.schema import CompiledSchema, check, compile_schema, is_json
+from callpact.schema import CompiledSchema, check, compile_schema, is_array, is_json
 from callpact.schema.limits import with_room
 from callpact.schema.values import not_json
 
@@ -171,7 +171,7 @@ def _decode_error(event: CallFailed) -> CallError:
     given: Any = event.details
     ours: dict[str, Any] = {}
     details: dict[str, Any] = {}
-    if isinstance(given, list):
+    if is_array(given):
         ours = {"issues": given}
     elif isinstance(given, Mapping):
         details = dict(cast("Mapping[str, Any]", given))
@@ -203,7 +203,7 @@ _NAMED: dict[str, type[CallError]] = {
 
 def _decode_issues(given: Any) -> tuple[Issue, ...]:
     issues: list[Issue] = []
-    for item in cast("list[Any]", given if isinstance(given, list) else []):
+    for item in given if is_array(given) else []:
         try:
             issues.append(msgspec.convert({"code": "invalid", **item}, Issue))
         except (TypeError, msgspec.ValidationError):

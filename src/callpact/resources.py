@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from callpact.errors import InvalidTool
+from callpact.schema import is_object
 from callpact.tool import Tool
 
 NO_RESOURCE = "no_resource"
@@ -162,10 +163,7 @@ def completion_of(offer: Offer, name: str) -> Completion:
 def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
     schema = tool.contract.input
     properties = cast("dict[str, Any]", schema.get("properties", {}))
-    taken = {
-        name: cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        for name, part in properties.items()
-    }
+    taken = {name: part if is_object(part) else {} for name, part in properties.items()}
     return taken, set(schema.get("required", ()))
 
 

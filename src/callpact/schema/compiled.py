@@ -28,6 +28,7 @@ from callpact.schema.forms import (
     plain_form,
 )
 from callpact.schema.integers import count_integers, inexact_integers, resources
+from callpact.schema.json_types import is_object
 from callpact.schema.values import (
     DEEPER,
     UPPER,
@@ -120,15 +121,13 @@ class CompiledSchema:
         self._facts: Facts = facts
         self._formats = formats
         self._links: References | None = None
-        if isinstance(given, dict) and "$ref" in facts.keywords:
+        if is_object(given) and "$ref" in facts.keywords:
             self._links = references(given)
             if self._links.weight > MAX_DETAIL and facts.keywords & _UNEVALUATED:
                 # To know what is evaluated, the validator unfolds every reference.
                 raise InvalidSchema("its references multiply too often under 'unevaluated…'")
         self._validator = self._compile(given)
-        self.is_unknown = given is True or (
-            isinstance(given, dict) and _ANNOTATIONS.issuperset(given)
-        )
+        self.is_unknown = given is True or (is_object(given) and _ANNOTATIONS.issuperset(given))
         if facts.text is not None:  # Let go of the caller's own document.
             self._facts = Facts(True, facts.text, facts.keywords, facts.breadth)
         self.reader: Any = None

@@ -14,6 +14,7 @@ import orjson
 from msgspec import Struct
 
 from callpact.errors import InvalidSchema
+from callpact.schema.json_types import is_array, is_object
 from callpact.schema.limits import schema_limits
 
 Document = dict[str, Any] | bool
@@ -79,7 +80,7 @@ def pointer(path: list[str | int] | tuple[str | int, ...]) -> str:
 
 def is_old_draft(document: Document) -> bool:
     """True for draft 7 and older, where nothing beside a `$ref` counts."""
-    return isinstance(document, dict) and "/draft-0" in str(document.get("$schema", ""))
+    return is_object(document) and "/draft-0" in str(document.get("$schema", ""))
 
 
 def freeze(document: object) -> Facts:
@@ -90,10 +91,10 @@ def freeze(document: object) -> Facts:
     """
     if isinstance(document, bool):
         return Facts(document, None, frozenset(), 1)
-    if not isinstance(document, dict):
+    if not is_object(document):
         kind = type(document).__name__
         raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
-    return _frozen_quickly(cast("dict[str, Any]", document)) or _frozen(document)
+    return _frozen_quickly(document) or _frozen(document)
 
 
 def _frozen(document: Any) -> Facts:
@@ -164,8 +165,8 @@ class _Copier:
         self.breadth = 1
 
     def copy(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return self._copy_object(cast("dict[str, Any]", value))
+        if is_object(value):
+            return self._copy_object(value)
         if isinstance(value, list | tuple):
             return self._copy_list(cast("list[Any]", value))
         return self._copy_scalar(value)
@@ -266,10 +267,10 @@ def resolve(root: Document, reference: str) -> Any:
     node: Any = root
     for raw in reference[2:].split("/"):
         part = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict):
-            node = cast("dict[str, Any]", node).get(part)
-        elif isinstance(node, list) and part.isdigit() and int(part) < len(cast("list[Any]", node)):
-            node = cast("list[Any]", node)[int(part)]
+        if is_object(node):
+            node = node.get(part)
+        elif is_array(node) and part.isdigit() and int(part) < len(node):
+            node = node[int(part)]
         else:
             return None
     return node
@@ -322,19 +323,19 @@ class _Tracer:
         stack: list[Any] = [self._root]
         while stack:
             item = stack.pop()
-            if isinstance(item, dict):
-                target = self._target(cast("dict[str, Any]", item))
+            if is_object(item):
+                target = self._target(item)
                 if target is not None:
                     found.append(target)
-                stack.extend(cast("dict[str, Any]", item).values())
-            elif isinstance(item, list):
-                stack.extend(cast("list[Any]", item))
+                stack.extend(item.values())
+            elif is_array(item):
+                stack.extend(item)
         return found
 
     def weight(self, node: Any, above: frozenset[int]) -> int:
-        if not isinstance(node, dict):
+        if not is_object(node):
             return 1
-        schema = cast("dict[str, Any]", node)
+        schema = node
         if id(schema) in above:
             self.returns += 1
             return 1
@@ -361,7 +362,7 @@ class _Tracer:
         if not _DEFINITION.fullmatch(reference):
             self.strays += 1
         target = resolve(self._root, reference)
-        return cast("dict[str, Any]", target) if isinstance(target, dict) else None
+        return target if is_object(target) else None
 
 
 def in_place(schema: dict[str, Any]) -> list[Any]:
@@ -369,12 +370,12 @@ def in_place(schema: dict[str, Any]) -> list[Any]:
     found: list[Any] = []
     for keyword in _IN_PLACE_LISTS:
         parts = schema.get(keyword)
-        if isinstance(parts, list):
-            found.extend(cast("list[Any]", parts))
+        if is_array(parts):
+            found.extend(parts)
     found.extend(schema[keyword] for keyword in _IN_PLACE if keyword in schema)
     dependent = schema.get("dependentSchemas")
-    if isinstance(dependent, dict):
-        found.extend(cast("dict[str, Any]", dependent).values())
+    if is_object(dependent):
+        found.extend(dependent.values())
     return found
 
 
@@ -382,12 +383,12 @@ def _children(schema: dict[str, Any]) -> list[Any]:
     found: list[Any] = []
     for keyword in _CHILD_MAPS:
         parts = schema.get(keyword)
-        if isinstance(parts, dict):
-            found.extend(cast("dict[str, Any]", parts).values())
+        if is_object(parts):
+            found.extend(parts.values())
     for keyword in _CHILD_LISTS:
         parts = schema.get(keyword)
-        if isinstance(parts, list):
-            found.extend(cast("list[Any]", parts))
+        if is_array(parts):
+            found.extend(parts)
     found.extend(schema[keyword] for keyword in _CHILDREN if keyword in schema)
     return found
 
@@ -398,20 +399,18 @@ def children_at(schema: dict[str, Any], part: str | int) -> list[Any]:
         properties = schema.get("properties")
         patterns = schema.get("patternProperties")
         found: list[Any] = []
-        if isinstance(properties, dict) and part in properties:
+        if is_object(properties) and part in properties:
             found.append(properties[part])
         else:
             found.extend(schema.get(keyword) for keyword in _OTHER_KEYS)
-        if isinstance(patterns, dict):
-            found.extend(cast("dict[str, Any]", patterns).values())
+        if is_object(patterns):
+            found.extend(patterns.values())
         return found
     places = [schema.get(keyword) for keyword in _PLACES]
     return [
         item
         for place in places
-        for item in (
-            cast("list[Any]", place)[part : part + 1] if isinstance(place, list) else [place]
-        )
+        for item in (place[part : part + 1] if is_array(place) else [place])
     ]
 
 

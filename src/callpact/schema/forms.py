@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from callpact.schema.document import Document, is_old_draft, resolve
 from callpact.schema.integers import EXACT, WHOLE, count_integers, says_integer
+from callpact.schema.json_types import is_array, is_object
 from callpact.schema.limits import schema_limits
 from callpact.schema.values import ANY_JSON, UNROLLED, any_json
 
@@ -81,9 +82,9 @@ class _Former:
         if self._visits:
             levels = min(UNROLLED, schema_limits().value_depth)
             extra.update(any_json(levels)["$defs"])
-        if not extra or not isinstance(formed, dict):
+        if not extra or not is_object(formed):
             return formed
-        schema = cast("dict[str, Any]", formed)
+        schema = formed
         return {**schema, "$defs": {**schema.get("$defs", {}), **extra}}
 
     def _any(self, *, quiet: bool = False) -> dict[str, Any]:
@@ -94,11 +95,11 @@ class _Former:
         """Form one subschema. A part of `allOf` is not closing: only together do they know all keys."""
         if node is True or node == {}:
             return self._any(quiet=not closing)
-        if not isinstance(node, dict):
+        if not is_object(node):
             return node
-        schema = dict(cast("dict[str, Any]", node))
+        schema = dict(node)
         types = schema.get("type")
-        types = set(cast("list[str]", types)) if isinstance(types, list) else {types}
+        types = set(cast("list[str]", types)) if is_array(types) else {types}
         covered = bool(_COVERING & schema.keys())
         self._descend(schema, closing=closing and "allOf" not in schema)
         if _KEYED & schema.keys() or ("object" in types and not covered):
@@ -154,8 +155,8 @@ class _Former:
     def _form_part(self, part: Any) -> Any:
         if not self._closed:
             return self._form(part)
-        if isinstance(part, dict) and set(cast("dict[str, Any]", part)) == {"$ref"}:
-            reference = str(cast("dict[str, Any]", part)["$ref"])
+        if is_object(part) and set(part) == {"$ref"}:
+            reference = str(part["$ref"])
             name = "callpact.open." + reference[2:].replace("/", ".")
             self._opened[reference] = name
             return {"$ref": "#/$defs/" + name.replace("~", "~0")}
@@ -163,7 +164,7 @@ class _Former:
 
     def _form_object(self, schema: dict[str, Any], *, closing: bool) -> None:
         rest = schema.get("additionalProperties")
-        if rest is True or isinstance(rest, dict):
+        if rest is True or is_object(rest):
             schema["additionalProperties"] = self._form(rest)
         elif rest is None and not (self._closed and _KEYED & schema.keys()):
             schema["additionalProperties"] = self._any()
@@ -176,8 +177,8 @@ class _Former:
 
     def _form_array(self, schema: dict[str, Any]) -> None:
         items = schema.get("items")
-        if isinstance(items, list):
-            schema["items"] = [self._form(item) for item in cast("list[Any]", items)]
+        if is_array(items):
+            schema["items"] = [self._form(item) for item in items]
             rest = schema.get("additionalItems", True)
             schema["additionalItems"] = self._form(rest)
         else:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from callpact.errors import InvalidSchema
 from callpact.schema.document import MAX_SCHEMA_DEPTH, pointer
+from callpact.schema.json_types import is_object
 
 _EXPONENT = re.compile(r"^(-?)(\d)(?:\.(\d+))?e([+-]\d+)$")
 
@@ -45,7 +46,7 @@ def _write(value: Any, path: list[str | int]) -> str:
         return _number(value, path)
     if len(path) > MAX_SCHEMA_DEPTH:
         raise InvalidSchema(f"nested deeper than {MAX_SCHEMA_DEPTH} levels", pointer(path[:8]))
-    if isinstance(value, dict):
+    if is_object(value):
         members = cast("dict[Any, Any]", value)
         for key in members:
             if not isinstance(key, str):

@@ -14,6 +14,7 @@ import jsonschema_rs
 
 from callpact.errors import Issue
 from callpact.schema.document import pointer
+from callpact.schema.json_types import is_array, is_object
 from callpact.schema.values import UPPER, is_shallow, places_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def resources() -> jsonschema_rs.Registry:
 def says_integer(schema: dict[str, Any]) -> bool:
     """True if a schema takes integers and no other numbers, by their type."""
     kinds = schema.get("type")
-    names = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
+    names = kinds if is_array(kinds) else [kinds]
     return (
         "integer" in names and "number" not in names and not {"const", "enum"}.intersection(schema)
     )
@@ -59,12 +60,12 @@ def count_integers(document: Any) -> int:
     count, stack = 0, [document]
     while stack:
         node = stack.pop()
-        if isinstance(node, dict):
-            schema = cast("dict[str, Any]", node)
+        if is_object(node):
+            schema = node
             count += says_integer(schema)
             stack.extend(schema.values())
-        elif isinstance(node, list):
-            stack.extend(cast("list[Any]", node))
+        elif is_array(node):
+            stack.extend(node)
     return count
 
 
@@ -112,8 +113,8 @@ def _with_fractions(value: Any) -> Any:
     while stack:
         held = stack.pop()
         for place, item in places_of(held):
-            if isinstance(item, dict):
-                held[place] = dict(cast("dict[str, Any]", item))
+            if is_object(item):
+                held[place] = dict(item)
                 stack.append(held[place])
             elif isinstance(item, list | tuple):
                 held[place] = list(cast("list[Any]", item))

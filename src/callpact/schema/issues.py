@@ -13,6 +13,7 @@ from msgspec import structs
 from callpact.errors import Issue
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import pointer
+from callpact.schema.json_types import is_array, is_object
 from callpact.schema.secrecy import Secrets
 from callpact.schema.wording import (
     ASIS,
@@ -189,7 +190,7 @@ class _Writer:
         rules = self._node(error.schema_path)
         given: Any = error.instance
         for key, needed in rules.items():
-            if key in given and isinstance(needed, list) and name in needed:
+            if key in given and is_array(needed) and name in needed:
                 return f" when '{cut(key)}' is given"
         return ""
 
@@ -268,9 +269,7 @@ class _Writer:
         node = self._at(error.schema_path)
         if error.kind.name == "const":
             return [error.kind.as_dict()["expected_value"]]
-        return (
-            cast("list[Any]", node) if isinstance(node, list) else error.kind.as_dict()["options"]
-        )
+        return node if is_array(node) else error.kind.as_dict()["options"]
 
     # -- places ------------------------------------------------------------------------------
 
@@ -288,17 +287,17 @@ class _Writer:
     def _at(self, path: Iterable[str | int]) -> Any:
         node: Any = self._document
         for part in path:
-            if isinstance(node, dict):
-                node = cast("dict[str, Any]", node).get(str(part))
-            elif isinstance(node, list) and isinstance(part, int) and part < len(cast("Any", node)):
-                node = cast("list[Any]", node)[part]
+            if is_object(node):
+                node = node.get(str(part))
+            elif is_array(node) and isinstance(part, int) and part < len(cast("Any", node)):
+                node = node[part]
             else:
                 return None
         return node
 
     def _node(self, path: Iterable[str | int]) -> dict[str, Any]:
         node = self._at(path)
-        return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
+        return node if is_object(node) else {}
 
     def _property(self, schema_path: list[str | int], name: str) -> dict[str, Any]:
         found = self._node([*schema_path[:-1], "properties", name])

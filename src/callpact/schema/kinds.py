@@ -14,6 +14,7 @@ from callpact.errors import CastError, InvalidSchema
 from callpact.schema.arrays import Array, Tuple
 from callpact.schema.choices import Ref, Union
 from callpact.schema.document import Document, is_old_draft, resolve
+from callpact.schema.json_types import is_array, is_object
 from callpact.schema.nodes import (
     MISSING,
     Boolean,
@@ -77,11 +78,11 @@ class Reader:
             return Never({})
         if document is True or document is None:
             return Unknown({})
-        if not isinstance(document, dict):
+        if not is_object(document):
             raise InvalidSchema(
                 f"a schema must be an object or a boolean, got {type(document).__name__}"
             )
-        schema = cast("dict[str, Any]", document)
+        schema = document
         if self._exact:
             return self._one_of_kinds(schema, self._parts(schema))
         parts = self._parts(schema)
@@ -146,9 +147,7 @@ class Reader:
         first = schema.get("items") if self._lone_refs else schema.get("prefixItems")
         others = ("items", "contains") if isinstance(schema.get("items"), dict) else ()
         return (
-            [self._read(part) for part in cast("list[Any]", first)]
-            if isinstance(first, list)
-            else [],
+            [self._read(part) for part in first] if is_array(first) else [],
             [self._read(schema[key]) for key in (*others, "additionalItems") if key in schema],
         )
 
@@ -185,7 +184,7 @@ class Reader:
                 return Never(schema)
             return Literal(schema, values[0]) if len(values) == 1 else Choice(schema, values)
         kind = schema.get("type")
-        if isinstance(kind, list):
+        if is_array(kind):
             names = cast("list[str]", kind)
             bare = {k: v for k, v in schema.items() if k not in _IN_PLACE}
             return Union(
@@ -213,7 +212,7 @@ class Reader:
         return kind(schema, properties, patterns, rest)
 
     def _rest(self, schema: Any) -> Node | None:
-        if isinstance(schema, dict) or (schema is True and not self._exact):
+        if is_object(schema) or (schema is True and not self._exact):
             return self._read(schema)
         return None
 
@@ -254,14 +253,14 @@ class Reader:
             stack: list[Any] = [self._document]
             while stack:
                 item = stack.pop()
-                if isinstance(item, dict):
-                    schema = cast("dict[str, Any]", item)
+                if is_object(item):
+                    schema = item
                     for keyword, mark in _NAMING.items():
                         if isinstance(schema.get(keyword), str):
                             self._ids.setdefault(mark + schema[keyword], schema)
                     stack.extend(schema.values())
-                elif isinstance(item, list):
-                    stack.extend(cast("list[Any]", item))
+                elif is_array(item):
+                    stack.extend(item)
         return self._ids.get(reference)
 
 
@@ -280,21 +279,21 @@ _IN_PLACE = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not", "default"})
 
 def _list(schema: dict[str, Any], keyword: str) -> list[Any]:
     value = schema.get(keyword, [])
-    if not isinstance(value, list):
+    if not is_array(value):
         raise InvalidSchema(f"{keyword} must be a list, got {type(value).__name__}")
-    return cast("list[Any]", value)
+    return value
 
 
 def _map(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
     value = schema.get(keyword, {})
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise InvalidSchema(f"{keyword} must be an object, got {type(value).__name__}")
-    return cast("dict[str, Any]", value)
+    return value
 
 
 def _is_literal(schema: Any) -> bool:
     """A constant and nothing that changes what a cast makes of it."""
-    return isinstance(schema, dict) and schema.keys() & _DECIDES == {"const"}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - JSON
+    return is_object(schema) and schema.keys() & _DECIDES == {"const"}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - JSON
 
 
 _DECIDES = frozenset({"const", "enum", "default", "if", "dependentSchemas", *_IN_PLACE})
@@ -318,9 +317,9 @@ def _conditional(schema: dict[str, Any]) -> list[Any]:
     found = [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
     for keyword in ("dependentSchemas", "dependencies"):
         dependent = schema.get(keyword)
-        if isinstance(dependent, dict):
-            parts = cast("dict[str, Any]", dependent).values()
-            found.extend(part for part in parts if not isinstance(part, list))
+        if is_object(dependent):
+            parts = dependent.values()
+            found.extend(part for part in parts if not is_array(part))
     return found
 
 
@@ -329,7 +328,7 @@ def _names(schema: dict[str, Any]) -> set[str]:
     names: set[str] = set()
     for keyword in ("dependentRequired", "dependencies"):
         dependent = schema.get(keyword)
-        if isinstance(dependent, dict):
-            for key, others in cast("dict[str, Any]", dependent).items():
-                names |= {key, *(cast("list[str]", others) if isinstance(others, list) else ())}
+        if is_object(dependent):
+            for key, others in dependent.items():
+                names |= {key, *(cast("list[str]", others) if is_array(others) else ())}
     return names

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from callpact.schema.document import Document, children_at, in_place, resolve
+from callpact.schema.json_types import is_array, is_object
 from callpact.schema.limits import with_room
 
 _MAX_NODES = 2_000
@@ -52,11 +53,11 @@ class Secrets:
         """`nodes` are the schemas of the place."""
         if any(_is_marked(node) or self._has_secret_names(node) for node in nodes):
             return mask
-        if isinstance(value, dict):
-            held = cast("dict[str, Any]", value).items()
+        if is_object(value):
+            held = value.items()
             return {key: self._masked(item, mask, self._below(nodes, key)) for key, item in held}
-        if isinstance(value, list):
-            items = enumerate(cast("list[Any]", value))
+        if is_array(value):
+            items = enumerate(value)
             return [self._masked(item, mask, self._below(nodes, index)) for index, item in items]
         return value
 
@@ -80,9 +81,9 @@ class Secrets:
         stack = list(starts)
         while stack and len(found) < _MAX_NODES:
             node = stack.pop()
-            if not isinstance(node, dict) or id(cast("Any", node)) in found:
+            if not is_object(node) or id(cast("Any", node)) in found:
                 continue
-            schema = cast("dict[str, Any]", node)
+            schema = node
             found[id(schema)] = schema
             stack.extend(in_place(schema))
             stack.append(schema.get("contentSchema"))
@@ -110,16 +111,16 @@ def _anchored(document: Document) -> dict[str, list[Any]]:
     stack: list[Any] = [document]
     while stack:
         node = stack.pop()
-        if isinstance(node, dict):
-            held = cast("dict[str, Any]", node)
+        if is_object(node):
+            held = node
             for keyword in _ANCHORS:
                 if isinstance(held.get(keyword), str):
                     found.setdefault(f"#{held[keyword]}", []).append(held)
             if node is not document and isinstance(held.get(_ID), str):
                 found.setdefault(_ID, []).append(held)
             stack.extend(held.values())
-        elif isinstance(node, list):
-            stack.extend(cast("list[Any]", node))
+        elif is_array(node):
+            stack.extend(node)
     return found
 
 

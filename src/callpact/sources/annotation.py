@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError, SchemaError
 from pydantic_core.core_schema import ErrorType
 
 from callpact.errors import InvalidTool, Issue
+from callpact.schema import is_array, is_object
 from callpact.schema.document import pointer, resolve
 from callpact.schema.issues import shown
 
@@ -136,11 +137,11 @@ def holds_secret(schema: Any, definitions: dict[str, Any]) -> bool:
     stack = [schema]
     while stack:
         node: Any = stack.pop()
-        if isinstance(node, list):
-            stack.extend(cast("list[Any]", node))
-        if not isinstance(node, dict):
+        if is_array(node):
+            stack.extend(node)
+        if not is_object(node):
             continue
-        found = cast("dict[str, Any]", node)
+        found = node
         if found.get("writeOnly") is True or found.get("format") == "password":
             return True
         stack.extend(found.values())
@@ -201,8 +202,8 @@ def _whole(value: Any) -> Any:
     """The same JSON with 7 for 7.0: to JSON Schema both are integers."""
     if type(value) is float:
         return int(value) if value.is_integer() else value
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    if is_object(value):
+        return {key: _whole(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_whole(item) for item in cast("list[Any]", value)]
     return value
@@ -259,14 +260,14 @@ def _int(value: Any) -> Any:
 
 
 def _in_list(mend: Change, wrong: type, value: Any) -> Any:
-    if isinstance(value, list) and wrong in set(map(type, cast("list[Any]", value))):
-        return [mend(item) for item in cast("list[Any]", value)]
+    if is_array(value) and wrong in set(map(type, value)):
+        return [mend(item) for item in value]
     return cast("Any", value)
 
 
 def _in_dict(mend: Change, wrong: type, value: Any) -> Any:
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value)
+    if is_object(value):
+        items = value
         if wrong in set(map(type, items.values())):
             return {key: mend(item) for key, item in items.items()}
     return cast("Any", value)
@@ -466,14 +467,10 @@ class _Writer:
         path: list[str | int] = [self._name]
         value = self._value
         for part in place:
-            if isinstance(value, dict):
+            if is_object(value):
                 found = part in value
             else:
-                found = (
-                    isinstance(value, list)
-                    and isinstance(part, int)
-                    and part < len(cast("list[Any]", value))
-                )
+                found = is_array(value) and isinstance(part, int) and part < len(value)
             if found:
                 value = cast("Any", value)[part]
                 path.append(part)

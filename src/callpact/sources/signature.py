@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from callpact.context import Context
 from callpact.errors import InvalidTool
-from callpact.schema import is_json
+from callpact.schema import is_array, is_json, is_object
 from callpact.sources.annotation import (
     REFUSALS,
     Annotation,
@@ -346,15 +346,15 @@ def _close(node: Any) -> None:
 
     Models that allow extra keys say so themselves (`additionalProperties: true`).
     """
-    if isinstance(node, dict):
-        schema = cast("dict[str, Any]", node)
+    if is_object(node):
+        schema = node
         if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
             schema.setdefault("additionalProperties", False)
         for key, value in schema.items():
             if key not in {"default", "const", "enum", "examples"}:
                 _close(value)
-    elif isinstance(node, list):
-        for item in cast("list[Any]", node):
+    elif is_array(node):
+        for item in node:
             _close(item)
 
 
