@@ -178,27 +178,80 @@ def configuration() -> str:
     return "\n".join(lines) + "\n"
 
 
+LIMITS: dict[str, tuple[str, str]] = {
+    "Schemas and values": (
+        "schema",
+        "MAX_VALUE_DEPTH MAX_SCHEMA_VALUES MAX_SCHEMA_DEPTH MAX_ISSUES MAX_DETAIL MAX_EXPLAINED",
+    ),
+    "Calls and logs": ("", "MAX_NESTED MAX_KEPT_LINES MAX_LOG_MESSAGE MAX_LOG_TRACE"),
+    "Serving": (
+        "serve",
+        (
+            "DEFAULT_TIMEOUT MAX_BODY_BYTES MAX_CLIENT_SECONDS MAX_CONNECTIONS MAX_SESSIONS "
+            "MAX_STREAMS MAX_LINE_BYTES MAX_REQUESTS MAX_QUESTIONS"
+        ),
+    ),
+    "Requests to upstreams (`callpact.net.Limits`)": (
+        "net.limits",
+        (
+            "MAX_BODY_BYTES MAX_DECODED_BYTES MAX_ENCODINGS MAX_HEADERS MAX_HEADER_BYTES "
+            "MAX_CONNECT_SECONDS MAX_FIRST_BYTE_SECONDS MAX_IDLE_SECONDS MAX_TOTAL_SECONDS "
+            "MAX_REDIRECTS MAX_CONNECTIONS_PER_HOST MAX_CONNECTIONS MAX_WAITING"
+        ),
+    ),
+    "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
+    "Hooks": (
+        "hooks.limits",
+        (
+            "MAX_SECONDS MAX_HOOK_TIMEOUT MAX_LOAD_SECONDS MAX_MEMORY_BYTES MAX_OUTPUT_BYTES "
+            "MAX_INPUT_BYTES MAX_EFFECTS MAX_LOG_LINES MAX_LOG_CHARACTERS"
+        ),
+    ),
+    "Agents": (
+        "answer",
+        "MAX_RETRIES MAX_ITERATIONS MAX_TOOL_USES MAX_RESULT_CHARACTERS MAX_FILE_BYTES MAX_HISTORY",
+    ),
+    "Audit log": ("audit", "MAX_PAYLOAD_BYTES MAX_ROWS MAX_JOURNAL_BYTES"),
+}
+"""The limits that a user can meet or set: a package, and constants of it or of modules inside."""
+
+
 def limits() -> str:
-    """Every limit, with the sentence that stands under it in the code."""
+    """The limits that a user can meet or set, each with the sentence under it in the code."""
     lines = [
         "# Limits",
         "",
         (
-            "Schemas, values, model output and configuration are hostile until shown otherwise. "
-            "What goes beyond a limit is refused with an error that names it."
+            "Schemas, values, model output and configuration are treated as hostile. Input beyond "
+            "a limit is refused with an error that names the limit. Events on a bus have [limits of "
+            "their own](call-protocol.md#limits)."
         ),
-        "",
-        "| limit | value | what it bounds |",
-        "| --- | ---: | --- |",
     ]
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        lines += _limits_of(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
+    for title, (package, names) in LIMITS.items():
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| limit | value | what it bounds |",
+            "| --- | ---: | --- |",
+        ]
+        lines += [_limit(package, name) for name in names.split()]
     return "\n".join(lines) + "\n"
+
+
+def _limit(package: str, name: str) -> str:
+    place = ROOT / "src" / "callpact" / package.replace(".", "/")
+    paths = sorted(place.glob("*.py" if not package else "**/*.py")) or [place.with_suffix(".py")]
+    modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in paths]
+    found = [module for module in modules if name in sentences(module)]
+    if len(found) != 1:
+        raise LookupError(f"{name} must be one constant of callpact.{package}, found in {found}")
+    return f"| `{name}` | {constant(found[0], name):,} | {sentences(found[0])[name]} |"
 
 
 def _limits_of(module: str) -> Iterator[str]:
     for name, sentence in sentences(module).items():
-        if name.startswith("MAX_") or name == "DEFAULT_TIMEOUT":
+        if name.startswith("MAX_"):
             yield f"| `{name}` in `{module}` | {constant(module, name):,} | {sentence} |"
 
 
