@@ -88,7 +88,7 @@ class Catalog:
             return None
 
     def namespace_of(self, name: str) -> str:
-        """The namespace of the tool that a name stands for; of the name itself if there is none."""
+        """The namespace of the tool of this name; without such a tool, the first part of the name."""
         tool = self.get(name)  # An alias may name another namespace than its tool is in.
         return str(name).partition(".")[0] if tool is None else tool.namespace
 

@@ -26,12 +26,12 @@ MAX_KEPT_TEXT = 1_000
 
 
 class Identity(Struct, frozen=True):
-    """Who calls: an id, the scopes that were granted, and what may be done to which resources.
+    """The caller: an id, the granted scopes, and the allowed actions on resources.
 
     `resources` maps `type:name` to actions, as in `{"project:42": ["read"]}`.
 
     Raises:
-        UsageError: a part is not what it says; one text is never taken for a list of texts.
+        UsageError: a part has the wrong type; one text is never taken for a list of texts.
     """
 
     id: str
@@ -64,8 +64,8 @@ def _granted(given: Any, what: str) -> tuple[str, ...]:
 class Env:
     """The tools that may be called, by attribute or by item: `env.shop.price`, `env["shop.price"]`.
 
-    What the last name stands for is called like a function of its arguments and gives the
-    awaitable of an envelope. Whether there is such a tool is found out by that call.
+    Calling the last name with arguments returns the awaitable of an envelope. Whether there is
+    such a tool is checked by that call.
     """
 
     __slots__ = ("_path", "_send")
@@ -75,7 +75,9 @@ class Env:
         self._path = path
 
     def __getattr__(self, name: str) -> Env:
-        if name.startswith("_"):  # What Python itself asks for; tools so named are there by item.
+        if name.startswith(
+            "_"
+        ):  # Names that Python looks up itself; such tools are reached by item.
             raise AttributeError(f"an env has no attribute {name!r}; by item: env[{name!r}]")
         return self[name]
 
@@ -104,7 +106,7 @@ class Env:
 
 
 class Elicited(Struct, frozen=True):
-    """What the user said to a question; `data` keeps the schema that was asked with."""
+    """The user's answer to a question; `data` keeps the schema of the question."""
 
     action: Literal["accept", "decline", "cancel"]
     data: dict[str, Any] | None = None
@@ -116,7 +118,7 @@ class Elicited(Struct, frozen=True):
 
 
 class Sampled(Struct, frozen=True):
-    """What the client's model said."""
+    """The reply of the client's model."""
 
     text: str
     """The texts of its content, joined."""
@@ -134,7 +136,7 @@ class Root(Struct, frozen=True):
 
 
 class Resumed(Struct, frozen=True):
-    """What a call that paused with a state goes on with."""
+    """The state that a call paused with, and the answer."""
 
     state: Any
     answer: Any
@@ -150,8 +152,8 @@ class Client(ABC):
         """The answer to a question that may be given much later, in another process.
 
         Raises:
-            PauseAsked: it is not answered yet; what called the tool keeps the question.
-            ClientUnable: nothing here can wait so long.
+            PauseAsked: it is not answered yet; the caller of the tool keeps the question.
+            ClientUnable: the call cannot wait that long.
         """
         raise ClientUnable(
             "the tool pauses until somebody answers, which only an agent's run can wait for; "
@@ -181,7 +183,7 @@ class Client(ABC):
         be asked at once, with `asyncio.gather`.
 
         Raises:
-            ClientUnable: nobody can be asked, or the answer does not keep the schema.
+            ClientUnable: the client has no user to ask, or the answer does not keep the schema.
             UsageError: no client could show such a question.
         """
 
@@ -212,11 +214,11 @@ class Client(ABC):
 
     @abstractmethod
     async def log(self, level: LogLevel, data: Any) -> None:
-        """Tell the client something while the call runs; no more than it wants to hear."""
+        """Send the client a log message during the call, if it wants messages of this level."""
 
     @abstractmethod
     async def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Tell the client how far the call is, if it wants to know."""
+        """Report the progress of the call to the client, if it wants reports."""
 
 
 class LogLine(Struct, frozen=True, gc=False):
@@ -228,7 +230,7 @@ class LogLine(Struct, frozen=True, gc=False):
 
 
 class CallLogger(logging.LoggerAdapter[logging.Logger]):
-    """The logger of a tool for one call: what it logs has the ids of both."""
+    """The logger of a tool for one call; its lines carry the ids of both."""
 
     def __init__(self, tool_id: str, call_id: str, kept: list[LogLine]) -> None:
         logger = logging.getLogger(f"callpact.tool.{tool_id}")
@@ -240,13 +242,13 @@ class CallLogger(logging.LoggerAdapter[logging.Logger]):
         if level >= logging.INFO and len(self._kept) < MAX_KEPT_LINES:
             name = logging.getLevelName(level).lower()
             self._kept.append(LogLine(name, _text(level, msg, args)[:MAX_KEPT_TEXT]))
-        # One more: this method is not where it was logged.
+        # One more level: the record shows the line of the tool, not this one.
         super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Both ids beside what the tool says itself."""
+        """Add both ids to the fields that the tool gives."""
         return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
 
 
@@ -258,7 +260,7 @@ def _text(level: int, msg: object, args: tuple[object, ...]) -> str:
 
 
 class Context(Struct, frozen=True):
-    """What a handler may know of its call: never the secrets, never the runtime itself."""
+    """The data and services of one call for its handler: never the secrets or the runtime itself."""
 
     call_id: str
     tool_id: str
@@ -269,18 +271,18 @@ class Context(Struct, frozen=True):
     chain: tuple[str, ...] = ()
     """The tools that called one another to get here, this one not among them."""
     metadata: Mapping[str, Any] | None = None
-    """What the caller sent along; handed on to every call that is made through `env`."""
+    """Metadata from the caller; passed on to every call that is made through `env`."""
     client: Client | None = None
-    """Who is at the other end, to be told and asked; None when nobody is."""
+    """The program at the other end, for progress and questions; None for a call without one."""
     _open_env: Callable[..., Env] | None = None
     _call_map: Any = None
     logged: list[LogLine] = []
-    """What the tool has logged so far."""
+    """The lines that the tool has logged so far."""
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell whoever waits how far the call is; `done` grows from call to call."""
+        """Report the progress of the call to its client; `done` grows from report to report."""
         if self.client is not None:
             await self.client.progress(done, total, message)
 

@@ -1,7 +1,7 @@
-"""The one result: data, and how it came.
+"""The one result of a call: data, and metadata about its origin.
 
 `ResponseEnvelope`, its three metas, MCP content blocks, the factories that make them, and the
-JSON form of all of it (camelCase, as seed 001 writes it). Not a codec of any protocol: those stand
+JSON form of all of it (camelCase, as seed 001 writes it). Not a codec of any protocol: those are
 in `wire/`. Nothing here needs an MCP SDK.
 """
 
@@ -154,7 +154,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
     def to_wire(self, *, details: bool = False) -> dict[str, Any]:
         """The JSON form: `data` and `meta`; with `details` also warnings and changes.
 
-        Bytes become base64, told by `"encoding": "base64"` beside them.
+        Bytes become base64, with `"encoding": "base64"` beside them.
         """
         data: Any = self.data
         wire: dict[str, Any] = {"data": data}
@@ -238,7 +238,7 @@ _META_TYPES: dict[str, Any] = {
 
 
 def _listed(given: Any, kind: type[T]) -> tuple[T, ...]:
-    """What stands beside the data, if it is of our form; else nothing was said."""
+    """The fields beside the data, if they have our form."""
     if not given:
         return ()
     try:

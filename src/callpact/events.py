@@ -1,8 +1,8 @@
 """The events of the call protocol, as seed 001 has them.
 
 The five `call.*` events are typed here, plain JSON on a wire (`write_event`, `read_event`), each
-with its JSON Schema; a bus carries them (`bus.py`). What observers of a runtime are told is none of
-them (`finished.py`).
+with its JSON Schema; a bus carries them (`bus.py`). Observers of a runtime get other events
+(`observers.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MAX_CHAIN = 100
 
 
 class CallRequested(Struct, frozen=True, gc=False, rename="camel"):
-    """Somebody wants a tool to be called."""
+    """A request to call a tool."""
 
     request_id: str
     operation_id: str
@@ -88,19 +88,19 @@ class CallFailed(Struct, frozen=True, gc=False, rename="camel"):
 
     @staticmethod
     def of(request_id: str, error: CallError) -> CallFailed:
-        """The event that tells of this error; its details are made JSON, whatever they hold."""
+        """The event for an error; its details are converted to JSON."""
         code = error.row.event if error.row is not OWN_CODE else error.code
         code = code or "UNKNOWN_ERROR"
         return CallFailed(request_id, code, error.message, _encode_details(error, code))
 
     @property
     def error(self) -> CallError:
-        """The error that the event tells of, in the class that its code stands for."""
+        """The error of the event, in the class of its code."""
         return _decode_error(self)
 
 
 class CallAborted(Struct, frozen=True, gc=False, rename="camel"):
-    """Nobody waits for this call any more, or nobody works on it any more."""
+    """The end of a call whose caller gave up, or whose handler was cancelled."""
 
     request_id: str
     type: ClassVar[str] = "call.aborted"
@@ -128,7 +128,7 @@ _EVENT_CODES["EXECUTION_ERROR"] = "handler_error"
 
 
 _OURS = "callpact"
-"""The member of `details` under which stands what only another callpact needs."""
+"""The member of `details` for the fields that only another callpact reads."""
 
 
 def _encode_details(error: CallError, event_code: str) -> Any:
@@ -301,10 +301,10 @@ def _size(text: Any) -> int:
 
 
 def decode_event(wire: Any) -> CallEvent:
-    """The event that plain JSON data stands for.
+    """Decode an event from plain JSON data.
 
     Raises:
-        InvalidEvent: with every reason why it is none.
+        InvalidEvent: with every violation.
     """
     event: dict[str, Any] = dict(cast("Any", wire)) if isinstance(wire, Mapping) else {}
     kind = event.get("type")
@@ -361,8 +361,8 @@ def _check_meta(envelope: ResponseEnvelope[Any]) -> None:
         raise OutputRejected(lambda: [issue]) from None
     issues = check(_compile("meta", RESPONSE_META_SCHEMA), meta)
     if issues:
-        told = [Issue(i.code, i.message, f"/meta{i.path}", i.expected, i.received) for i in issues]
-        raise OutputRejected(lambda: told)
+        moved = [Issue(i.code, i.message, f"/meta{i.path}", i.expected, i.received) for i in issues]
+        raise OutputRejected(lambda: moved)
 
 
 def _json(event: CallEvent) -> bytes:

@@ -39,7 +39,7 @@ async def run_in_time(admitted: Admitted, context: Context) -> Any:
     """Call the handler and await it, until the deadline.
 
     Raises:
-        Timeout: the deadline passed, before or meanwhile.
+        Timeout: the deadline passed, before the call or during it.
     """
     tool, deadline = admitted.tool, cast("float", context.deadline)
     left = deadline / 1000 - time()
@@ -58,7 +58,7 @@ async def run_in_time(admitted: Admitted, context: Context) -> Any:
 
 
 END: Any = object()
-"""What a subscription gives after its last value."""
+"""The mark after the last value of a subscription."""
 
 
 async def next_value(values: AsyncGenerator[Any, None], context: Context, *, begun: bool) -> Any:
@@ -87,13 +87,13 @@ async def _step(values: AsyncGenerator[Any, None]) -> Any:
     try:
         return await anext(values, END)
     except GeneratorExit as error:
-        if _current_task() is None:  # The loop is gone, and what it left is being closed.
+        if _current_task() is None:  # The loop is closed, and its generators are being closed.
             raise
         raise RuntimeError("the tool raised GeneratorExit") from error
 
 
 async def close_values(values: AsyncGenerator[Any, None], context: Context) -> None:
-    """Close a subscription's generator, whatever it says to that."""
+    """Close a subscription's generator; its exceptions are logged."""
     try:
         await values.aclose()
     except BaseException as error:
@@ -105,12 +105,12 @@ async def close_values(values: AsyncGenerator[Any, None], context: Context) -> N
 
 
 def log_warnings(envelope: ResponseEnvelope[Any], context: Context) -> None:
-    """Seeds 000 and 001: what breaks the output schema is logged, for whoever maintains the tool."""
+    """Log violations of the output schema, for the maintainer of the tool (seeds 000 and 001)."""
     first, *others = envelope.warnings
     more = f"; and {len(others)} more" if others else ""
     where = f" (at {first.path})" if first.path else ""
-    told = (context.tool_id, context.call_id, first.message, where, more)
-    _contract_log.warning("tool %s (call %s): %s%s%s", *told, extra=_fields(context))
+    values = (context.tool_id, context.call_id, first.message, where, more)
+    _contract_log.warning("tool %s (call %s): %s%s%s", *values, extra=_fields(context))
 
 
 def _fields(context: Context) -> dict[str, str]:
@@ -119,7 +119,7 @@ def _fields(context: Context) -> dict[str, str]:
 
 
 def failure_of(error: BaseException, context: Context) -> CallError:
-    """What the caller and the observers are told of an exception."""
+    """The error of a call for the exception of its handler, which is logged if unexpected."""
     if isinstance(error, CallError):
         return error
     if isinstance(error, Exception | SystemExit | GeneratorExit):
@@ -130,7 +130,7 @@ def failure_of(error: BaseException, context: Context) -> CallError:
 
 
 def is_ours(error: BaseException) -> bool:
-    """False for what must go on as it is: the caller's own cancellation, an interrupt."""
+    """False for exceptions that must propagate: the caller's own cancellation, an interrupt."""
     if isinstance(error, asyncio.CancelledError):
         # Else something that the handler waited for was cancelled; the caller was not.
         return not _is_cancelled()
@@ -169,7 +169,7 @@ class LoopThread:
             raise
 
     def abandon(self) -> None:
-        """Stop without waiting for it, from any thread: nobody can use the loop any more."""
+        """Stop the loop without waiting for it, from any thread."""
         with suppress(RuntimeError):  # It was stopped and closed.
             self._loop.call_soon_threadsafe(self._end)
 
@@ -189,7 +189,7 @@ class LoopThread:
         self._thread.join()
 
     def give_up(self, last: Callable[[], object] | None = None) -> None:
-        """Stop within two seconds, whatever runs there; `last` is called in the loop before."""
+        """Stop within two seconds, even if tasks go on; `last` is called in the loop before."""
         ended = asyncio.run_coroutine_threadsafe(_call(last), self._loop)
         with suppress(TimeoutError):
             ended.result(_ENDING_SECONDS)
@@ -200,7 +200,7 @@ class LoopThread:
 async def _call(last: Callable[[], object] | None) -> None:
     if last is not None:
         last()
-    for _ in range(3):  # What it closed is let go of by the next turns of the loop.
+    for _ in range(3):  # Closed transports are released by the next turns of the loop.
         await asyncio.sleep(0)
 
 

@@ -99,7 +99,7 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
         raise InvalidInput(lambda: [_not_an_object(arguments)])
     if tool.contract.input_policy == "tolerant":
         repaired = schemas.repair(schema, arguments)
-        if repaired.changes:  # What could be repaired is not told among what is wrong.
+        if repaired.changes:  # Only violations that were not repaired are reported.
             errors = schema.errors(repaired.value)
             if not errors:
                 warnings += tuple(map(_repaired, repaired.changes))
@@ -108,7 +108,7 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
 
 
 def _renamed(tool: Tool, arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Issue, ...]]:
-    """Arguments under their own names; one that is given under both stays as it is, and is told."""
+    """Arguments under their own names; one that is given under both names stays, with a warning."""
     named: dict[str, Any] = {}
     warnings: list[Issue] = []
     for key, value in arguments.items():
@@ -134,7 +134,7 @@ def _repaired(change: Change) -> Issue:
 def _judge(
     schema: CompiledSchema, value: Any, side: Side, quiet: frozenset[str] = frozenset()
 ) -> Any:
-    """None if the value keeps the schema, else a function that tells all issues but quiet ones."""
+    """None if the value keeps the schema, else a function that returns all issues but quiet ones."""
     try:
         if schema.accepts(value):
             return None
@@ -223,7 +223,7 @@ def _converted(
 
 
 def _undeclared(schema: CompiledSchema, data: Any) -> Any:
-    """What `cast` would strip, `reject` refuses: fields that the schema does not declare."""
+    """Issues for undeclared fields: `reject` refuses what `cast` would strip."""
     paths = [
         change.path for change in schemas.fit(schema, data).changes if change.action == "stripped"
     ]
@@ -275,7 +275,7 @@ def _dumped_whole(data: Any) -> Any:
 
 
 def _dumped(value: Any, levels: int) -> Any:
-    """What can be JSON as JSON; what cannot stays, for the report.
+    """Convert a value to JSON where possible; other parts stay, to be reported.
 
     Sets and keys that are not text cannot: an order or a difference would be lost without a word.
     """
@@ -328,15 +328,15 @@ def _invented(change: Change) -> Issue:
 
 
 def _residual(schema: CompiledSchema, fitted: Fitted) -> tuple[Issue, ...]:
-    told = _not_done(fitted, "cast")
+    problems = _not_done(fitted, "cast")
     issues = _judge(schema, fitted.value, "Output")
     if issues is None:
-        return told
+        return problems
     still = (
         Issue("residual", f"Still after the cast: {issue.message}", issue.path)
         for issue in issues()
     )
-    return (*told, *still)
+    return (*problems, *still)
 
 
 def _not_done(fitted: Fitted, verb: str) -> tuple[Issue, ...]:

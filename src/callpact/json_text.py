@@ -1,8 +1,8 @@
-"""What a result or a failure holds as JSON that can be sent; never an exception.
+"""The data of results and failures as JSON text that can be sent; raises nothing.
 
 JSON goes out whole, however much it is. What a handler puts into the details of its errors need not
-be JSON: there, what JSON cannot say is told as Python would show it, a lone surrogate by the
-replacement character, and of what has no end the beginning.
+be JSON: there, other values become their Python form, a lone surrogate the replacement
+character, and endless values are cut.
 """
 
 from __future__ import annotations

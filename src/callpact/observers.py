@@ -1,6 +1,6 @@
-"""What the runtime tells its observers: exactly one `CallFinished` per call.
+"""The report to the observers of a runtime: exactly one `CallFinished` per call.
 
-It never leaves the process; what does are the events of the call protocol (`events.py`).
+It never leaves the process, unlike the events of the call protocol (`events.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ACCESS = ("access_denied", "not_confirmed")
 
 
 class CallFinished(Struct, frozen=True, gc=False):
-    """One call, whatever became of it. `started` is epoch milliseconds, `duration` seconds.
+    """One call and its result or error. `started` is epoch milliseconds, `duration` seconds.
 
     A subscription has no envelope of its own; `count` says how many it delivered.
     """
@@ -43,13 +43,13 @@ class CallFinished(Struct, frozen=True, gc=False):
     client_name: str = ""
     """The program at the other end, as it names itself."""
     logs: Sequence[LogLine] = ()
-    """What the tool logged, the first lines."""
+    """The first lines that the tool logged."""
     refused: ResponseEnvelope[Any] | None = None
-    """The answer that the contract refused; nobody else is told."""
+    """The output that the contract refused; only observers see it."""
 
     @property
     def answer(self) -> ResponseEnvelope[Any] | None:
-        """What the tool gave, whether or not it was delivered."""
+        """The output of the tool, delivered or refused."""
         return self.envelope if self.refused is None else self.refused
 
     @property
@@ -70,6 +70,6 @@ class CallFinished(Struct, frozen=True, gc=False):
 
 
 Observer = Callable[[CallFinished], None]
-"""Sync, no I/O beyond one write. What it raises is logged and counted, and passed on only if it is
-`NotRecorded`: the caller gets that instead of the answer. If it has a method `check`, that is called
+"""Sync, no I/O beyond one write. Its exceptions are logged and counted, and raised only if it is
+`NotRecorded`: the caller gets that instead of the output. If it has a method `check`, that is called
 before each handler, and may raise `NotRecorded`, too."""

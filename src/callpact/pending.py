@@ -1,7 +1,7 @@
 """The caller's side of the call protocol: requests that went out, and what becomes of each.
 
 `PendingRequestMap` publishes requests on a bus and matches what comes back by request id. It knows
-no tools: who answers is somebody else's matter (`call_handler.py`, in any process).
+no tools: requests are answered by `call_handler.py`, in any process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PendingRequestMap:
     def __init__(self, bus: Bus | None = None) -> None:
         self.bus: Bus = LocalBus() if bus is None else bus
         self.answering: dict[str, asyncio.Task[Any] | None] = {}
-        """Requests that this process works on; the task ends when the caller gives up."""
+        """Requests that are answered here, each with its task; None until the task has begun."""
         self.is_closed = False
         """True from `aclose` on: nothing is called or answered any more."""
         self._pending: dict[str, asyncio.Future[CallEvent | None] | _Stream] = {}
@@ -92,12 +92,12 @@ class PendingRequestMap:
     ) -> ResponseEnvelope[Any]:
         """Call a tool, wherever it is; the first answer counts.
 
-        `deadline` is epoch milliseconds. A caller that is cancelled tells so on the bus.
+        `deadline` is epoch milliseconds. A caller that is cancelled publishes `call.aborted`.
 
         Raises:
             CallError: what the other side raised; `timeout`, `aborted`, or `upstream_error` if the
                 bus does not take the request.
-            UsageError: the tool id, the deadline or the identity is none, or the map is closed.
+            UsageError: the tool id, the deadline or the identity is invalid, or the map is closed.
         """
         if type(tool_id) is not str:
             _check_tool_id(tool_id)
@@ -140,7 +140,7 @@ class PendingRequestMap:
             if timer is not None:
                 timer.cancel()
         if isinstance(event, CallResponded):
-            if event.seq is not None:  # A subscription: nobody waits for the rest of it.
+            if event.seq is not None:  # A subscription, of which only the first envelope is wanted.
                 await self._give_up(request_id)
             return event.output
         if event is None:
@@ -162,14 +162,14 @@ class PendingRequestMap:
     ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
         """Subscribe to a tool, wherever it is: every envelope it sends, until it ends.
 
-        `idle_timeout` is milliseconds; it starts anew with each envelope. Whoever stops before the
-        end, for whatever reason, tells so on the bus. Envelopes that were lost on the way show as
+        `idle_timeout` is milliseconds; it starts anew with each envelope. A reader that stops before
+        the end publishes `call.aborted`. Envelopes that were lost on the way show as
         a warning (`gap`) of the next one.
 
         Raises:
             CallError: as `call`; `timeout` also after too long a silence, `aborted` if the reader
                 fell too far behind or the last envelopes were lost.
-            UsageError: as `call`; or the idle timeout is none.
+            UsageError: as `call`; or the idle timeout is invalid.
         """
         _check_tool_id(tool_id)
         request_id = new_id()
@@ -210,7 +210,7 @@ class PendingRequestMap:
                 await self._give_up(request_id)
 
     async def respond(self, request_id: str, output: Any, *, seq: int | None = None) -> None:
-        """Answer a request: infrastructure, for those who stand in for a call handler.
+        """Answer a request; for code that takes the place of a call handler.
 
         Raises:
             NotAnEnvelope: the output is a raw value.
@@ -238,10 +238,10 @@ class PendingRequestMap:
         await self.bus.publish(CallCompleted(request_id, count))
 
     async def aclose(self) -> None:
-        """Stop listening; whoever still waits gets `aborted`, and the other side is told.
+        """Stop listening; callers that wait get `aborted`, and `call.aborted` is published for each.
 
-        What is answered here is cancelled, and its callers get `aborted`. A bus that is stuck, or a
-        handler that goes on, holds nobody up for more than a second.
+        Requests that are answered here are cancelled, and their callers get `aborted`. A stuck bus
+        or a handler that ignores its cancellation delays the end by at most a second.
         """
         self.is_closed = True
         while self._unsubscribe:
@@ -250,7 +250,7 @@ class PendingRequestMap:
         tasks = [task for task in self.answering.values() if task not in (None, current)]
         events = [CallAborted(request_id) for request_id in self._pending]
         for event in events:
-            self.answering.pop(event.request_id, None)  # Whose caller is told here.
+            self.answering.pop(event.request_id, None)  # Its caller gets the event below.
             self._end(event)
         for task in tasks:
             task.cancel()
@@ -315,14 +315,14 @@ class PendingRequestMap:
             raise
 
     async def _give_up(self, request_id: str) -> None:
-        """Tell the other side; a bus that is stuck holds nobody up."""
+        """Publish `call.aborted`, waiting for a stuck bus at most a second."""
         with suppress(Exception):
             async with asyncio.timeout(_SECONDS_TO_ABORT):
                 await self.bus.publish(CallAborted(request_id))
 
 
 class _Stream:
-    """What a subscription received and nobody has read yet."""
+    """The envelopes of a subscription that were received and not read yet."""
 
     __slots__ = ("_expected", "_unread", "_waiter", "is_full", "tool_id")
 
@@ -416,7 +416,7 @@ def _expire(future: asyncio.Future[CallEvent | None]) -> None:
 
 
 def _unsent(error: Exception, tool_id: str) -> CallError:
-    """What the caller is told when the bus does not take a request."""
+    """The error of a request that the bus does not take."""
     _log.warning("the bus refused a call of %s: %r", tool_id, error)
     return UpstreamError(f"'{tool_id}' was not called: the bus does not take the request")
 
@@ -446,7 +446,7 @@ def check_identity(identity: Any) -> None:
     """Refuse what is no identity, here as in a runtime.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not an `Identity`.
     """
     if not isinstance(identity, Identity):
         raise UsageError(f"identity must be an Identity or None, got {identity!r:.100}")

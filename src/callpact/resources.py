@@ -1,7 +1,7 @@
-"""What a catalog offers beside tools: `Resource`, to be read, and `Prompt`, to be filled in.
+"""The entries of a catalog beside tools: `Resource`, to be read, and `Prompt`, to be filled in.
 
-Both are a Tool at heart: its input are the variables of the address or the arguments of the prompt,
-its answer is the content. So the gates, access, deadlines and records of tools hold for them, too.
+Each wraps a Tool whose input are the variables of the address or the arguments of the prompt and
+whose output is the content, so the gates, access, deadlines and records of tools apply to them.
 Declarations only; nothing here runs one.
 """
 
@@ -152,7 +152,7 @@ Offer = Resource | Prompt
 
 
 def completion_of(offer: Offer, name: str) -> Completion:
-    """What an argument or variable can be completed with: as declared, else by its schema's enum."""
+    """The completions of an argument or variable: as declared, else its schema's enum."""
     declared = offer.completions.get(name)
     if declared is not None:
         return declared
@@ -170,7 +170,7 @@ def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
 def _completions(
     tool: Tool, completions: Mapping[str, Completion], names: Iterable[str]
 ) -> dict[str, Completion]:
-    """What was given, each list of values so that it can be read more than once."""
+    """The given completions, with iterators made into tuples."""
     known = tuple(names)
     made: dict[str, Completion] = {}
     for name, given in completions.items():

@@ -63,7 +63,7 @@ _log = logging.getLogger("callpact.runtime")
 
 
 class Runtime:
-    """Runs the tools of a catalog under their contracts, and tells observers of every call."""
+    """Runs the tools of a catalog under their contracts, and notifies observers of every call."""
 
     def __init__(
         self, catalog: Catalog | Iterable[Any], observers: Iterable[Observer] = ()
@@ -78,14 +78,14 @@ class Runtime:
         self.observer_failures = 0
 
     def over(self, tools: Iterable[Tool]) -> Runtime:
-        """A runtime of other tools that tells the same observers; `env` there has these tools."""
+        """A runtime of other tools with the same observers; its `env` has these tools."""
         other = Runtime(tools, self._observers)
         other._open_env = self._open_env
         return other
 
     @property
     def has_observers(self) -> bool:
-        """True if somebody is told of calls."""
+        """True if there are observers."""
         return bool(self._observers)
 
     def execute(
@@ -127,7 +127,7 @@ class Runtime:
 
         Raises:
             CallError: `AccessDenied`, and what `execute` raises.
-            UsageError: as `execute`; or the identity is none.
+            UsageError: as `execute`; or the identity is not an `Identity`.
         """
         found, context = self._begin(call, identity, call_map, client)
         arguments: Any = {} if call.arguments is None else call.arguments
@@ -278,7 +278,7 @@ class Runtime:
         call_map: PendingRequestMap | None,
         client: Client | None = None,
     ) -> tuple[Tool | None, Context]:
-        """What a call starts with: its tool, if there is one, and its context.
+        """Make the start of a call: its tool, if there is one, and its context.
 
         Raises:
             UsageError: this is no call.
@@ -325,7 +325,7 @@ class Runtime:
         execute = partial(self.execute, deadline=deadline, policy=policy, identity=identity)
         try:
             return self.run_sync(execute, tool_id, arguments)
-        except CancelledError:  # The runtime was closed meanwhile.
+        except CancelledError:  # The runtime was closed during the call.
             raise Aborted(tool_id) from None
 
     def run_sync(
@@ -415,7 +415,7 @@ class Runtime:
         return self.tell(event)
 
     def tell(self, event: CallFinished) -> NotRecorded | None:
-        """Tell the observers of something that is on record like a call; nothing is raised.
+        """Notify the observers of an event that is recorded like a call; nothing is raised.
 
         Gives the error of an observer that could not put it on record, and must.
         """
@@ -486,7 +486,7 @@ def build_env(
     """Other tools for a handler: `await env.namespace.name(arguments)` gives an envelope.
 
     Calls go through the runtime, trusted like any code of this process; with `call_map` over its
-    bus, where the caller's identity is checked again. Each is told its parent, and gets the
+    bus, where the caller's identity is checked again. Each carries the id of its parent, and gets the
     identity, the deadline and the metadata of the call that makes it.
     """
     names = [allowed_namespaces] if isinstance(allowed_namespaces, str) else allowed_namespaces

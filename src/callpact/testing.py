@@ -50,10 +50,10 @@ class StubTransport:
 
 
 def as_response(answer: Any) -> Response:
-    """The `Response` that a plain mapping stands for.
+    """Make a `Response` from a plain mapping.
 
     Raises:
-        UsageError: it stands for none.
+        UsageError: the mapping is not a response.
     """
     if isinstance(answer, Response):
         return answer

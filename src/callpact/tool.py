@@ -1,6 +1,6 @@
 """Tools and the values of one call: `Tool`, `Contract`, `Access`, `Call`, `Admitted`.
 
-Declarations are frozen dataclasses, checked when they are made; what is made per call are frozen
+Declarations are frozen dataclasses, checked when they are made; the values of a call are frozen
 structs. Nothing here runs a tool.
 """
 
@@ -36,7 +36,7 @@ _WIRE = re.compile(rf"[A-Za-z0-9_-]{{1,{_WIRE_LENGTH}}}")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Contract:
-    """What a tool promises: the schema of its input, the schema of its output, and the policies.
+    """The promise of a tool: the schema of its input, the schema of its output, and the policies.
 
     `policy` says what happens to an answer that breaks its schema: delivered as it is (`pass`),
     with warnings (`warn`), fitted with invented values (`cast`), converted where that loses nothing
@@ -84,13 +84,13 @@ class Contract:
 
     @staticmethod
     def later(make: Callable[[], Contract]) -> Contract:
-        """A contract that is made when it is first looked at, of schemas known to be good."""
+        """A contract that is made on first access, from schemas known to be valid."""
         contract = object.__new__(Contract)
         object.__setattr__(contract, "_make", make)
         return contract
 
     def __getattr__(self, name: str) -> Any:
-        # Only asked for what is not there: the fields of a contract that is not made yet.
+        # Called only for missing attributes: the fields of a contract that is not made yet.
         make = None if name == "_make" else self._make
         if name not in _CONTRACT_FIELDS or make is None:
             raise AttributeError(f"a Contract has no attribute {name!r}")
@@ -132,7 +132,7 @@ class Call(Struct, frozen=True, gc=False):
     tool_id: str
     arguments: Any = None
     id: str = ""
-    """What the caller knows it by; the runtime gives one if it is empty."""
+    """The caller's id for it; if it is empty, the runtime makes one."""
     parent_id: str | None = None
     deadline: float | None = None
     """Epoch milliseconds; None for never."""
@@ -153,13 +153,13 @@ Handler = Callable[[dict[str, Any], Context], Awaitable[Any] | AsyncGenerator[An
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller needs: all of `scopes`, one of `any_scopes`, a right to a resource.
+    """The rights that a caller needs: all of `scopes`, one of `any_scopes`, a right to a resource.
 
     With `resource_type="project"` and `resource_action="read"`, some resource `project:…` of the
     caller must list `read`.
 
     Raises:
-        InvalidTool: a part is not a list of texts, or one of the two resource fields stands alone.
+        InvalidTool: a part is not a list of texts, or only one of the two resource fields is given.
     """
 
     scopes: tuple[str, ...] = ()
@@ -240,7 +240,7 @@ class Tool:
     wire_name: str = ""
     """The name over MCP; derived from the id when it is not given."""
     argument_aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names under which arguments may come, each with the one that it stands for."""
+    """Other names of arguments, each with the declared name."""
     disabled: Disabled | None = None
     """Why it cannot be called; such a tool is shown as disabled, and not advertised."""
     keywords: tuple[str, ...] = ()

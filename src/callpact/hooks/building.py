@@ -74,7 +74,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Built(Struct, frozen=True):
-    """What building gave: the script, what it was made from, and what it does without."""
+    """The result of a build: the script, its inputs, and the modules left out."""
 
     wanted: Wanted
     version: str

@@ -1,4 +1,4 @@
-"""Opens files with hooks: their module is run once in the sandbox, and what stands then is kept.
+"""Opens files with hooks: their module runs once in the sandbox, and its state is kept.
 
 Not asyncio's side (`pool.py`), and not FlowMCP's: what a file means and which tools may have hooks
 is known elsewhere. Importing this does nothing; the guest is loaded when it is first needed.

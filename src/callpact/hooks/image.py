@@ -1,4 +1,4 @@
-"""What a guest's memory looked like at one moment, kept as its difference from another image.
+"""A snapshot of a guest's memory, kept as its difference from another snapshot.
 
 A realm's image holds only the runs of pages in which it differs from the image that it was made
 from, so hundreds of realms cost little. Not tied to an instance: any instance can be put into the
@@ -130,7 +130,7 @@ def _ranges(pages: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _gaps(covered: list[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What lies between start and end and is not covered, as starts and lengths."""
+    """The gaps between start and end, as starts and lengths."""
     for at, length in covered:
         if at > start:
             yield start, at - start

@@ -36,7 +36,7 @@ _EXPORTS: Final = (
 _WASM_PAGE = 65536
 _ARGUMENTS = 8
 RESERVE_BYTES: Final = 4 << 20
-"""What the guest may use beyond its scripts, so that it can say that they are out of memory."""
+"""Memory for the guest beyond its scripts, so that it can report that they ran out of it."""
 
 
 class Trapped(Exception):
@@ -95,7 +95,7 @@ class Instance:
     # Calls and memory.
 
     def call(self, name: str, *arguments: int) -> int:
-        """Call an export of the guest; the GIL is free meanwhile.
+        """Call an export of the guest without holding the GIL.
 
         Raises:
             Trapped: the guest ran into a limit.

@@ -1,4 +1,4 @@
-"""What bounds a hook: time, memory and sizes of one call, each a field of `HookLimits`.
+"""Limits of a hook: time, memory and sizes of one call, each a field of `HookLimits`.
 
 They are enforced by the host from outside the guest; nothing a hook does can widen them.
 """

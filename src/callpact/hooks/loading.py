@@ -99,7 +99,7 @@ class Loading:
         loaded = self._run(base, lambda machine: self._load(machine, base, text, main, lists))
         if loaded is not None:
             return loaded
-        # The first way does not tell why; this one tells nothing else.
+        # The first way gives no reason; this one gives nothing else.
         raise self._run(base, lambda machine: self._explain(machine, base.handles, text))
 
     def _run(self, base: Image | None, work: Callable[[Machine], T]) -> T:
@@ -148,9 +148,9 @@ class Loading:
                     machine.evaluate(script)
                     machine.run_jobs()
                 except Thrown as thrown:
-                    told = self._told(machine, handles, thrown.handle)
+                    failure = self._told(machine, handles, thrown.handle)
                     raise HooksRefused(
-                        "LibraryFailed", f"the library '{name}' failed: {told.message}"
+                        "LibraryFailed", f"the library '{name}' failed: {failure.message}"
                     ) from None
                 machine.invoke(add_library, _string(machine, name))
         machine.make_room()
@@ -177,12 +177,12 @@ class Loading:
             return None
         answer = machine.invoke(handles.load, namespace, machine.json(lists.encode()))
         machine.run_jobs()
-        told = machine.text(answer, self._limits.input_bytes)
-        if told is None:
+        reply = machine.text(answer, self._limits.input_bytes)
+        if reply is None:
             raise Trapped("OutputLimit")
-        if told[:1] != b"D":
-            raise _refused(read_thrown(told[1:], self._limits))
-        shape, _, found = told[1:].partition(b"\n")
+        if reply[:1] != b"D":
+            raise _refused(read_thrown(reply[1:], self._limits))
+        shape, _, found = reply[1:].partition(b"\n")
         if found != main.encode():
             raise HooksRefused("MainChanged", "the file's code changes 'main', which is data")
         return _shape.decode(shape), machine.capture(handles, base)

@@ -14,7 +14,7 @@ from callpact.hooks.instance import RESERVE_BYTES, Instance, Trapped
 from callpact.hooks.module import Guest
 
 MODULE_NAME: Final = "hooks.mjs"
-"""What the module of a file is called in the guest, and so in the stacks of its errors."""
+"""The name of a file's module in the guest, and in the stacks of its errors."""
 _SLOTS = 8  # one result, then the arguments of a call
 _INBOX_BYTES = 32 << 10
 _ROOM_BYTES = 512 << 10

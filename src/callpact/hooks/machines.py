@@ -1,6 +1,6 @@
 """The machines of an engine: made when they are needed, lent for a call, taken back, kept idle.
 
-A machine belongs to no realm; whoever borrows one gets it in the state of the image that was
+A machine belongs to no realm; a borrower gets it in the state of the image that was
 asked for. Also the clock that stops guests: a thread that ticks while any of them runs.
 """
 
@@ -121,7 +121,7 @@ class Machines:
 
 
 class _Ticker:
-    """A thread that ticks while a guest runs, and a moment longer; there is none otherwise."""
+    """A thread that ticks while a guest runs, and ends shortly after."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

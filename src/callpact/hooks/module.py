@@ -44,13 +44,13 @@ _REFUSALS = """(module
 # 52 is "not supported" and 8 "bad descriptor" in WASI; a null module name is a refused import.
 
 COMPILED_AS = f"{GUEST_SHA256[:16]}-4"
-"""What kept files depend on; to be counted up when `make_engine` or the refusals change."""
+"""The version of cached files; raise it when `make_engine` or the refusals change."""
 
 _INSTALL = "install callpact[hooks]"
 
 
 class Guest:
-    """What instances are made from: the compiled module and the answers to its imports.
+    """The source of instances: the compiled module and the functions that it imports.
 
     Raises:
         UsageError: the guest module is not installed, or is not the pinned one.
@@ -82,7 +82,7 @@ def load_modules(
 ) -> tuple[wasmtime.Module, wasmtime.Module]:
     """The compiled guest and refusals, from the cache directory if it can be trusted.
 
-    `read` gives the guest's bytes if it has to be compiled (`read_guest` unless told otherwise).
+    `read` gives the guest's bytes if it has to be compiled (by default `read_guest`).
 
     Raises:
         UsageError: the guest module is not installed, or is not the pinned one.

@@ -14,7 +14,7 @@ from typing import Final
 
 CRYPTO: Final = "crypto"
 INTL: Final = "intl"
-"""Stands for `Intl` and for dates in the form of a locale."""
+"""The name of `Intl` and of locale-dependent dates among the needs of a file."""
 NODE: Final = (CRYPTO, "zlib")
 """Modules of Node that hooks have, in part."""
 

@@ -26,7 +26,7 @@ from callpact.folders import data_folder
 from callpact.hooks.modules import node_module
 
 GLOBAL = "__callpact_pack"
-"""The global in which a pack's script leaves its library; whoever evaluates it takes it away."""
+"""The global in which a pack's script leaves its library; the evaluating code removes it."""
 INDEX = "index.json"
 """The file that says which packs there are."""
 MAX_PACK_BYTES = 16 << 20
@@ -68,7 +68,7 @@ class Pack:
     esbuild: str = ""
     """Version of the bundler that made it."""
     integrity: str = ""
-    """What npm says is the hash of the library that it was made from."""
+    """npm's hash of the library that it was made from."""
     built: str = ""
     """When it was made."""
 
@@ -199,7 +199,7 @@ def drop(directory: Path, name: str) -> Pack | None:
 
 
 def _pack(directory: Path, name: str, entry: _Entry) -> Pack:
-    # `+` is in no name of npm: what stands before it can only be a scope.
+    # `+` is in no name of npm: the part before it can only be a scope.
     path = directory / f"{name.replace('/', '+')}-{entry.version}.js"
     return Pack(
         name,
@@ -236,7 +236,7 @@ def _read_index(directory: Path) -> Mapping[str, _Entry]:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """What a file of ours holds, up to one byte more than it should."""
+    """The content of our own file, up to one byte more than allowed."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
         _check_ours(path, os.fstat(file.fileno()))
@@ -259,7 +259,7 @@ def _write_index(directory: Path, packs: Mapping[str, _Entry]) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write under another name first, so that nobody reads half of it; for this user alone."""
+    """Write atomically, by renaming, with permissions for this user alone."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".pack-")
     try:
         with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, not a path

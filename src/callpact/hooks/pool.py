@@ -46,7 +46,7 @@ class EffectRefused(Exception):
 
 
 class Pool:
-    """The threads for the hooks of one engine, which is closed by whoever made it."""
+    """The threads for the hooks of one engine, which its maker closes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -137,7 +137,7 @@ class Pool:
                     return following
                 step = following
         finally:
-            # Effects that the hook did not wait for, or that nobody waits for any more.
+            # Effects that the hook did not await, or whose call has ended.
             for task in open_:
                 task.cancel()
             await asyncio.gather(*open_, return_exceptions=True)
@@ -161,7 +161,7 @@ class _Call:
         self._waiting: Pending | None = None
 
     def step(self, work: Callable[[], T]) -> T:
-        """Do a step, on a thread; if nobody waits for it any more, the call ends after it."""
+        """Run a step on a thread; if its caller is gone, the call ends after it."""
         with self._lock:
             if self._is_left:
                 raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""Files of our own making in a directory that nobody else may write.
+"""Our own files in a directory that only this user may write.
 
 What they hold is used as it is, compiled code above all; so whatever is odd about the directory or
 the file, it is as if the file were not there. A digest guards against damage, such as a file that
@@ -29,7 +29,7 @@ def read_private(file: Path) -> tuple[bytes, bytes] | None:
 
 
 def read_private_second(file: Path) -> bytes | None:
-    """Only the second part, for who lets the file be mapped: the first stands at its beginning."""
+    """The second part alone, for callers that map the file: the first is at its beginning."""
     with _mapped(file) as content:
         if content is None:
             return None
@@ -38,7 +38,7 @@ def read_private_second(file: Path) -> bytes | None:
 
 
 def keep_private(file: Path, first: bytes, second: bytes) -> None:
-    """Write the file under another name first, so that nobody ever reads half of it.
+    """Write the file atomically, by renaming it.
 
     A directory that cannot be written costs time in the next process, and nothing else.
     """

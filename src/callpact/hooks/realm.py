@@ -85,7 +85,7 @@ class Pending:
     def __init__(self, call: _Call, effects: tuple[Effect, ...]) -> None:
         self._call: _Call | None = call
         self.effects = effects
-        """What was asked in the last step; what was asked before may be open still."""
+        """The effects of the last step; earlier ones may still be open."""
 
     def resume(self, replies: Sequence[Reply]) -> Step:
         """Give replies to one or more open effects and let the hook run on.
@@ -167,7 +167,7 @@ class _Call:
         return answer
 
     def _judge(self, answer: bytes | None) -> Step:
-        """What the driver's answer means (its letters stand in bootstrap.js)."""
+        """Decode the driver's answer (bootstrap.js defines its letters)."""
         if answer is None:
             return self._fail("OutputLimit")
         head, _, body = answer.partition(b"\n")

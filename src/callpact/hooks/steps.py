@@ -1,4 +1,4 @@
-"""What comes of a step of a hook, as data: a result, a failure in words, an effect, a line of log.
+"""The outcome of a step of a hook, as data: a result, a failure, an effect, a log line.
 
 Also how the guest's texts become these, with nothing in them taken on trust. Not the step itself:
 that is `realm.py`.
@@ -108,7 +108,7 @@ def read_effects(text: bytes) -> tuple[Effect, ...]:
 
 
 def read_thrown(text: bytes, limits: HookLimits) -> Failed:
-    """What a hook threw, and where; the engine's own cry for memory is the limit's.
+    """The exception of a hook and its place; the engine's out-of-memory error counts as the limit.
 
     Raises:
         msgspec.DecodeError: the text is not what the driver writes.

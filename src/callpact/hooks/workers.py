@@ -42,7 +42,7 @@ class Workers:
         self._is_closed = False
 
     async def do(self, work: Callable[[], T], caller: Hashable = None) -> T:
-        """What the work returns; if it has not begun when this is cancelled, it never will.
+        """Run the work and return its result; if it is cancelled before the work begins, it never runs.
 
         Raises:
             UsageError: the workers are closed.
@@ -76,9 +76,9 @@ class Workers:
     def _run(self, job: _Job | None) -> None:
         inbox: _Inbox = SimpleQueue()
         while job is not None:
-            tell = job()
+            notify = job()
             job = self._next(inbox)
-            tell()  # After it is known what comes next, or the loop would wake another thread.
+            notify()  # After the next job was taken, or the loop would wake another thread.
             if job is None:
                 job = inbox.get()
 
@@ -108,12 +108,12 @@ def _start(target: Callable[[], None]) -> threading.Thread:
 def _do(
     work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]
 ) -> Callable[[], None]:
-    """Do the work; what is returned tells who waits for it."""
+    """Do the work; the returned function notifies the waiting caller."""
     if future.cancelled():
-        return _tell_nobody
+        return _notify_none
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 - whatever happened, who waits is told
+    except BaseException as error:  # noqa: BLE001 - every outcome reaches the waiting caller
         return partial(_tell, loop, future, future.set_exception, error)
     return partial(_tell, loop, future, future.set_result, result)
 
@@ -124,10 +124,10 @@ def _tell(
     settle: Callable[[Any], None],
     value: object,
 ) -> None:
-    # A loop that was closed meanwhile: nobody waits.
+    # The loop was closed: no caller waits.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(lambda: future.done() or settle(value))
 
 
-def _tell_nobody() -> None:
-    """Nobody waits any more."""
+def _notify_none() -> None:
+    """For work whose caller is gone."""

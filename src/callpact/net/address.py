@@ -35,7 +35,7 @@ _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\Z")
 _LOCALHOST = re.compile(r"(?:.*\.)?localhost(?:\.localdomain|6)?\Z|ip6-(?:localhost|loopback)\Z")
 _MAX_AUTHORITY = 300  # A name has 253 characters at most.
 _PORTS = {"http": 80, "https": 443}
-# What may stand in a path or query as it is; the rest is percent-encoded, as fetch does.
+# Characters kept in a path or query; the rest is percent-encoded, as fetch does.
 _AS_IS = "%/?:@!$&'()*+,;=-._~[]|^"
 
 _RANGES: tuple[tuple[str, str], ...] = (
@@ -85,7 +85,7 @@ class Refused(Exception):
         self.why = why
         self.remedy = remedy
 
-    def told(self) -> Failed:
+    def error(self) -> Failed:
         """The error for the caller: the host, never the URL, never what a name resolved to."""
         if not self.host:
             return Failed("address_not_allowed", f"The URL cannot be used: {self.why}")
@@ -275,7 +275,7 @@ class AddressRules:
 
 
 def kind_of(address: Address) -> str | None:
-    """What kind of special address it is; None for a public one."""
+    """The kind of a special address; None for a public one."""
     for word, network in _REFUSED:
         if address in network:
             return word

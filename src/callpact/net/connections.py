@@ -1,7 +1,9 @@
-"""aiohttp's connections, held to our rules. Imported only where aiohttp is there.
+"""aiohttp's connections under our rules, and its exceptions as our errors.
 
-Names are resolved here, and each address is asked about before it is connected to and again at
-the other end of the connection; bytes that nobody asked for end a connection.
+Imported only with the first request, as aiohttp is an extra.
+
+Names are resolved here, and each address is checked before the connection is made and again on
+the connection itself; unsolicited bytes end a connection.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def _resolved(host: str, port: int, address: str) -> ResolveResult:
 
 
 class Wire(asyncio.Protocol):
-    """Stands between a connection and aiohttp's reader of it, and sees what passes.
+    """A protocol between a connection and aiohttp's reader that watches the bytes.
 
     It knows whether a byte of the answer has come, and ends a connection on which bytes come that
     nobody asked for: they would be taken for the answer to the next request.
@@ -197,7 +199,7 @@ class Asked(aiohttp.ClientRequest):
 class Broken(Exception):
     """A connection that could not be made or ended; `is_answered` if a byte of an answer came.
 
-    It stands between aiohttp and its own retry, which does not ask about bytes.
+    Raised in place of aiohttp's own error, so that aiohttp does not retry the request itself.
     """
 
     def __init__(self, cause: aiohttp.ClientConnectionError, *, is_answered: bool) -> None:
@@ -207,14 +209,14 @@ class Broken(Exception):
 
 
 class NotHttp(Exception):
-    """An answer that is none."""
+    """A reply that is not HTTP."""
 
 
 def call_error(error: Exception, host: str, limits: Limits, status: int | None) -> CallError:
-    """The error of ours for what went wrong in one exchange."""
+    """The error of a call for an exception of one exchange."""
     match error:
         case Refused():
-            return error.told()
+            return error.error()
         case TooLarge():
             return too_large(host, error.limit, error.value, status)
         case Undecodable():
@@ -259,7 +261,7 @@ def _tls(error: aiohttp.ClientSSLError, host: str) -> UpstreamError:
 
 
 def _is_cut(error: Exception) -> bool:
-    """Whether the connection ended within an answer; aiohttp tells it by the cause alone."""
+    """True if the connection ended within an answer; only the cause of aiohttp's error shows it."""
     if isinstance(error, aiohttp.ClientConnectionError):
         return True
     cause = error.__cause__

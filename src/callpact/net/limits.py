@@ -1,4 +1,4 @@
-"""What bounds a request to an upstream; each a constant with a default, each a field of `Limits`."""
+"""Limits of a request to an upstream: the fields of `Limits`, each with a constant as default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_HEADERS = 100
 MAX_HEADER_BYTES = 65_536
 """Size of all header lines of an upstream's answer together."""
 MAX_CONNECT_SECONDS = 10.0
-"""Seconds until an upstream's name is resolved, the connection stands and TLS is agreed on."""
+"""Seconds for resolving an upstream's name, connecting and the TLS handshake."""
 MAX_FIRST_BYTE_SECONDS = 30.0
 """Seconds that an upstream may be silent after it has the request."""
 MAX_IDLE_SECONDS = 20.0

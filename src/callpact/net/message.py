@@ -1,4 +1,4 @@
-"""What goes to an upstream and what comes back, and the one method between them.
+"""Requests to upstreams, their responses, and `Transport`, the one method between them.
 
 `Request`, `Response`, the `Transport` protocol, and the rules of headers. Nothing here opens a
 connection.
@@ -51,7 +51,7 @@ class Request(Struct, frozen=True):
 class Response(Struct, frozen=True):
     """An upstream's whole answer, decoded, whatever its status.
 
-    Header names are lower case, repeated headers are joined with ", "; Set-Cookie stands apart.
+    Header names are lower case, repeated headers are joined with ", "; Set-Cookie is kept apart.
     `content-encoding` and `content-length` are the upstream's words about the body before it was
     decoded.
     """
@@ -66,7 +66,7 @@ class Response(Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """What brings a request to an upstream and its answer back."""
+    """Sends a request to an upstream and returns the response."""
 
     async def send(self, request: Request, *, deadline: float | None = None) -> Response:
         """The answer, whatever its status; `deadline` in epoch milliseconds.

@@ -70,7 +70,7 @@ class Unanswered(Struct, frozen=True):
 
 
 class _Lane:
-    """The turns at one origin."""
+    """The semaphore of one origin."""
 
     __slots__ = ("turns", "users")
 
@@ -80,7 +80,7 @@ class _Lane:
 
 
 class Turns:
-    """The turns of one event loop."""
+    """Bounds the requests of one event loop: per origin, in total, and waiting."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -201,7 +201,7 @@ class Pool:
             if isinstance(error, Broken) and not error.is_answered:
                 return Unanswered(failure)
         except asyncio.CancelledError:
-            # Closing, aiohttp cancels who waits for a name; nobody has cancelled the caller.
+            # Closing, aiohttp cancels pending name lookups; the caller itself was not cancelled.
             task = asyncio.current_task()
             if not self._session.closed or (task is not None and task.cancelling()):
                 raise

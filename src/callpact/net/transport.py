@@ -1,6 +1,6 @@
 """The transport over HTTP: to which address, for how long, after which redirects, one retry.
 
-The pieces stand in the modules beside it; aiohttp is imported when the first request is sent.
+aiohttp is imported with the first request (`pool.py`).
 """
 
 from __future__ import annotations
@@ -148,13 +148,13 @@ class HttpTransport:
         try:
             return redirected(place, redirect.status, redirect.locations)
         except Refused as refused:
-            raise refused.told() from None
+            raise refused.error() from None
 
     def _place(self, url: str) -> Place:
         try:
             place = place_of(url)
         except Refused as refused:
-            raise refused.told() from None
+            raise refused.error() from None
         return self._checked(place)
 
     def _checked(self, place: Place) -> Place:
@@ -162,7 +162,7 @@ class HttpTransport:
         try:
             self._rules.check_place(place.host, place.port)
         except Refused as refused:
-            raise refused.told() from None
+            raise refused.error() from None
         return place
 
 
@@ -181,11 +181,11 @@ class Upstreams:
 
     @property
     def hosts(self) -> list[str]:
-        """What must be allowed for the mapping to work."""
+        """The hosts that must be allowed for the mapping."""
         return [f"{f'[{p.host}]' if ':' in p.host else p.host}:{p.port}" for _, p in self._pairs]
 
     def instead_of(self, place: Place) -> Place:
-        """Where a request that is meant for a place really goes."""
+        """The place that a request for a place is sent to."""
         for root, instead in self._pairs:
             if root.origin == place.origin and _is_under(place.tail, root.tail):
                 tail = instead.tail + place.tail[len(root.tail) :]

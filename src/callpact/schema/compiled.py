@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 MAX_EXPLAINED = 2_000_000
-"""Bytes of JSON up to which all violations of a value are told; beyond, the first."""
+"""Bytes of JSON up to which all violations of a value are reported; beyond, only the first."""
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
 _SHARED = ("$schema", "$defs", "definitions")
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
@@ -151,7 +151,7 @@ class CompiledSchema:
         shared = {keyword: root[keyword] for keyword in _SHARED if keyword in root}
         try:
             part = compile_schema({**shared, **schema}, formats=self._formats)
-        except InvalidSchema:  # It refers to what stands elsewhere.
+        except InvalidSchema:  # It refers to another document.
             return _never
 
         def judge(value: Any) -> bool:
@@ -163,7 +163,7 @@ class CompiledSchema:
         return judge
 
     def errors(self, value: Any) -> list[ValidationError] | list[Issue]:
-        """Every violation as the validator tells it, or as issues where it cannot be asked."""
+        """Every violation as the validator reports it, or as issues where it cannot be used."""
         if not is_json(value):
             return not_json(value)
         try:
@@ -209,7 +209,7 @@ class CompiledSchema:
         return []
 
     def __getattr__(self, name: str) -> Any:
-        """What is not needed to load a tool is made when it is first asked for, then kept."""
+        """Make the parts that loading a tool does not need on first access, and keep them."""
         if name == "document":
             made = self._facts.document
         elif name == "accepts":

@@ -32,7 +32,7 @@ _MAX_BITS = 13_000
 
 
 class Facts(Struct, frozen=True, gc=False):
-    """What the compiler needs to know about a document."""
+    """The facts about a document that the compiler needs."""
 
     given: Document
     """The document to compile now. With a text beside it, it is still the caller's own."""
@@ -45,7 +45,7 @@ class Facts(Struct, frozen=True, gc=False):
 
     @property
     def document(self) -> Document:
-        """A copy that nobody else holds."""
+        """A fresh copy."""
         return self.given if self.text is None else orjson.loads(self.text)
 
 
@@ -84,7 +84,7 @@ def is_old_draft(document: Document) -> bool:
 
 
 def freeze(document: object) -> Facts:
-    """Copy a schema so that nobody can change it, checking that it is JSON within limits.
+    """Copy a schema against later changes, and check that it is JSON within limits.
 
     Raises:
         InvalidSchema: not an object or boolean, not JSON, too deep or too large.
@@ -119,7 +119,7 @@ def _frozen_quickly(document: dict[str, Any]) -> Facts | None:
         return None
     try:
         text = orjson.dumps(document, option=_PLAIN)
-    except TypeError:  # Not JSON, or beyond what orjson writes: the careful way will tell.
+    except TypeError:  # Not JSON, or beyond orjson: left to the careful way.
         return None
     if len(text) > _QUICK_TEXT or b"null" in text:  # A null may have been a NaN.
         return None

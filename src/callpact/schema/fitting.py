@@ -1,4 +1,4 @@
-"""`convert`, `cast`, `strip`, and the three in a row: fit a value to its schema, tell every change.
+"""`convert`, `cast`, `strip` and all three as `fit`, which lists every change.
 
 `cast` alone is exactly seed 001's (TypeBox's) cast. `fit` is what a contract with policy `cast`
 does to an answer: convert what says exactly what is wanted, cast the rest, strip what is left over.
@@ -89,7 +89,7 @@ def _fitted(compiled: CompiledSchema, value: Any, *, invent: bool) -> Fitted:
 
 
 def _cast(node: Node, value: Any, run: Run) -> Any:
-    """Cast, or raise and leave no trace: seed 001 leaves the data as it was and tells why."""
+    """Cast, or raise and record no change: seed 001 then keeps the data and reports the reason."""
     mark = len(run.changes)
     try:
         return node.cast(value, run)

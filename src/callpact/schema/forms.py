@@ -1,6 +1,6 @@
 """Two forms of a schema that let one pass of the validator say more.
 
-`jsonschema-rs` looks only where a schema tells it to: a NaN, a Python object or a key that is not
+`jsonschema-rs` looks only where a schema says so: a NaN, a Python object or a key that is not
 a string passes unseen in a place that no keyword visits. The **plain** form accepts exactly what
 the schema accepts, but visits every part of a value, so that acceptance also means "this is JSON".
 The **closed** form accepts less: a value in which `convert`, `cast` and `strip` have nothing to do.

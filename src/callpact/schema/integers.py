@@ -1,4 +1,4 @@
-"""Integers that came as floats: beyond 2^53 a float stands for several of them.
+"""Integers given as floats: beyond 2^53 one float represents several integers.
 
 JSON Schema takes every number without a fraction for an integer, and `9007199254740993.0` is read
 as the float 9007199254740992.0. Where an integer is declared, a float of that size is refused.
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST_EXACT = 2**53 - 1
-"""The largest integer that no other one is read as, once it is written with a fraction."""
+"""The largest integer up to which each is a float of its own."""
 
 # To draft 4, and to it alone, 7.0 is no integer.
 WHOLE: dict[str, Any] = {"$ref": "urn:callpact:integer"}
 EXACT: dict[str, Any] = {"anyOf": [{"minimum": -MOST_EXACT, "maximum": MOST_EXACT}, WHOLE]}
-"""What an integer has to keep: small enough to be exact as a float, or none."""
+"""The schema of an integer: small enough to be exact as a float, or not a float."""
 RESOURCES = [
     (
         "urn:callpact:integer",
@@ -37,7 +37,7 @@ RESOURCES = [
         },
     )
 ]
-"""What `WHOLE` and `EXACT` refer to."""
+"""The definitions that `WHOLE` and `EXACT` refer to."""
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def inexact_integers(validator: Any, value: Any) -> list[Issue]:
     """The places where a schema wants an integer and a valid value has a float that may be another."""
     if _has_no_vast_float(value):
         return []
-    # The same value with a fraction where a vast float stands: what minds wants an integer.
+    # The value with a fraction added to each vast float: a violation shows that an integer is wanted.
     probe = _with_fractions(value)
     if validator.is_valid(probe):
         return []

@@ -89,8 +89,8 @@ def explain(
     """
     writer = _Writer(compiled, side)
     issues: dict[tuple[str, str, str], Issue] = {}
-    told = (error for error in errors if _code(error) not in quiet) if quiet else errors
-    likely = sorted(islice(told, _MAX_ERRORS), key=_first_rank)
+    shown = (error for error in errors if _code(error) not in quiet) if quiet else errors
+    likely = sorted(islice(shown, _MAX_ERRORS), key=_first_rank)
     for error in likely[: 2 * MAX_ISSUES]:
         for issue in writer.write(error):
             if issue.code not in quiet:
@@ -151,7 +151,7 @@ class _Writer:
         if code == "contains":
             code = str(error.schema_path[-1])
         if code == "pattern" and "pattern" not in details:
-            # The search was given up; the pattern stands in the schema.
+            # The search was given up; the schema has the pattern.
             details = {"pattern": str(self._at(error.schema_path))}
         return self._issue(error, code, rule_of(code, details, error.instance))
 
@@ -244,14 +244,14 @@ class _Writer:
             return [self._issue(error, "type", type_rule(types, error.instance))]
         likely = [b for b in branches if b not in typed]
         for at in (depth, depth + 1):
-            # Constants tell the branches apart: either the value itself, or one of its properties.
+            # Constants distinguish the branches: either the value itself, or one of its properties.
             tags = [next((e for e in b if _is_constant(e, at)), None) for b in likely]
             if all(tags) and len({tuple(e.instance_path) for e in tags if e}) == 1:
                 options = [option for e in tags for option in self._options(e)]
                 rule = choice_rule(options, cast("Any", tags[0]).instance)
                 return [self._issue(tags[0], "enum", rule)]
-        told = [b for b in likely if not any(_is_constant(e, depth + 1) for e in b)] or likely
-        written = [self._written(branch) for branch in told[:MAX_ISSUES]]
+        chosen = [b for b in likely if not any(_is_constant(e, depth + 1) for e in b)] or likely
+        written = [self._written(branch) for branch in chosen[:MAX_ISSUES]]
         if len(written) == 1:
             return written[0]
         shared = [issue for issue in written[0] if all(issue in other for other in written)]

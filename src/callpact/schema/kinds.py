@@ -1,7 +1,7 @@
 """Reads a schema document into the kinds that `convert`, `cast` and `strip` know.
 
 The kind is the first that matches: reference, union, intersect, not, literal, object or record,
-array or tuple, scalar, unknown. The nodes themselves stand in `nodes.py`, `objects.py`,
+array or tuple, scalar, unknown. The nodes are in `nodes.py`, `objects.py`,
 `arrays.py` and `choices.py`.
 """
 
@@ -102,7 +102,7 @@ class Reader:
                 return Never(schema)
             node = self._read(excluded)
             if _says_nothing(node) and not _NOTES.issuperset(excluded):
-                # What the nodes do not understand, they cannot tell to be excluded.
+                # The nodes cannot exclude what they do not understand.
                 node = Never({})
             return Not(schema, node, own or Unknown({}))
         if own is not None:
@@ -122,12 +122,12 @@ class Reader:
         return Intersect(schema, parts, Never({}) if others is False else self._rest(others))
 
     def _lists(self, schema: dict[str, Any]) -> list[Node]:
-        """What a schema says of items and of several types, where a part decides the kind."""
+        """The nodes for items and for several types, where a part decides the kind."""
         own = self._own(schema, alone=False)
         return [] if own is None or own.is_leaf or isinstance(own, Object) else [own]
 
     def _declared(self, schema: dict[str, Any], *, alone: bool) -> list[Node]:
-        """What a schema declares beside what its kind reads: under conditions, or without a type."""
+        """The nodes for declarations beside those of the kind: under conditions, or without a type."""
         if self._lone_refs and "$ref" in schema:
             return []
         found = [self._read(part) for part in _conditional(schema)]
@@ -175,7 +175,7 @@ class Reader:
         return Union({}, [self._read(variant) for variant in variants] or [Never({})])
 
     def _own(self, schema: dict[str, Any], *, alone: bool) -> Node | None:
-        """What the keywords of this place say by themselves; None for nothing."""
+        """The node of the keywords of this place alone; None without such keywords."""
         if self._lone_refs and "$ref" in schema:
             return None
         if "enum" in schema:

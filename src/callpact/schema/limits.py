@@ -1,4 +1,4 @@
-"""What bounds values and schemas; settings of the process, made before schemas are compiled."""
+"""Limits of values and schemas: settings of the process, made before schemas are compiled."""
 
 from __future__ import annotations
 

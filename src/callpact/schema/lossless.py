@@ -32,7 +32,7 @@ def converted(value: Any, kind: str) -> Any:
 
 
 def _whole(number: float) -> Any:
-    # Beyond, the float may stand for another integer.
+    # Beyond, the float may represent another integer.
     return int(number) if abs(number) <= MOST_EXACT and number.is_integer() else number
 
 

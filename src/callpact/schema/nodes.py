@@ -1,8 +1,8 @@
-"""The kinds of schema that hold no others: what `convert`, `cast` and `strip` do to a value of each.
+"""The kinds of schema without subschemas, and how `convert`, `cast` and `strip` treat their values.
 
 Seed 001 casts with TypeBox's `Value.Cast`; the nodes are that algorithm over JSON Schema, kind by
 kind (which value is left alone, which is created anew). They judge values by TypeBox's rules, not
-by JSON Schema's: the validator proper stands in `compiled.py`.
+by JSON Schema's: the validator proper is in `compiled.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Meter:
         self._settled = {}
 
     def check(self, node: Node, value: Any) -> bool:
-        """What a node says of a part of the value, asked once."""
+        """The result of a node's check of a part of the value, cached."""
         if not isinstance(value, dict | list):
             return node.check(value)
         key = (id(node), id(cast("Any", value)))
@@ -123,12 +123,12 @@ class Node:
     is_leaf = True
     """True if there is nothing inside that could be stripped."""
     one_pass = False
-    """True if `cast` tells by itself, in one pass, whether the value checks: it returns it as is."""
+    """True if `cast` returns a valid value as it is, so that no check is needed before."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.default = schema.get("default", MISSING)
         self.also: tuple[Node, ...] = ()
-        """What else speaks of this place without a kind of its own: schemas under conditions
+        """Other nodes for this place, without a kind of their own: schemas under conditions
         (`then`, `dependentSchemas`) and bare `required`, `contains`, … Their keys are known."""
 
     def check(self, value: Any) -> bool:
@@ -334,7 +334,7 @@ class Literal(Node):
 
 
 class Choice(Node):
-    """One of several literals (`enum`): a union of them, told apart by looking up."""
+    """One of several literals (`enum`): a union of them, found by lookup."""
 
     __slots__ = ("_holders", "_scalars", "_values")
 
@@ -385,7 +385,7 @@ class Never(Node):
 
 
 class Not(Node):
-    """What `not` excludes; the keywords beside it (`own`) still say what is converted and kept."""
+    """A `not`; the keywords beside it (`own`) still decide what is converted and kept."""
 
     __slots__ = ("_excluded", "_own")
     is_leaf = False

@@ -195,7 +195,7 @@ class Object(Node):
 
 
 class Record(Object):
-    """An object whose keys are told by patterns alone; a cast reaches every value."""
+    """An object whose keys are declared by patterns alone; a cast reaches every value."""
 
     __slots__ = ()
 
@@ -231,7 +231,7 @@ class Intersect(Node):
         super().__init__(schema)
         self.parts = parts
         self._rest = rest
-        """What `unevaluatedProperties` says: None for nothing."""
+        """The node of `unevaluatedProperties`; None without it."""
 
     def check(self, value: Any) -> bool:
         if not all(part.check(value) for part in self.parts):

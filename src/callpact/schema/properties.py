@@ -205,7 +205,7 @@ _CONSTRAINTS: dict[str, dict[str, _Option]] = {
     "asset": {},
     "content": {},
 }
-"""What may stand flat in a property or under its `validation`, by kind."""
+"""The keywords of a property, flat or under `validation`, by kind."""
 
 _ASSET_TYPES = _Option("", f"a list out of {', '.join(_ASSETS)}", _is_assets)
 _OWN = {

@@ -1,8 +1,8 @@
-"""Which places of a value hold secrets: those a schema marks `writeOnly` or `format: password`.
+"""The places of a value that hold secrets: those a schema marks `writeOnly` or `format: password`.
 
-A mark counts wherever it stands among the schemas of a place: behind a `$ref`, beside one, in a
-branch of a union; and for everything inside that place. Where a reference leads cannot always be
-told: a schema that marks secrets at all has one there.
+A mark counts in any of the schemas of a place (behind a `$ref`, beside one, in a branch of a
+union), and for everything inside that place. A reference whose target is unknown counts as a
+secret if the schema marks secrets at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNKNOWN: dict[str, Any] = {"writeOnly": True}
 
 
 class Secrets:
-    """Tells which places of a value must not be shown, by its schema."""
+    """Finds the places of a value that its schema marks as secret."""
 
     def __init__(self, document: Document, *, has_any: bool) -> None:
         self._document = document
@@ -44,7 +44,7 @@ class Secrets:
         return names is not None and any(map(_is_marked, self._spread([names])))
 
     def masked(self, value: Any, mask: str) -> Any:
-        """A JSON value with a mask wherever a secret stands."""
+        """A JSON value with a mask in place of each secret."""
         if not self._has_any:
             return value
         return with_room(lambda: self._masked(value, mask, self._at(())))
@@ -95,7 +95,7 @@ class Secrets:
         return list(found.values())
 
     def _meant(self, reference: str) -> list[Any]:
-        """What a reference may lead to; where that cannot be told, a secret."""
+        """The targets of a reference; a secret where they cannot be determined."""
         if self._anchored is None:
             self._anchored = _anchored(self._document)
         found = resolve(self._document, reference)

@@ -19,7 +19,7 @@ from callpact.schema.limits import make_room, schema_limits
 UNROLLED = 128
 """Levels that a form of a schema visits by itself; what lies deeper is looked at apart."""
 UPPER = 100
-"""Levels whose violations are told one by one; of those below, that there are some."""
+"""Levels whose violations are reported one by one; those below are reported as one."""
 DEEPER = "callpact.deeper"
 _LEVEL = "callpact.json.{}"
 _BYTES_PER_PART = 20
@@ -97,7 +97,7 @@ def _judge(levels: int) -> Any:
 
 
 def is_shallow(value: Any, levels: int) -> bool:
-    """True for JSON of at most so many levels."""
+    """True for JSON within a number of levels."""
     try:
         return _judge(levels).is_valid(value)
     except ValueError:
@@ -113,7 +113,7 @@ def is_json(value: Any) -> bool:
 
 
 def not_json(value: Any) -> list[Issue]:
-    """Where a value is not JSON: the first few places, each with what stands there."""
+    """The first few places where a value is not JSON, as issues."""
     return _strange_places(value) or [Issue("json", "Value is not JSON", "", "JSON")]
 
 
@@ -176,7 +176,7 @@ def _strange_text(text: str) -> str | None:
 
 
 def size_of(value: Any) -> int:
-    """How long a value is as JSON text, about; orjson tells it ten times faster than a walk."""
+    """The approximate length of a value as JSON text; orjson is ten times faster than a walk."""
     try:
         return len(orjson.dumps(value))
     except TypeError:  # Integers that orjson does not write, or too many levels for it.
@@ -200,14 +200,14 @@ def measure(value: Any) -> tuple[int, int]:
 
 
 def places_of(held: Any) -> list[tuple[Any, Any]]:
-    """The keys or indexes of an object or a list, each with what stands there."""
+    """The keys or indexes of an object or a list, each with its value."""
     if isinstance(held, dict):
         return list(cast("dict[Any, Any]", held).items())
     return list(enumerate(cast("list[Any]", held)))
 
 
 def cut_below(value: Any, levels: int) -> Any:
-    """A copy with empty objects and lists below so many levels."""
+    """A copy with empty objects and lists below a number of levels."""
     root: list[Any] = [value]
     layer: list[Any] = [root]
     for level in range(levels + 1):

@@ -46,7 +46,7 @@ _SAID = {
 
 
 class Rule(Struct, frozen=True):
-    """What a rule asks for, in words, and what came instead."""
+    """The expectation of a rule in words, and the value that came."""
 
     must: str
     expected: Any = None
@@ -71,7 +71,7 @@ def json_type(value: Any) -> str:
 
 
 def cut(text: str) -> str:
-    """Text as it may stand in a message: short, in one line."""
+    """Text shortened to one line for a message."""
     short = text[:_SHOWN]
     if not short.isprintable():
         short = "".join(
@@ -81,7 +81,7 @@ def cut(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a message."""
+    """A value shortened for a message."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, str):
@@ -98,7 +98,7 @@ def shown(value: Any) -> str:
 
 
 def brief(value: Any) -> Any:
-    """What came, as data: short scalars only."""
+    """The received value as data: short scalars only."""
     if isinstance(value, dict | list | tuple):
         return json_type(value)
     return cut(value) if isinstance(value, str) else value
@@ -115,7 +115,7 @@ def _either(words: list[str]) -> str:
 
 
 def rule_of(code: str, details: dict[str, Any], value: Any) -> Rule:
-    """What a keyword asks of a value, from the validator's details."""
+    """The expectation of a keyword, from the validator's details."""
     if code == "type":
         return type_rule(details["types"], value)
     if code == "const":
@@ -192,7 +192,7 @@ def _literal(value: Any) -> str:
 
 
 def _told_apart(options: list[str], value: Any) -> str:
-    """What came; if it reads like something that was asked for, that it is not the same."""
+    """The received value; if it reads like an allowed one, with a note that it is not the same."""
     got = shown(value)
     return f"{got}, which differs where it is not shown" if got in options else got
 
@@ -217,7 +217,7 @@ def nearest(word: str, options: list[Any]) -> str | None:
 
 
 def known_keys(declared: list[str]) -> str:
-    """The keys that may stand in an object, in words."""
+    """The allowed keys of an object, in words."""
     if not declared:
         return "no property is known here"
     more = ", …" if len(declared) > _LISTED else ""

@@ -45,14 +45,14 @@ REFUSALS = (
     NotImplementedError,
     RecursionError,
 )
-"""What Pydantic and msgspec raise for a type that they cannot describe."""
+"""The exceptions of Pydantic and msgspec for a type that they cannot describe."""
 LOAD_ERRORS = (ValidationError, msgspec.ValidationError, OverflowError)
-"""What `Annotation.load` raises for JSON that its type does not take."""
+"""The exceptions of `Annotation.load` for JSON that its type does not take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """What one annotation means for JSON."""
+    """The JSON form of one annotation: its schema, and the functions that load and dump values."""
 
     load: Change | None
     """From a JSON value that keeps the schema to the typed value; None if they are the same."""
@@ -153,7 +153,7 @@ def holds_secret(schema: Any, definitions: dict[str, Any]) -> bool:
 
 
 def _names_msgspec(hint: Any) -> bool:
-    """True if msgspec's own types or constraints stand somewhere in a hint."""
+    """True if a hint contains msgspec's own types or constraints."""
     if isinstance(hint, msgspec.Meta):
         return True
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -432,8 +432,8 @@ def explain_refusal(error: Exception, name: str, value: Any, *, hidden: bool) ->
     """The issues of one argument that kept its schema, but not its type."""
     writer = _Writer(name, value, hidden=hidden)
     if isinstance(error, ValidationError):
-        told = error.errors(include_url=False, include_context=False, include_input=False)
-        return list(dict.fromkeys(writer.write(e["type"], e["msg"], e["loc"]) for e in told))
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        return list(dict.fromkeys(writer.write(e["type"], e["msg"], e["loc"]) for e in errors))
     if isinstance(error, OverflowError):
         return [writer.write("convert", "Input should be a number that a float can hold", ())]
     text, _, place = str(error).partition(" - at `$")

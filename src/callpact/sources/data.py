@@ -78,7 +78,7 @@ def data_tool(
 
 
 def exhausted_message(tool_name: str) -> str:
-    """What a user reads when the model gave up on a tool: its name, and nothing of its schema."""
+    """The text for a user when the model gave up on a tool: its name, without its schema."""
     return f"The assistant tried to use {tool_name} but the input didn't match the expected format."
 
 

@@ -45,7 +45,7 @@ def from_functions(
 ) -> Tools:
     """Make Tools of functions, decorated with `tool` or plain; of one iterable as well.
 
-    What is decorated with `resource` or `prompt` stands in `.resources` and `.prompts`. An async
+    Functions decorated with `resource` or `prompt` are in `.resources` and `.prompts`. An async
     generator function becomes a subscription: each yield is held to the output schema. The
     namespace is the decorator's, else `namespace`, else the last part of the module's name.
 

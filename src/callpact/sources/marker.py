@@ -20,7 +20,7 @@ _MARK = "__callpact_tool__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:
-    """What `@tool(...)` says of a function; left on it as a marker."""
+    """The options of `@tool(...)`, left on the function as a marker."""
 
     namespace: str | None = None
     name: str | None = None
@@ -40,7 +40,7 @@ class ToolOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOptions(ToolOptions):
-    """What `@resource(...)` says of a function."""
+    """The options of `@resource(...)`."""
 
     uri: str
     mime_type: str | None = None
@@ -49,7 +49,7 @@ class ResourceOptions(ToolOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOptions(ToolOptions):
-    """What `@prompt(...)` says of a function."""
+    """The options of `@prompt(...)`."""
 
     complete: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
 
@@ -231,6 +231,6 @@ def _marked(options: ToolOptions, function: Any) -> Any:
 
 
 def options_of(given: Any) -> ToolOptions | None:
-    """What `tool` said of a function, or None if it is not marked."""
+    """The options of a marked function; None if it is not marked."""
     options = getattr(given, _MARK, None)
     return options if isinstance(options, ToolOptions) else None

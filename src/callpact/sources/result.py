@@ -1,4 +1,4 @@
-"""What a call of a function gives: one answer or many, the schema of each, the way to JSON.
+"""The results of a function: one or many, the schema of each, the conversion to JSON.
 
 Whether it yields decides between the two, and its return type has to agree. It reads types; it
 never calls the function, and knows nothing of parameters.
@@ -35,7 +35,7 @@ _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What is known of the answers of a function."""
+    """The facts about the results of a function."""
 
     is_stream: bool
     """True if a call gives an async generator; the rest then speaks of one yield."""
@@ -91,7 +91,7 @@ def _answer_hint(hint: Any) -> Any:
 
 
 def _without_alias(hint: Any) -> Any:
-    """What `type Name[T] = ...` or an `Annotated` around a type stands for."""
+    """The type behind `type Name[T] = ...` or `Annotated`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _without_alias(arguments[0])
@@ -102,7 +102,7 @@ def _without_alias(hint: Any) -> Any:
 
 
 def _contradiction(function: Any, hint: Any, label: str, *, is_stream: bool) -> Result:
-    """What comes of a return type that says one thing while the code does another."""
+    """The outcome for a return type that contradicts the code."""
     told = told_type(hint)
     if is_async_generator(inspect.unwrap(call_code(function))) != is_stream:
         # A decorator made one of the other, and the type is that of the function inside.
@@ -127,7 +127,7 @@ def _contradiction(function: Any, hint: Any, label: str, *, is_stream: bool) -> 
 
 
 def call_code(function: Any) -> Any:
-    """What says whether a call is sync, async or a generator."""
+    """The function whose code decides whether a call is sync, async or a generator."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     is_object = not hasattr(function, "__qualname__") and not hasattr(function, "__wrapped__")
@@ -140,7 +140,7 @@ def gives_stream(function: Any) -> bool:
 
 
 def _is_marked_by_python(code: Any) -> bool:
-    """True if the code itself tells what a call gives."""
+    """True if the code itself shows what a call returns."""
     return is_async_generator(code) or any(
         inspect.iscoroutinefunction(part) or inspect.isgeneratorfunction(part)
         for part in (code, getattr(code, "__call__", None))  # noqa: B004 - the method is wanted

@@ -1,4 +1,4 @@
-"""What a function's signature says: parameters, their schema, the result, the words of its docstring.
+"""A function's signature: parameters, their schema, the result, the text of its docstring.
 
 It reads and refuses; it never calls the function. `function.py` makes a Tool of what is read here.
 """
@@ -31,7 +31,7 @@ _EMPTY = inspect.Parameter.empty
 
 
 class Words(NamedTuple):
-    """What a docstring says of the function, and of each parameter."""
+    """The descriptions of the function and of each parameter, from the docstring."""
 
     description: str
     parameters: dict[str, str]
@@ -49,7 +49,7 @@ class Parameter:
     description: str | None
     default: Any = _EMPTY
     is_filled: bool = False
-    """True if the default stands in a `Field` and has to be put in at call time."""
+    """True if the default is in a `Field` and has to be filled in at call time."""
     is_positional: bool = False
 
     @property
@@ -379,7 +379,7 @@ def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
-    """`default` where it is JSON; a None that stands for "not given" is none."""
+    """`default` where it is JSON; a None that means "not given" is left out."""
     value = parameter.default
     if parameter.is_filled:
         if parameter.info.default_factory is not None:

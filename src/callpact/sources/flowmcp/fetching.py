@@ -62,7 +62,7 @@ class Fetching:
         try:
             place = place_of(request.url)
         except Refused as refused:
-            raise refused.told() from None
+            raise refused.error() from None
         self._keys.check(names, place)
         if not self._keys.allows(names, place):
             self._check_host(place)

@@ -139,7 +139,7 @@ class _Calling:
             try:
                 self.keys.check(names, place_of(request.url))
             except Refused as refused:
-                raise _masked(refused.told(), self.keys.secrets) from None
+                raise _masked(refused.error(), self.keys.secrets) from None
         return request
 
     async def send(
