@@ -12,15 +12,6 @@ import re
 import pytest
 
 from callpact import errors
-from callpact.answer.errors import (
-    LimitReached,
-    ModelError,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    RunPaused,
-    RunStopped,
-    Unreadable,
-)
 from callpact.codes import CODES, OWN_CODE
 from callpact.errors import (
     Aborted,
@@ -38,19 +29,26 @@ from callpact.errors import (
     InvalidSchema,
     InvalidTool,
     Issue,
+    LimitReached,
+    ModelError,
     NotAllowed,
     NotAnEnvelope,
     NotConfirmed,
     NotJson,
     NotRecorded,
     OutputRejected,
+    OutputSchemaError,
     PauseAsked,
     Rejected,
+    ReliabilityFailFastError,
+    RunPaused,
+    RunStopped,
     Silent,
     SourceRefused,
     Timeout,
     ToolError,
     UnknownTool,
+    Unreadable,
     UpstreamError,
     UsageError,
     restored,

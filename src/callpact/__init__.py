@@ -7,15 +7,6 @@ first use.
 
 from typing import TYPE_CHECKING, Any
 
-from callpact.answer.errors import (
-    LimitReached,
-    ModelError,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    RunPaused,
-    RunStopped,
-    Unreadable,
-)
 from callpact.bus import Bus, Listener, LocalBus
 from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
@@ -66,19 +57,26 @@ from callpact.errors import (
     InvalidSchema,
     InvalidTool,
     Issue,
+    LimitReached,
+    ModelError,
     NotAllowed,
     NotAnEnvelope,
     NotConfirmed,
     NotJson,
     NotRecorded,
     OutputRejected,
+    OutputSchemaError,
     PauseAsked,
     Rejected,
+    ReliabilityFailFastError,
+    RunPaused,
+    RunStopped,
     Silent,
     SourceRefused,
     Timeout,
     ToolError,
     UnknownTool,
+    Unreadable,
     UpstreamError,
     UsageError,
 )

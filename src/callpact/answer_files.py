@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from callpact.answer.errors import ModelError
-from callpact.errors import DeclarationError, SourceRefused, UsageError
+from callpact.errors import DeclarationError, ModelError, SourceRefused, UsageError
 from callpact.folders import data_folder
 from callpact.json_text import json_text
 from callpact.schema import compile_schema

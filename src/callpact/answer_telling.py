@@ -11,14 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from callpact.answer.errors import (
+from callpact.codes import CODES
+from callpact.errors import (
+    CallpactError,
     LimitReached,
     ModelError,
     OutputSchemaError,
     ReliabilityFailFastError,
 )
-from callpact.codes import CODES
-from callpact.errors import CallpactError
 from callpact.terminal import LogLevel, counted, err, flat, plain, shown, tell
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from callpact.answer.errors import ModelError, OutputSchemaError, RunStopped
 from callpact.answer_files import (
     place_of_paused,
     read_paused,
@@ -37,7 +36,7 @@ from callpact.answer_telling import (
 )
 from callpact.codes import CODES
 from callpact.config import DEFAULT_FILE
-from callpact.errors import CallpactError, UsageError
+from callpact.errors import CallpactError, ModelError, OutputSchemaError, RunStopped, UsageError
 from callpact.options import Chosen, ProfileName
 from callpact.recording import recorded
 from callpact.terminal import (

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from callpact.answer.errors import OutputSchemaError
 from callpact.answer_files import STDIN, check_place, read_text
 from callpact.answer_telling import (
     encode_error,
@@ -31,7 +30,7 @@ from callpact.asked import (
     repairing,
     shape_from,
 )
-from callpact.errors import UsageError
+from callpact.errors import OutputSchemaError, UsageError
 from callpact.options import Chosen, takes_sources
 from callpact.terminal import err, print_json, run
 

@@ -1,33 +1,39 @@
-"""Every error of callpact; what each is called on each wire stands in `codes.py`.
+"""Every error class of callpact. `codes.py` has the code and the wire forms of each call error.
 
 CallpactError
-├─ DeclarationError      the author's fault, at load
+├─ DeclarationError      the author's mistake, found at load
 │  ├─ InvalidSchema      a JSON Schema that cannot be compiled
-│  ├─ InvalidTool        a Tool, function or property block that cannot be declared so
+│  ├─ InvalidTool        a Tool, function or property block that cannot be declared
 │  ├─ InvalidManifest    a FlowMCP file that cannot be read, with the line
-│  ├─ DuplicateTool      two tools under one name
-│  ├─ SourceRefused      a source that cannot be read
-│  └─ InvalidConfig      a configuration file that cannot be used
-├─ CallError             at call; the only kind a caller sees
+│  ├─ SourceRefused      a source that cannot be found or read
+│  ├─ InvalidConfig      a configuration file that cannot be used
+│  └─ DuplicateTool      two tools under one name
+├─ CallError             at call; the only kind that a caller sees
 │  ├─ UnknownTool
 │  ├─ Rejected           stopped at a gate: AccessDenied · NotConfirmed · InvalidInput · NotAllowed
 │  ├─ PauseAsked         the tool waits for an answer from outside; the run that called it pauses
 │  ├─ ToolError          raised by handlers, with a code of their own
 │  ├─ Failed             broke while running: UpstreamError · Timeout (Silent: a subscription that
-│  │                     sent nothing) · Aborted · NotRecorded ·
-│  │                     ClientUnable · HandlerCrashed
-│  └─ OutputRejected     the answer broke the contract: NotJson (neither JSON nor bytes)
+│  │                     sent nothing) · Aborted · NotRecorded · ClientUnable · HandlerCrashed
+│  └─ OutputRejected     the output broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
-├─ InvalidEvent          a message on the bus that is no event of the call protocol
-└─ UsageError            wrong use of our API (also a RuntimeError): NotAnEnvelope (a TypeError, too)
+├─ InvalidEvent          a message on the bus that is not an event of the call protocol
+├─ Unreadable            a text without JSON, or with none that can be read without guessing
+│                        (also a ValueError)
+├─ OutputSchemaError     an agent's answer that breaks its contract, in one of two stages
+├─ RunStopped            an agent's run that ended without an answer: LimitReached · RunPaused (a
+│                        typed value was requested, and the run waits) · ReliabilityFailFastError
+│                        (the rules gave up)
+├─ ModelError            a model that could not be asked, or gave no usable reply: CircuitOpen
+└─ UsageError            wrong use of the API (also a RuntimeError): NotAnEnvelope (also a TypeError)
 
-What an agent's run can end with stands apart, in `answer/errors.py`. It is not a place for behaviour:
-errors are data, raised inside and rendered once, at the edge.
+Errors are data: raised inside, rendered once, at the edge. This module imports `codes` alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -441,6 +447,226 @@ class InvalidEvent(CallpactError):
     def __str__(self) -> str:
         more = f"; and {len(self.issues) - 3} more" if len(self.issues) > 3 else ""
         return f"not an event of the call protocol: {self.args[0]}{more}"
+
+
+_CONTEXT = 40
+"""Characters before and after a place that are its context."""
+
+
+class Unreadable(CallpactError, ValueError):
+    """A text that holds no JSON, or none that can be read without guessing.
+
+    `code` names what was found, or the lossy repair that was not allowed; `at` is the offset of the
+    character.
+    """
+
+    def __init__(self, code: str, message: str, text: str, at: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.at = min(at, len(text))
+        self._text = text
+
+    @property
+    def line(self) -> int:
+        """The line of the character, from 1."""
+        return self._text.count("\n", 0, self.at) + 1
+
+    @property
+    def context(self) -> str:
+        """The text around the character, in lower case and with single spaces."""
+        begin, end = max(self.at - _CONTEXT, 0), self.at + _CONTEXT
+        return " ".join(self._text[begin:end].lower().split())
+
+    @property
+    def column(self) -> int:
+        """The column of the character, from 1."""
+        return self.at - self._text.rfind("\n", 0, self.at)
+
+    def __str__(self) -> str:
+        return f"{self.message} (line {self.line}, column {self.column})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Unreadable, (self.code, self.message, self._text, self.at))
+
+
+class OutputSchemaError(CallpactError):
+    """An agent's final answer that breaks its contract.
+
+    `stage` is `json-parse` or `schema-validate`, `raw_output` the whole answer as the model wrote
+    it, `cause` the reader's or the validator's own error, `issues` what it names, `path` where the
+    first of them is. `account` is what the run cost, where there was one.
+    """
+
+    code = "ERR_OUTPUT_SCHEMA"
+
+    def __init__(
+        self,
+        stage: Literal["json-parse", "schema-validate"],
+        raw_output: str,
+        cause: BaseException,
+        issues: Iterable[Issue] = (),
+    ) -> None:
+        super().__init__(stage, raw_output, cause)
+        self.stage: Literal["json-parse", "schema-validate"] = stage
+        self.raw_output = raw_output
+        self.cause = cause
+        self.issues = tuple(issues)
+        self.account: Any = None
+        self.__cause__ = cause
+
+    @property
+    def message(self) -> str:
+        """One sentence for each stage, and one for an answer that is not complete."""
+        return _TRUNCATED if self.is_truncated else _STAGES[self.stage]
+
+    @property
+    def is_truncated(self) -> bool:
+        """True if the answer ends before its JSON is complete."""
+        return isinstance(self.cause, Unreadable) and self.cause.code == "truncated"
+
+    @property
+    def error(self) -> str:
+        """What the cause says."""
+        return str(self.cause) or type(self.cause).__name__
+
+    @property
+    def path(self) -> str | None:
+        """JSON Pointer to the first issue, or None when the failure has no place."""
+        return self.issues[0].path if self.issues else None
+
+    @property
+    def reason(self) -> str:
+        """The sentence with what was wrong first."""
+        said = self.issues[0].message if self.issues else self.error
+        more = f"; and {len(self.issues) - 1} more" if len(self.issues) > 1 else ""
+        return f"{self.message}: {said:.300}{more}"
+
+    def __str__(self) -> str:
+        found = self.cause.code if isinstance(self.cause, Unreadable) else self.stage
+        return f"{self.reason}; {_REMEDIES.get(found) or _REMEDIES['other']}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.stage, self.raw_output, self.cause, self.issues))
+
+
+_TRUNCATED = "The answer is truncated"
+_STAGES = {
+    "json-parse": "The answer is not JSON",
+    "schema-validate": "The answer is JSON, but breaks its schema",
+}
+_REMEDIES = {
+    "not_json": "raw_output has it whole; tighten the instruction, read it with repair='safe', "
+    "or add retries or a fallback",
+    "truncated": "raw_output has what came",
+    "schema-validate": "cause has the validator's error, raw_output the answer",
+    "other": "raw_output has it whole; tighten the instruction, or add retries or a fallback",
+}
+
+
+class RunStopped(CallpactError):
+    """An agent's run that ended without an answer; `account` is what it cost until then."""
+
+    code = "ERR_STOPPED"
+    account: Any = None
+
+
+class LimitReached(RunStopped):
+    """A run that met one of its limits: `limit` is iterations, tokens, cost or seconds."""
+
+    code = "ERR_LIMIT_REACHED"
+
+    def __init__(self, limit: str, allowed: float, account: Any = None) -> None:
+        super().__init__(limit, allowed)
+        self.limit = limit
+        self.allowed = allowed
+        self.account = account
+
+    def __str__(self) -> str:
+        return (
+            f"the run was stopped at its limit of {self.allowed:g} {self.limit}, before there was an "
+            f"answer; .limits({self.limit}=…) sets another"
+        )
+
+
+class RunPaused(RunStopped):
+    """A typed value was asked for, and the run paused; `paused` has the question and checkpoint."""
+
+    code = "ERR_PAUSED"
+
+    def __init__(self, paused: Any) -> None:
+        super().__init__(paused)
+        self.paused = paused
+        self.account = paused.account
+
+    def __str__(self) -> str:
+        return (
+            "the run paused, and there is no typed value yet; answer paused.question with "
+            "resume(paused.checkpoint, answer), then parse_output(…)"
+        )
+
+
+class ReliabilityFailFastError(RunStopped):
+    """The rules of `.reliability(…)` gave up. `kind` says why; `cause` is what went wrong last."""
+
+    code = "ERR_RELIABILITY_FAIL_FAST"
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        phase: Literal["pre-check", "post-decide"] = "post-decide",
+        label: str | None = None,
+        cause: BaseException | None = None,
+        payload: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.phase = phase
+        self.label = label or kind
+        self.cause = cause
+        self.payload = dict(payload or {})
+        self.__cause__ = cause
+
+    @property
+    def reason(self) -> str:
+        """The phase and the rule's own words."""
+        return f"reliability-{self.phase}: {self.label}"
+
+    def __str__(self) -> str:
+        why = f": {self.cause}" if self.cause is not None else ""
+        return f"{self.reason} ({self.kind}){why:.500}"
+
+
+class ModelError(CallpactError):
+    """A model that could not be asked, or answered with an error; `status` is HTTP's, if any.
+
+    `retry_after` are the seconds that it asks to wait before the next request, if it does.
+    """
+
+    code = "ERR_MODEL"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        transient: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.transient = transient
+        is_time = retry_after is not None and math.isfinite(retry_after) and retry_after >= 0
+        self.retry_after = retry_after if is_time else None
+
+
+class CircuitOpen(ModelError):
+    """The model was not asked, because it failed too often in the last requests."""
+
+    def __init__(self, provider: str, seconds: float) -> None:
+        super().__init__(f"'{provider}' failed too often; it is asked again in {seconds:.0f} s")
 
 
 class UsageError(CallpactError, RuntimeError):

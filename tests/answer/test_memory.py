@@ -20,9 +20,8 @@ from callpact import (
     strict_output_rules,
     tool,
 )
-from callpact.answer.errors import ReliabilityFailFastError
 from callpact.answer.memory import MAX_TURNS
-from callpact.errors import InvalidConfig
+from callpact.errors import InvalidConfig, ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 
 

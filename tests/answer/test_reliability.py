@@ -24,11 +24,11 @@ from callpact import (
 from callpact.answer.model import ModelRequest
 from callpact.answer.reliability import (
     MAX_FEEDBACK,
-    CircuitOpen,
     framed,
     told,
     validation_error,
 )
+from callpact.errors import CircuitOpen
 from callpact.testing import ScriptedModel
 
 ALWAYS = lambda scope: True

@@ -30,7 +30,6 @@ from callpact.answer.declaring import (
     message_of,
     model_of,
 )
-from callpact.answer.errors import OutputSchemaError, RunPaused
 from callpact.answer.events import EventHandler, Teller
 from callpact.answer.fallback import declared_fallback
 from callpact.answer.injections import Injection, Skill, Text, added
@@ -47,8 +46,14 @@ from callpact.answer.shape import Parses
 from callpact.answer.streaming import Streamed, streamed
 from callpact.answer.typed import by_tiers, contract_of, result_of
 from callpact.catalog import Catalog
-from callpact.context import Identity
-from callpact.errors import UsageError
+from callpact.context import (
+    Identity,
+)
+from callpact.errors import (
+    UsageError,
+    OutputSchemaError,
+    RunPaused,
+)
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions
 from callpact.tool import Tool

@@ -7,14 +7,24 @@ from typing import Any
 
 from callpact.answer.account import Paused
 from callpact.answer.declaring import MAX_MESSAGE, message_of
-from callpact.answer.errors import ModelError, OutputSchemaError, RunPaused, RunStopped
 from callpact.answer.loop import Run
 from callpact.answer.pausing import RunClient, read_checkpoint
 from callpact.answer.plan import AgentHandler, Plan, Who
 from callpact.answer.typed import contract_of, result_of
-from callpact.context import Context
-from callpact.errors import ToolError
-from callpact.tool import Contract, Tool
+from callpact.context import (
+    Context,
+)
+from callpact.errors import (
+    ToolError,
+    ModelError,
+    OutputSchemaError,
+    RunPaused,
+    RunStopped,
+)
+from callpact.tool import (
+    Contract,
+    Tool,
+)
 
 _MESSAGE_SCHEMA = {
     "type": "object",

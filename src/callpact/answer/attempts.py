@@ -14,12 +14,6 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from callpact.answer.errors import (
-    ModelError,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    RunStopped,
-)
 from callpact.answer.events import Teller
 from callpact.answer.limits import Spending
 from callpact.answer.model import (
@@ -45,6 +39,7 @@ from callpact.answer.reliability import (
     Rule,
     Scope,
     ValidationError,
+    echo,
     error_kind,
     is_outage,
     validation_error,
@@ -52,7 +47,15 @@ from callpact.answer.reliability import (
 )
 from callpact.context import Identity
 from callpact.envelope import local_envelope
-from callpact.errors import CallError, ToolError, UsageError
+from callpact.errors import (
+    CallError,
+    ModelError,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    RunStopped,
+    ToolError,
+    UsageError,
+)
 from callpact.events import new_id
 from callpact.json_text import json_text
 from callpact.observers import CallFinished
@@ -456,7 +459,7 @@ class Attempts:
         more = [Message("user", words, ephemeral=True)]
         failed = scope.error
         if isinstance(failed, OutputSchemaError) and self._config.shows_failed_answer:
-            more.insert(0, Message("assistant", failed.echo, ephemeral=True))
+            more.insert(0, Message("assistant", echo(failed), ephemeral=True))
         return msgspec.structs.replace(request, messages=(*request.messages, *more))
 
     def _give_up(

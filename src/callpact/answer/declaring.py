@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast, get_args
 
-from callpact.answer.errors import OutputSchemaError
 from callpact.answer.injections import OUTPUT_SCHEMA, instruction_of
 from callpact.answer.limits import MAX_FILE_BYTES, MAX_FILES, MAX_HISTORY
 from callpact.answer.model import File, Message, Model, Part, Role, without_ephemeral
@@ -17,9 +16,16 @@ from callpact.answer.plan import AnswerContract, Strategy
 from callpact.answer.reader import LOSSY
 from callpact.answer.shape import shape_of
 from callpact.catalog import Catalog
-from callpact.context import Identity
-from callpact.errors import UsageError
-from callpact.observers import Observer
+from callpact.context import (
+    Identity,
+)
+from callpact.errors import (
+    UsageError,
+    OutputSchemaError,
+)
+from callpact.observers import (
+    Observer,
+)
 from callpact.runtime import Runtime
 from callpact.tool import Tool
 

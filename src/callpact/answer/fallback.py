@@ -14,11 +14,10 @@ from typing import Any, Generic, TypeVar, cast
 from msgspec import UNSET
 
 from callpact.answer.account import Tier
-from callpact.answer.errors import OutputSchemaError
 from callpact.answer.events import PREVIEW, Teller
 from callpact.answer.parsing import judged
 from callpact.answer.shape import Shape
-from callpact.errors import UsageError
+from callpact.errors import OutputSchemaError, UsageError
 from callpact.schema import is_json
 
 T = TypeVar("T")

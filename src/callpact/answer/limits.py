@@ -9,9 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from callpact.answer.errors import LimitReached
 from callpact.answer.model import Usage
-from callpact.errors import UsageError
+from callpact.errors import LimitReached, UsageError
 
 MAX_ITERATIONS = 20
 """Requests to the model in one run, unless `.limits(iterations=…)` says otherwise; re-asks count."""

@@ -14,12 +14,6 @@ from typing import Any
 
 from callpact.answer.account import Account, Answer, Attempt, Outcome, Paused, Unmet
 from callpact.answer.attempts import Asking, Attempts
-from callpact.answer.errors import (
-    LimitReached,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    RunStopped,
-)
 from callpact.answer.events import Teller
 from callpact.answer.injections import Turn, compose, skill_injections
 from callpact.answer.limits import Spending
@@ -38,9 +32,15 @@ from callpact.answer.model import (
 )
 from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoint
 from callpact.answer.plan import ANSWER_TOOL, Plan, Who
-from callpact.answer.reliability import framed, told
+from callpact.answer.reliability import echo, framed, told
 from callpact.answer.using import Using, check_waiting
-from callpact.errors import UsageError
+from callpact.errors import (
+    LimitReached,
+    OutputSchemaError,
+    ReliabilityFailFastError,
+    RunStopped,
+    UsageError,
+)
 from callpact.events import new_id
 from callpact.json_text import json_text
 from callpact.sources.data import exhausted_message
@@ -354,7 +354,7 @@ class Run:
 
     def _ask_again(self, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
         correction = framed(told(refusal), attempt + 1, retries + 1)
-        self._messages += [Message("assistant", refusal.echo), Message("user", correction)]
+        self._messages += [Message("assistant", echo(refusal)), Message("user", correction)]
         hashed = _fnv1a(correction)
         self._add_attempt("retried", refusal, hashed)
         self._teller.tell(

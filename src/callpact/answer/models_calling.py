@@ -14,7 +14,6 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import StreamedResponse
 
-from callpact.answer.errors import ModelError
 from callpact.answer.model import FORCED_TOOL, NATIVE_OUTPUT, ModelReply, ModelRequest
 from callpact.answer.models_failing import failure_of
 from callpact.answer.models_mapping import (
@@ -26,7 +25,7 @@ from callpact.answer.models_mapping import (
     their_parameters,
     their_settings,
 )
-from callpact.errors import CallpactError, UsageError
+from callpact.errors import CallpactError, ModelError, UsageError
 from callpact.secrets import Secrets
 
 MAX_REPLY_CHARACTERS = 5_000_000

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from pydantic_ai import exceptions as theirs
 
-from callpact.answer.errors import ModelError
-from callpact.errors import CallpactError, UsageError
+from callpact.errors import CallpactError, ModelError, UsageError
 from callpact.secrets import Secrets
 
 MAX_DETAIL = 500

@@ -12,10 +12,9 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from callpact.answer.errors import OutputSchemaError
 from callpact.answer.reader import Fits, Repair, Unreadable, read_json, read_strict
 from callpact.answer.shape import Shape, issues_of
-from callpact.errors import UsageError
+from callpact.errors import OutputSchemaError, UsageError
 from callpact.schema.limits import with_room
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from callpact.answer.errors import OutputSchemaError
 from callpact.answer.events import EventHandler
 from callpact.answer.fallback import Fallback
 from callpact.answer.injections import Injection, Skill
@@ -19,7 +18,14 @@ from callpact.answer.offering import Offers
 from callpact.answer.parsing import Parsed, Repairing, parse_answer
 from callpact.answer.reliability import Reliability
 from callpact.answer.shape import Shape
-from callpact.context import Client, Context, Identity
+from callpact.context import (
+    Client,
+    Context,
+    Identity,
+)
+from callpact.errors import (
+    OutputSchemaError,
+)
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Handler, Tool
 

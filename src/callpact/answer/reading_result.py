@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from callpact.answer.errors import Unreadable
+from callpact.errors import Unreadable
 from callpact.schema.limits import MAX_VALUE_DEPTH
 
 MAX_TEXT = 8_000_000

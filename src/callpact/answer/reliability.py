@@ -7,6 +7,7 @@ by these rules. Verbs and kinds keep the spelling that users of such rules know.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -15,12 +16,13 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from callpact.answer.account import Stage
-from callpact.answer.errors import ModelError, OutputSchemaError, hashed
 from callpact.answer.model import Model, ModelReply, ModelRequest, Usage
-from callpact.errors import UsageError
+from callpact.errors import CircuitOpen, ModelError, OutputSchemaError, Unreadable, UsageError
 
 MAX_ROUNDS = 50
 """Attempts at one reply, whatever the rules say."""
+MAX_ECHO = 20_000
+"""Characters of a failed answer that a correction shows to the model."""
 MAX_FEEDBACK = 1_000
 """Characters of a validator's message that a model is shown."""
 
@@ -44,7 +46,7 @@ class ValidationError(Struct, frozen=True):
     path: str | None
     raw_output: str
     fingerprint: str
-    """`OutputSchemaError.fingerprint`: how it failed, not the words."""
+    """Hash of the stage with the rules and paths of the issues, not of the texts."""
     text_hash: str
     """Of the answer, blind to white space and case."""
 
@@ -289,8 +291,8 @@ def validation_error(error: OutputSchemaError) -> ValidationError:
         error.stage,
         error.path,
         error.raw_output,
-        error.fingerprint,
-        hashed(text),
+        _fingerprint(error),
+        _hash(text),
     )
 
 
@@ -301,6 +303,50 @@ def told(error: OutputSchemaError) -> str:
     return "\n".join(
         f"{issue.path or 'the answer'}: {issue.message}" for issue in error.issues[:20]
     )
+
+
+def _fingerprint(error: OutputSchemaError) -> str:
+    """Hash of how an answer failed: the stage with the rules and paths of its issues.
+
+    Text that is not JSON has the code of the problem and the text around it instead.
+    """
+    parts = sorted(f"{issue.path}:{issue.code}" for issue in error.issues)
+    if isinstance(error.cause, Unreadable):
+        parts = [error.cause.code, error.cause.context]
+    elif not parts:  # A parser that names no paths.
+        parts = [error.error]
+    return _hash("\n".join((error.stage, *parts)))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def echo(error: OutputSchemaError) -> str:
+    """The failed answer as a correction shows it to the model.
+
+    A long one is cut to its head, the text around the error and its tail, with the number of
+    characters left out between them.
+    """
+    text, part = error.raw_output, MAX_ECHO // 4
+    if len(text) <= MAX_ECHO:
+        return text
+    at = error.cause.at if isinstance(error.cause, Unreadable) else 0
+    middle = min(max(at - part, part), len(text) - 3 * part)
+    tail = len(text) - part
+    return "".join(
+        (
+            text[:part],
+            _left_out(middle - part),
+            text[middle : middle + 2 * part],
+            _left_out(tail - middle - 2 * part),
+            text[tail:],
+        )
+    )
+
+
+def _left_out(characters: int) -> str:
+    return f"\n[… {characters:,} characters left out …]\n" if characters else ""
 
 
 def error_kind(error: Exception) -> ErrorKind:
@@ -325,13 +371,6 @@ def is_outage(error: Exception) -> bool:
         return False
     status = error.status if isinstance(error, ModelError) else None
     return status is None or status == 408 or not 400 <= status < 500
-
-
-class CircuitOpen(ModelError):
-    """The model was not asked: it failed too often of late."""
-
-    def __init__(self, provider: str, seconds: float) -> None:
-        super().__init__(f"'{provider}' failed too often; it is asked again in {seconds:.0f} s")
 
 
 class CircuitBreaker:

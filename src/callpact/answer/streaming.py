@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from callpact.answer.account import Answer, Paused, TypedResult
-from callpact.answer.errors import OutputSchemaError, RunPaused
 from callpact.answer.loop import Run
 from callpact.answer.plan import Plan
 from callpact.answer.typed import result_of
+from callpact.errors import OutputSchemaError, RunPaused
 
 T = TypeVar("T")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from callpact.answer.account import Answer, Paused, TypedResult
-from callpact.answer.errors import OutputSchemaError, ReliabilityFailFastError, RunPaused
 from callpact.answer.events import Teller
 from callpact.answer.fallback import Recovered, recovered
 from callpact.answer.loop import Run
 from callpact.answer.plan import AnswerContract, Plan
-from callpact.errors import UsageError
+from callpact.errors import OutputSchemaError, ReliabilityFailFastError, RunPaused, UsageError
 
 
 def contract_of(plan: Plan) -> AnswerContract:
