@@ -36,7 +36,14 @@ from callpact.answer_telling import (
 )
 from callpact.codes import CODES
 from callpact.config import DEFAULT_FILE
-from callpact.errors import CallpactError, ModelError, OutputSchemaError, RunStopped, UsageError
+from callpact.errors import (
+    CallpactError,
+    ModelError,
+    OutputSchemaError,
+    RunPaused,
+    RunStopped,
+    UsageError,
+)
 from callpact.options import Chosen, ProfileName
 from callpact.recording import recorded
 from callpact.terminal import (
@@ -47,13 +54,15 @@ from callpact.terminal import (
 )
 
 if TYPE_CHECKING:
-    from callpact.answer.account import Account, Answer, Paused
+    from callpact.answer.account import Account, Answer, Paused, TypedResult
     from callpact.answer.agent import Agent
     from callpact.answer.model import Model
     from callpact.answer.parsing import Repairing
     from callpact.answer.shape import Shape
     from callpact.answer.streaming import Streamed
     from callpact.observers import Observer
+
+    _Outcome = Answer | TypedResult[Any] | Paused
 
 _SCRIPTED = "scripted:"
 LIMITS: dict[str, type[int | float]] = {
@@ -142,11 +151,13 @@ async def begin(
         agent = await _agent(asked, shape, chosen, model=model, audit=audit, stack=stack)
         session = asked.session or "default"
 
-        async def go(agent: Agent[Any], way: Way) -> Answer | Paused:
+        async def go(agent: Agent[Any], way: Way) -> _Outcome:
             if showing.stream:
                 return await _streamed(agent.stream(message, session=session), asked, showing, way)
             with contextlib.redirect_stdout(sys.stderr):
-                return await agent.run(message, session=session)
+                if shape is None:
+                    return await agent.run(message, session=session)
+                return await agent.run_result(message, session=session)
 
         return await _finished(agent, go, shape, asked, chosen=chosen, showing=showing)
 
@@ -170,10 +181,16 @@ async def go_on(
     async with contextlib.AsyncExitStack() as stack:
         agent = await _agent(asked, shape, chosen, model=model, audit=audit, stack=stack)
 
-        async def go(agent: Agent[Any], _: Way) -> Answer | Paused:
-            with contextlib.redirect_stdout(sys.stderr):
-                outcome = await agent.resume(checkpoint, _answer(answer))
-            if isinstance(outcome, str):  # It has its answer: a second one would do all twice.
+        async def go(agent: Agent[Any], _: Way) -> _Outcome:
+            resume = agent.resume if shape is None else agent.resume_result
+            # A run that has its answer is forgotten: to resume it again would do all twice.
+            try:
+                with contextlib.redirect_stdout(sys.stderr):
+                    outcome = await resume(checkpoint, _answer(answer))
+            except OutputSchemaError:
+                _forget(file)
+                raise
+            if isinstance(outcome, str) or shape is not None:
                 _forget(file)
             return outcome
 
@@ -182,21 +199,31 @@ async def go_on(
 
 async def _finished(
     agent: Agent[Any],
-    go: Callable[[Agent[Any], Way], Awaitable[Answer | Paused]],
+    go: Callable[[Agent[Any], Way], Awaitable[_Outcome]],
     shape: Shape[Any] | None,
     asked: Asked,
     *,
     chosen: Chosen,
     showing: Showing,
 ) -> int:
+    from callpact.answer.account import Paused
+
+    # Only a run with a shape has a typed result, or a refusal.
+    held = cast("Shape[Any]", shape)
     try:
         with Way(chosen.log_level, is_streamed=showing.stream) as way:
             outcome = await go(agent.on(way), way)
+    except RunPaused as error:
+        return _print_pause(error.paused, asked, chosen, showing)
+    except OutputSchemaError as error:
+        return _print_refusal(error, held, asked, showing)
     except (RunStopped, ModelError) as error:
         return _print_stop(error, shape, showing)
     if isinstance(outcome, str):
-        return _print_answer(agent, outcome, shape, asked, showing)
-    return _print_pause(outcome, asked, chosen, showing)
+        return _print_text(outcome, showing)
+    if isinstance(outcome, Paused):
+        return _print_pause(outcome, asked, chosen, showing)
+    return _print_value(outcome, held, showing)
 
 
 async def _agent(
@@ -269,17 +296,23 @@ def _model(asked: Asked, made: int) -> Model:
 
 async def _streamed(
     pieces: AsyncGenerator[Streamed[Any], None], asked: Asked, showing: Showing, way: Way
-) -> Answer | Paused:
-    """Write tokens as they come; a line ends where they do not stand, and where a tool is called."""
+) -> _Outcome:
+    """Write tokens as they come; a reset and a tool call end the line.
+
+    Raises:
+        OutputSchemaError: the answer breaks its contract.
+    """
     from callpact.answer.streaming import Finished, Reset
 
-    output, outcome, iteration = sys.stdout, None, 0
+    output, iteration = sys.stdout, 0
+    outcome: _Outcome | None = None
+    refusal: OutputSchemaError | None = None
     target = output if asked.schema is None else sys.stderr
     with contextlib.redirect_stdout(sys.stderr):
         async with while_read(output), contextlib.aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, Finished):
-                    outcome = piece.answer
+                    outcome, refusal = piece.result or piece.answer, piece.refusal
                 elif showing.as_json:
                     is_reset = isinstance(piece, Reset)
                     line = {"reset": piece.reason} if is_reset else {"token": piece.text}
@@ -294,54 +327,48 @@ async def _streamed(
                     iteration = piece.iteration
     if iteration:
         put("\n", target)
-    return cast("Any", outcome)
+    if refusal is not None:
+        raise refusal
+    return cast("_Outcome", outcome)
 
 
 # --- what came of it ------------------------------------------------------------------------
 
 
-def _print_answer(
-    agent: Agent[Any], answer: Answer, shape: Shape[Any] | None, asked: Asked, showing: Showing
-) -> int:
-    account = answer.account
-    if shape is None:
-        cut = {"finish": answer.finish} if answer.finish in CUT_OFF else {}
-        if showing.as_json:
-            form = {"answer": str(answer), **cut, "account": encode_account(account)}
-            print_json(form, sys.stdout, is_line=showing.stream)
-            return 0
-        if not showing.stream:
-            put(answer if answer.endswith("\n") else f"{answer}\n", sys.stdout)
-        if cut:
-            err.print(plain(CUT_OFF[answer.finish]), style="yellow")
-        print_account(account)
+def _print_text(answer: Answer, showing: Showing) -> int:
+    cut = {"finish": answer.finish} if answer.finish in CUT_OFF else {}
+    if showing.as_json:
+        form = {"answer": str(answer), **cut, "account": encode_account(answer.account)}
+        print_json(form, sys.stdout, is_line=showing.stream)
         return 0
-    try:
-        parsed = agent.read_output(answer)
-    except OutputSchemaError as error:
-        return _print_refusal(error, account, shape, asked, showing)
-    value = dumped(shape, parsed.value)
+    if not showing.stream:
+        put(answer if answer.endswith("\n") else f"{answer}\n", sys.stdout)
+    if cut:
+        err.print(plain(CUT_OFF[answer.finish]), style="yellow")
+    print_account(answer.account)
+    return 0
+
+
+def _print_value(result: TypedResult[Any], shape: Shape[Any], showing: Showing) -> int:
+    value = dumped(shape, result.value)
     if showing.as_json:
         form = {
             "value": value,
-            "repairs": encode_repairs(parsed.repairs, answer),
-            "account": encode_account(account),
+            "repairs": encode_repairs(result.repairs, result.answer),
+            "account": encode_account(result.account),
         }
         print_json(form, sys.stdout, is_line=showing.stream)
         return 0
-    print_repairs(parsed.repairs, answer)
+    print_repairs(result.repairs, result.answer)
     print_json(value, sys.stdout)
-    print_account(account)
+    print_account(result.account)
     return 0
 
 
 def _print_refusal(
-    error: OutputSchemaError,
-    account: Account,
-    shape: Shape[Any],
-    asked: Asked,
-    showing: Showing,
+    error: OutputSchemaError, shape: Shape[Any], asked: Asked, showing: Showing
 ) -> int:
+    account: Account = error.account
     if showing.as_json:
         form = {"error": encode_error(error), "account": encode_account(account)}
         print_json(form, sys.stdout, is_line=showing.stream)

@@ -31,7 +31,7 @@ from callpact.answer.declaring import (
     model_of,
 )
 from callpact.answer.events import EventHandler, Teller
-from callpact.answer.fallback import declared_fallback
+from callpact.answer.fallback import declared_fallback, recovered
 from callpact.answer.injections import Injection, Skill, Text, added
 from callpact.answer.limits import MAX_ITERATIONS, MAX_REJECTIONS, declared_limits
 from callpact.answer.loop import Run
@@ -44,7 +44,6 @@ from callpact.answer.plan import Plan, Who
 from callpact.answer.reliability import CircuitBreaker, Rule, Sleep, declared_reliability
 from callpact.answer.shape import Parses
 from callpact.answer.streaming import Streamed, streamed
-from callpact.answer.typed import by_tiers, contract_of, result_of
 from callpact.catalog import Catalog
 from callpact.context import (
     Identity,
@@ -349,7 +348,7 @@ class Agent(Generic[T]):
             RunStopped: a limit was met, or the rules gave up.
             ModelError: the model could not be asked.
         """
-        return await self._started(message, options)[1].go()
+        return await self._started(message, options).go()
 
     async def run_typed(self, message: Ask, **options: Unpack[RunOptions]) -> T:
         """Run, and give the value that keeps the contract, by the fallback if need be.
@@ -369,8 +368,8 @@ class Agent(Generic[T]):
         Raises:
             CallpactError: as `run_typed`.
         """
-        contract_of(self._plan)
-        return await result_of(*self._started(message, options))
+        self._plan.required_contract()
+        return await self._started(message, options).result()
 
     def run_sync(self, message: Ask, **options: Unpack[RunOptions]) -> Answer | Paused:
         """`run` for code without an event loop, on the background loop of the agent's runtime.
@@ -402,15 +401,15 @@ class Agent(Generic[T]):
             UsageError: as `run`.
             RunStopped: as `run`, after what was streamed.
         """
-        return streamed(*self._started(message, options))
+        return streamed(self._started(message, options))
 
-    def _started(self, message: Ask, options: RunOptions) -> tuple[Plan, Run]:
+    def _started(self, message: Ask, options: RunOptions) -> Run:
         check_options(options, RunOptions, "a run")
         asked = message_of(message)
         history = checked_history(options.get("history", ()), asked)
         plan, who = self._answered_by(options.get("model")), Who(options.get("identity"))
         session = options.get("session", "default")
-        return plan, Run(plan, asked, session, who, history=history)
+        return Run(plan, asked, session, who, history=history)
 
     def _answered_by(self, model: Model | str | None) -> Plan:
         return (
@@ -432,7 +431,7 @@ class Agent(Generic[T]):
                 nothing was run, and the checkpoint is as good as before.
             RunStopped: as `run`.
         """
-        return await self._resumed(checkpoint, answer, identity, model)[1].go()
+        return await self._resumed(checkpoint, answer, identity, model).go()
 
     async def resume_typed(
         self,
@@ -448,8 +447,23 @@ class Agent(Generic[T]):
             UsageError: as `resume`, or there is no `output_schema`.
             CallpactError: as `run_typed`.
         """
-        contract_of(self._plan)
-        return (await result_of(*self._resumed(checkpoint, answer, identity, model))).value
+        return (await self.resume_result(checkpoint, answer, identity=identity, model=model)).value
+
+    async def resume_result(
+        self,
+        checkpoint: str | bytes | Paused,
+        answer: Any,
+        *,
+        identity: Identity | None = None,
+        model: Model | str | None = None,
+    ) -> TypedResult[T]:
+        """`resume_typed` with the tier, repairs, attempts, cost and messages beside the value.
+
+        Raises:
+            CallpactError: as `resume_typed`.
+        """
+        self._plan.required_contract()
+        return await self._resumed(checkpoint, answer, identity, model).result()
 
     def _resumed(
         self,
@@ -457,10 +471,10 @@ class Agent(Generic[T]):
         answer: Any,
         identity: Identity | None,
         model: Model | str | None,
-    ) -> tuple[Plan, Run]:
+    ) -> Run:
         text = checkpoint.checkpoint if isinstance(checkpoint, Paused) else checkpoint
         plan, kept = self._answered_by(model), read_checkpoint(text, self.name)
-        return plan, Run.resumed(plan, kept, answer, Who(identity))
+        return Run.resumed(plan, kept, answer, Who(identity))
 
     # --- reading --------------------------------------------------------------------------
 
@@ -486,7 +500,7 @@ class Agent(Generic[T]):
             RunPaused: the run paused, and there is no answer yet.
             UsageError: there is no `output_schema`.
         """
-        contract = contract_of(self._plan)
+        contract = self._plan.required_contract()
         if isinstance(raw, Paused):
             raise RunPaused(raw)
         how = contract.repair if repair is None else repair
@@ -507,8 +521,9 @@ class Agent(Generic[T]):
         try:
             return self.parse_output(raw, repair=repair, allow=allow)
         except OutputSchemaError as error:
-            teller = Teller(self._plan.handlers)
-            return (await by_tiers(self._plan, error, teller, None)).value
+            plan, teller = self._plan, Teller(self._plan.handlers)
+            shape = plan.required_contract().shape
+            return (await recovered(error, plan.fallback, shape, teller, None)).value
 
     # --- as a tool ------------------------------------------------------------------------
 

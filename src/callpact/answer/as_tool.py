@@ -10,7 +10,6 @@ from callpact.answer.declaring import MAX_MESSAGE, message_of
 from callpact.answer.loop import Run
 from callpact.answer.pausing import RunClient, read_checkpoint
 from callpact.answer.plan import AgentHandler, Plan, Who
-from callpact.answer.typed import contract_of, result_of
 from callpact.context import (
     Context,
 )
@@ -95,7 +94,7 @@ async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> An
             raise ToolError("empty_message", "The message is empty", path="/message")
         run = Run(plan, message_of(message), session, who)
     if plan.contract is not None:
-        dump, result = contract_of(plan).shape.dump, await result_of(plan, run)
+        dump, result = plan.contract.shape.dump, await run.result()
         return result.value if dump is None else dump(result.value)
     answer = await run.go()
     if isinstance(answer, Paused):

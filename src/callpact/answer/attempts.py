@@ -29,6 +29,7 @@ from callpact.answer.model import (
     as_data,
     without_ephemeral,
 )
+from callpact.answer.parsing import Verdict
 from callpact.answer.reliability import (
     GENERIC_FEEDBACK,
     MAX_ROUNDS,
@@ -64,16 +65,38 @@ from callpact.schema import is_json
 from callpact.tool import Tool
 
 Phase = Literal["pre-check", "post-decide"]
-Judge = Callable[[str, Finish | None], OutputSchemaError | None]
-"""Says why a text that ended so cannot be the final answer; None if it can."""
+Judge = Callable[[str, Finish | None], Verdict]
+"""Parses the text of a reply as the final answer, given why the model stopped."""
 _log = logging.getLogger("callpact.answer")
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A reply, and why it cannot be the final answer; None if it can, or nobody asked."""
+    """A reply, and the verdict on its text; None for tool calls, and without a contract."""
 
     reply: ModelReply
-    refusal: OutputSchemaError | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def refusal(self) -> OutputSchemaError | None:
+        """The reason why the reply cannot be the final answer, if it cannot."""
+        return self.verdict if isinstance(self.verdict, OutputSchemaError) else None
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """One attempt: the judged reply, and the failure."""
+
+    judged: Judged | None = None
+    error: Exception | None = None
+    kind: ErrorKind = "ok"
+    latency_ms: float = 0.0
+
+    @property
+    def accepted(self) -> Judged | None:
+        """The reply, if nothing failed."""
+        return self.judged if self.error is None else None
+
+
+_NO_ATTEMPT = _Outcome()
 
 
 class Asking:
@@ -109,7 +132,7 @@ class Asking:
         model: Model | None = None,
         attempt: int = 1,
     ) -> Judged:
-        """One attempt, on record, and why it cannot be the final answer.
+        """Make one attempt, record it, and judge its text.
 
         Raises:
             ModelError: the model could not be asked, or gave nothing that can be used.
@@ -118,20 +141,19 @@ class Asking:
         started, begun = time.time_ns() // 1_000_000, time.perf_counter()
         reply: ModelReply | None = None
         failure: Exception | None = None
-        refusal: OutputSchemaError | None = None
         self.made += 1
         self.spending.add(requests=1)
         try:
-            given = reply = _answered(await self._reply(model, _fitted(request, model)), request)
+            reply = _answered(await self._reply(model, _fitted(request, model)), request)
             self.spending.add(reply.usage)
-            if judge is not None and not reply.tool_uses:
-                failure = refusal = judge(reply.content, reply.finish)
+            judged = _judged(reply, judge)
+            failure = judged.refusal
         except Exception as error:
             failure = error
             raise
         finally:
             self._record(model, request, attempt, started, begun, reply, failure)
-        return Judged(given, refusal)
+        return judged
 
     async def _reply(self, model: Model, request: ModelRequest) -> ModelReply:
         stream = getattr(model, "stream", None)
@@ -193,6 +215,12 @@ class Asking:
                 "agent",
             )
         )
+
+
+def _judged(reply: ModelReply, judge: Judge | None) -> Judged:
+    if judge is None or reply.tool_uses:
+        return Judged(reply)
+    return Judged(reply, judge(reply.content, reply.finish))
 
 
 def _checked(reply: Any, model: Model) -> ModelReply:
@@ -275,7 +303,7 @@ class Attempts:
         self._judge = judge
         self._rules = reliability.rules
 
-    async def reply(self, request: ModelRequest) -> ModelReply:
+    async def reply(self, request: ModelRequest) -> Judged:
         """The reply that the rules take.
 
         Raises:
@@ -291,35 +319,27 @@ class Attempts:
         sent, how = request, "retry"
         for _ in range(MAX_ROUNDS):
             model = self._models[at]
-            scope = await self._attempt(model, sent, made + 1)
-            if scope.error_kind != "circuit-open":
+            outcome = await self._attempt(model, sent, made + 1)
+            if outcome.kind != "circuit-open":
                 made += 1
                 counts[model.name] = counts.get(model.name, 0) + 1
-            if scope.validation_error is not None:
-                errors = (*errors, scope.validation_error)
-            known = self._scope(request, at, made, errors, counts)
-            scope = msgspec.structs.replace(
-                known,
-                response=scope.response,
-                error=scope.error,
-                error_kind=scope.error_kind,
-                latency_ms=scope.latency_ms,
-                validation_error=scope.validation_error,
-            )
+            if isinstance(outcome.error, OutputSchemaError):
+                errors = (*errors, validation_error(outcome.error))
+            scope = self._scope(request, at, made, errors, counts, outcome=outcome)
             self._tell_failure(scope)
             rule = _first(self._rules, scope)
             verb = rule.then if rule is not None else ("ok" if scope.error is None else "fail-fast")
             label = None if rule is None else rule.label
             kind = (rule.kind if rule is not None else "") or scope.error_kind
             if verb == "ok":
-                if scope.response is None:
+                if outcome.accepted is None:
                     raise self._give_up("no-response", scope, label)
                 self._tell_recovery(made, how, prior, failed)
-                return scope.response
+                return outcome.accepted
             if verb == "fallback":
                 reply = await self._fall_back(scope, label)
                 self._tell_recovery(made, "fallback", prior + 1, scope.error_kind)
-                return reply
+                return _judged(reply, self._judge)
             if verb == "fail-fast":
                 raise self._give_up(kind, scope, label)
             if verb == "retry-other":
@@ -362,14 +382,14 @@ class Attempts:
             raise self._give_up("no-time-to-wait", scope, label)
         return seconds
 
-    async def _attempt(self, model: Model, request: ModelRequest, attempt: int) -> Scope:
+    async def _attempt(self, model: Model, request: ModelRequest, attempt: int) -> _Outcome:
         begun = time.perf_counter()
-        reply: ModelReply | None = None
+        judged: Judged | None = None
         failure: Exception | None = None
         try:
             self._breaker.check(model.name)
             judged = await self._asking.once(request, self._judge, model=model, attempt=attempt)
-            reply, failure = judged.reply, judged.refusal
+            failure = judged.refusal
         except (UsageError, RunStopped):
             raise
         except Exception as error:  # noqa: BLE001 - boundary: the rules decide what a failure means
@@ -379,15 +399,7 @@ class Attempts:
             self._breaker.succeeded(model.name)
         elif failure is not None and is_outage(failure):
             self._breaker.failed(model.name)
-        refused = validation_error(failure) if isinstance(failure, OutputSchemaError) else None
-        return Scope(
-            request,
-            response=reply if failure is None else None,
-            error=failure,
-            error_kind=kind,
-            latency_ms=(time.perf_counter() - begun) * 1000,
-            validation_error=refused,
-        )
+        return _Outcome(judged, failure, kind, (time.perf_counter() - begun) * 1000)
 
     def _scope(
         self,
@@ -396,7 +408,10 @@ class Attempts:
         made: int,
         errors: tuple[ValidationError, ...],
         counts: dict[str, int],
+        *,
+        outcome: _Outcome = _NO_ATTEMPT,
     ) -> Scope:
+        is_refused = isinstance(outcome.error, OutputSchemaError)
         return Scope(
             request,
             made,
@@ -405,6 +420,11 @@ class Attempts:
             self._models[at].name,
             at + 1 < len(self._models),
             self._config.fallback is not None,
+            None if outcome.accepted is None else outcome.accepted.reply,
+            outcome.error,
+            outcome.kind,
+            outcome.latency_ms,
+            validation_error=errors[-1] if is_refused else None,
             validation_errors=errors,
             attempts_per_provider=dict(counts),
             breaker_states={model.name: self._breaker.state(model.name) for model in self._models},

@@ -69,7 +69,7 @@ def declared_fallback(shape: Shape[T], function: Any, canned: Any) -> Fallback[T
 
 async def recovered(
     error: OutputSchemaError,
-    fallback: Fallback[T],
+    fallback: Fallback[T] | None,
     shape: Shape[T],
     teller: Teller,
     retries_spent: int | None,
@@ -77,9 +77,12 @@ async def recovered(
     """The value of the first tier that has one.
 
     Raises:
-        OutputSchemaError: what the fallback gave breaks the contract, and nothing is canned.
+        OutputSchemaError: there is no fallback, or its value breaks the contract too, and nothing
+            is canned.
         Exception: what the fallback raised, if nothing is canned.
     """
+    if fallback is None:
+        raise error
     preview = error.raw_output[:PREVIEW]
     failure: Exception = error
     if fallback.function is not None:

@@ -10,11 +10,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
-from callpact.answer.account import Account, Answer, Attempt, Outcome, Paused, Unmet
-from callpact.answer.attempts import Asking, Attempts
+from callpact.answer.account import (
+    Account,
+    Answer,
+    Attempt,
+    Outcome,
+    Paused,
+    TypedResult,
+    Unmet,
+)
+from callpact.answer.attempts import Asking, Attempts, Judged
 from callpact.answer.events import Teller
+from callpact.answer.fallback import recovered
 from callpact.answer.injections import Turn, compose, skill_injections
 from callpact.answer.limits import Spending
 from callpact.answer.memory import Remembered
@@ -30,6 +39,7 @@ from callpact.answer.model import (
     entered,
     without_ephemeral,
 )
+from callpact.answer.parsing import Parsed, Verdict
 from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoint
 from callpact.answer.plan import ANSWER_TOOL, Plan, Who
 from callpact.answer.reliability import echo, framed, told
@@ -38,6 +48,7 @@ from callpact.errors import (
     LimitReached,
     OutputSchemaError,
     ReliabilityFailFastError,
+    RunPaused,
     RunStopped,
     UsageError,
 )
@@ -60,7 +71,7 @@ class Run:
         *,
         history: Iterable[Message] = (),
     ) -> None:
-        self._plan = plan
+        self.plan = plan
         # Events and the memory have its text.
         self._message = message.content or f"[{len(message.parts)} files]"
         self._session = session
@@ -71,12 +82,13 @@ class Run:
         self._attempts: list[Attempt] = []
         self._unmet: Unmet | None = None
         self.answer: Answer | None = None
+        self._verdict: Verdict | None = None
         self._iteration = 0
         self._seconds, self._begun = 0.0, time.monotonic()
         self._start(Spending(plan.limits, Usage()))
 
     def _start(self, spending: Spending) -> None:
-        plan, self._spending = self._plan, spending
+        plan, self._spending = self.plan, spending
         self._teller = Teller(plan.handlers, self._run_id, is_whole=plan.tells_whole_texts)
         self._asking = Asking(
             model=plan.model,
@@ -151,12 +163,12 @@ class Run:
         timer = asyncio.timeout(left)
         try:
             with self._spending.running():
-                async with timer, entered(self._plan.models):
+                async with timer, entered(self.plan.models):
                     outcome = await self._turns()
         except TimeoutError:
             if not timer.expired():
                 raise
-            seconds = self._plan.limits.seconds or left or 0.0
+            seconds = self.plan.limits.seconds or left or 0.0
             self._asking.reset(LimitReached.code)
             raise LimitReached("seconds", seconds, self.account) from None
         except RunStopped as error:
@@ -176,6 +188,49 @@ class Run:
                 cost=account.usage.cost,
             )
         return outcome
+
+    async def result(self) -> TypedResult[Any]:
+        """Run to the typed value; a fallback of the agent answers for one that breaks the contract.
+
+        Raises:
+            OutputSchemaError: the answer breaks the contract, and no fallback answers.
+            RunPaused: a tool waits for an answer.
+            RunStopped: a limit was met, or the rules gave up.
+            ModelError: the model could not be asked, and no rules say what then.
+        """
+        self.plan.required_contract()
+        try:
+            answer = await self.go()
+        except ReliabilityFailFastError as error:
+            cause = error.cause
+            if self.plan.fallback is None or not isinstance(cause, OutputSchemaError):
+                raise
+            # The caller was promised a value either way.
+            given_up = OutputSchemaError(cause.stage, cause.raw_output, error, cause.issues)
+            refused = Answer(cause.raw_output, error.account, self.messages)
+            try:
+                return await self._recovered(given_up, refused, error.payload["attempt"] - 1)
+            except (
+                Exception
+            ) as failure:  # boundary: no tier answers, so the rules have the last word
+                raise error from failure
+        if isinstance(answer, Paused):
+            raise RunPaused(answer)
+        verdict = cast("Verdict", self._verdict)  # An answer under contract has one.
+        if isinstance(verdict, Parsed):
+            return TypedResult(verdict.value, "primary", verdict.repairs, answer)
+        spent = None if self._unmet is None else self._unmet.retries_spent
+        return await self._recovered(verdict, answer, spent)
+
+    async def _recovered(
+        self, error: OutputSchemaError, answer: Answer, retries_spent: int | None
+    ) -> TypedResult[Any]:
+        error.account = answer.account
+        shape = self.plan.required_contract().shape
+        # Without an iteration: the run is over.
+        teller = Teller(self.plan.handlers, self._run_id)
+        found = await recovered(error, self.plan.fallback, shape, teller, retries_spent)
+        return TypedResult(found.value, found.tier, (), answer)
 
     async def _turns(self) -> Answer | Paused:
         self._check_forced()
@@ -197,11 +252,12 @@ class Run:
         self._asking.begin()
         self._teller.tell(
             "stream.llm_start",
-            model=self._plan.model.name,
+            model=self.plan.model.name,
             messages=len(request.messages),
             tools=[tool.name for tool in request.tools],
         )
-        reply, refusal = await self._reply(request)
+        judged = await self._reply(request)
+        reply = judged.reply
         self._teller.tell(
             "stream.llm_end",
             input_tokens=self._spending.usage.input_tokens,
@@ -221,12 +277,12 @@ class Run:
             if finish is not None:
                 self._using.refuse(self._waiting, finish)
             return await self._use_tools()
-        return await self._judge(reply, refusal)
+        return await self._judge(judged)
 
     # --- asking ---------------------------------------------------------------------------
 
     async def _request(self) -> ModelRequest:
-        plan = self._plan
+        plan = self.plan
         remembered = await self._remembered()
         turn = Turn(self._run_id, self._iteration, tuple(self._messages))
         injections = (*plan.injections, *skill_injections(plan.skills, self._using.skills))
@@ -247,8 +303,8 @@ class Run:
         )
 
     def _offered(self) -> tuple[ToolOffer, ...]:
-        contract = self._plan.contract
-        if contract is None or not self._plan.is_forced:
+        contract = self.plan.contract
+        if contract is None or not self.plan.is_forced:
             return self._using.offers()
         text, words = "Give your final answer by calling this tool.", contract.shape.description
         if words and words != json_text(contract.shape.json_schema):
@@ -256,9 +312,9 @@ class Run:
         return (ToolOffer(ANSWER_TOOL, text, contract.shape.json_schema),)
 
     def _check_forced(self) -> None:
-        if not self._plan.is_forced:
+        if not self.plan.is_forced:
             return
-        for model in self._plan.models:
+        for model in self.plan.models:
             if FORCED_TOOL not in abilities_of(model):
                 raise UsageError(
                     f"the model '{model.name}' does not declare that it can be made to call a tool; "
@@ -266,36 +322,30 @@ class Run:
                 )
 
     async def _remembered(self) -> list[Message]:
-        if self._plan.memory is None:
+        if self.plan.memory is None:
             return []
-        turns = await self._plan.memory.recall(self._session, self._plan.turns)
+        turns = await self.plan.memory.recall(self._session, self.plan.turns)
         return [
             message
             for turn in turns
             for message in (Message("user", turn.message), Message("assistant", turn.answer))
         ]
 
-    async def _reply(self, request: ModelRequest) -> tuple[ModelReply, OutputSchemaError | None]:
-        """The reply, and why it cannot be the final answer."""
-        plan = self._plan
-        refuse = None if plan.contract is None else plan.contract.refusal
+    async def _reply(self, request: ModelRequest) -> Judged:
+        plan = self.plan
+        judge = None if plan.contract is None else plan.contract.judge
         if plan.reliability is None:
-            judged = await self._asking.once(request, refuse)
-            return judged.reply, judged.refusal
+            return await self._asking.once(request, judge)
         attempts = Attempts(
             self._asking,
             plan.model,
             plan.reliability,
             self._teller,
-            judge=refuse,
+            judge=judge,
             seconds_left=self._seconds_left,
             on_refused=lambda refusal: self._add_attempt("retried", refusal),
         )
-        reply = await attempts.reply(request)
-        # A reply of the rules' own fallback was judged by nobody yet.
-        if refuse is None or reply.tool_uses:
-            return reply, None
-        return reply, refuse(reply.content, reply.finish)
+        return await attempts.reply(request)
 
     # --- tools ----------------------------------------------------------------------------
 
@@ -310,14 +360,14 @@ class Run:
         if (tool := self._using.given_up) is None:
             return None
         # Seed 004: the model never satisfied the gate, and the user reads so much.
-        text, contract = exhausted_message(tool), self._plan.contract
-        return self._stand(ModelReply(text), None if contract is None else contract.refusal(text))
+        text, contract = exhausted_message(tool), self.plan.contract
+        return self._stand(Judged(ModelReply(text), contract.judge(text) if contract else None))
 
     def _paused(self, waiting: Waiting) -> Paused:
         account = self.account
         checkpoint = Checkpoint(
             VERSION,
-            self._plan.name,
+            self.plan.name,
             self._run_id,
             self._message,
             self._session,
@@ -338,18 +388,18 @@ class Run:
 
     # --- judging --------------------------------------------------------------------------
 
-    async def _judge(self, reply: ModelReply, refusal: OutputSchemaError | None) -> Answer | None:
-        contract = self._plan.contract
+    async def _judge(self, judged: Judged) -> Answer | None:
+        contract, refusal = self.plan.contract, judged.refusal
         if contract is not None and refusal is not None:
             # Those that the rules asked again for have no correction in the conversation.
             attempt = 1 + sum(row.corrective_message_hash is not None for row in self._attempts)
-            if attempt <= contract.retries and self._iteration < self._plan.limits.iterations:
+            if attempt <= contract.retries and self._iteration < self.plan.limits.iterations:
                 self._ask_again(refusal, attempt, contract.retries)
                 return None
-        answer = self._stand(reply, refusal)
-        is_whole = contract is not None or cut_finish(reply) is None
-        if refusal is None and is_whole and self._plan.memory is not None:
-            await self._plan.memory.keep(self._session, Remembered(self._message, str(answer)))
+        answer = self._stand(judged)
+        is_whole = contract is not None or cut_finish(judged.reply) is None
+        if refusal is None and is_whole and self.plan.memory is not None:
+            await self.plan.memory.keep(self._session, Remembered(self._message, str(answer)))
         return answer
 
     def _ask_again(self, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
@@ -369,18 +419,19 @@ class Run:
         )
         self._asking.reset("schema-fail")
 
-    def _stand(self, reply: ModelReply, refusal: OutputSchemaError | None) -> Answer:
-        """The answer that is given, whether it keeps the contract or not."""
-        contract, text = self._plan.contract, reply.content
-        if contract is not None and refusal is None:
-            repairs = contract.repairs(text, reply.finish)
+    def _stand(self, judged: Judged) -> Answer:
+        """Take a reply as the answer, whether it keeps the contract or not."""
+        reply, self._verdict = judged.reply, judged.verdict
+        if isinstance(judged.verdict, Parsed):
+            repairs = tuple(repair.code for repair in judged.verdict.repairs)
             self._add_attempt("passed", None, repairs=repairs)
             if repairs:
                 self._teller.tell("agent.output_repaired", repairs=list(repairs))
-        elif refusal is not None:
-            self._add_attempt("exhausted", refusal)
-            self._tell_unmet(refusal, len(self._attempts))
+        elif judged.verdict is not None:
+            self._add_attempt("exhausted", judged.verdict)
+            self._tell_unmet(judged.verdict, len(self._attempts))
             self._asking.reset("schema-fail")
+        text = reply.content
         self._messages.append(Message("assistant", text))
         self.answer = Answer(text, self.account, tuple(self._messages), reply.finish)
         return self.answer
@@ -401,7 +452,7 @@ class Run:
         )
 
     def _tell_unmet(self, refusal: OutputSchemaError, attempts: int) -> None:
-        has_fallback = self._plan.fallback is not None
+        has_fallback = self.plan.fallback is not None
         self._unmet = Unmet(
             refusal.stage, refusal.error, attempts, attempts - 1, has_fallback, refusal.path
         )
@@ -418,7 +469,7 @@ class Run:
         # By its kind: what a model wrote may hold what does not belong into a log.
         _log.warning(
             "the answer of agent '%s' (run %s) breaks its contract at stage %s after %s attempts",
-            self._plan.name,
+            self.plan.name,
             self._run_id,
             refusal.stage,
             attempts,
@@ -435,14 +486,14 @@ class Run:
 
     def _seconds_left(self) -> float | None:
         spent = self._seconds + time.monotonic() - self._begun
-        limit, deadline = self._plan.limits.seconds, self._who.deadline
+        limit, deadline = self.plan.limits.seconds, self._who.deadline
         left = [] if limit is None else [limit - spent]
         if deadline is not None:
             left.append(deadline / 1000 - time.time())
         return max(min(left), 0.001) if left else None
 
     def _check_limits(self) -> None:
-        limits = self._plan.limits
+        limits = self.plan.limits
         if self._iteration >= limits.iterations:
             raise LimitReached("iterations", limits.iterations)
         self._spending.check()

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from callpact.answer.reader import Fits, Repair, Unreadable, read_json, read_strict
+from callpact.answer.reader import Repair, Unreadable, read_json, read_strict
 from callpact.answer.shape import Shape, issues_of
 from callpact.errors import OutputSchemaError, UsageError
 from callpact.schema.limits import with_room
@@ -24,10 +24,14 @@ Repairing = Literal["none", "safe"]
 
 
 class Parsed(Struct, Generic[T], frozen=True):
-    """A value, and what had to be repaired to read it."""
+    """A value, and the repairs that it took to read it."""
 
     value: T
     repairs: tuple[Repair, ...] = ()
+
+
+Verdict = Parsed[Any] | OutputSchemaError
+"""The parsed answer, or the reason why it breaks its contract."""
 
 
 def parse_answer(
@@ -54,31 +58,48 @@ def parse_answer(
     if allow and repair == "none":
         raise UsageError("allow names repairs, and repair is 'none'; say repair='safe'")
     text = str(raw)
-    repairs: tuple[Repair, ...] = ()
+    candidates = _Candidates(shape, text)
     try:
         if repair == "none":
-            value: Any = read_strict(text, finish=finish)
-        else:
-            read = read_json(text, allow=allow, fits=_fits(shape), finish=finish)
-            value, repairs = read.value, read.repairs
+            return Parsed(judged(read_strict(text, finish=finish), shape, text))
+        read = read_json(text, allow=allow, fits=candidates.fits, finish=finish)
     except Unreadable as error:
         raise OutputSchemaError("json-parse", text, error) from error
-    return Parsed(judged(value, shape, text), repairs)
+    return Parsed(candidates.judged(read.value), read.repairs)
 
 
-def _fits(shape: Shape[Any]) -> Fits:
-    """Whether a shape takes a value; a parser gets a copy, as it may change what it is given."""
+class _Candidates(Generic[T]):
+    """The values of one text. Each is parsed at most once: to choose among them, or at the end."""
 
-    def fits(value: Any) -> bool:
-        try:
-            _ = shape.parse(with_room(lambda: copy.deepcopy(value)))
-        except UsageError:
-            raise
-        except Exception:  # noqa: BLE001 - boundary: whatever a parser raises is its refusal
-            return False
-        return True
+    def __init__(self, shape: Shape[T], raw: str) -> None:
+        self._shape = shape
+        self._raw = raw
+        # By identity. The value is kept too, so that its id is not used again.
+        self._verdicts: dict[int, tuple[Any, Parsed[T] | OutputSchemaError]] = {}
 
-    return fits
+    def fits(self, value: Any) -> bool:
+        """True if the shape takes a value; the parser gets a copy, because it may change it."""
+        if id(value) not in self._verdicts:
+            copied = with_room(lambda: copy.deepcopy(value))
+            try:
+                verdict = Parsed(judged(copied, self._shape, self._raw))
+            except OutputSchemaError as error:
+                verdict = error
+            self._verdicts[id(value)] = (value, verdict)
+        return isinstance(self._verdicts[id(value)][1], Parsed)
+
+    def judged(self, value: Any) -> T:
+        """The value as the parser gives it.
+
+        Raises:
+            OutputSchemaError: the parser refused it.
+        """
+        if id(value) not in self._verdicts:
+            return judged(value, self._shape, self._raw)
+        verdict = self._verdicts[id(value)][1]
+        if isinstance(verdict, OutputSchemaError):
+            raise verdict
+        return verdict.value
 
 
 def judged(value: Any, shape: Shape[T], raw: str) -> T:

@@ -15,7 +15,7 @@ from callpact.answer.limits import DEFAULT_LIMITS, Limits
 from callpact.answer.memory import TURNS, Memory
 from callpact.answer.model import Finish, Model
 from callpact.answer.offering import Offers
-from callpact.answer.parsing import Parsed, Repairing, parse_answer
+from callpact.answer.parsing import Repairing, Verdict, parse_answer
 from callpact.answer.reliability import Reliability
 from callpact.answer.shape import Shape
 from callpact.context import (
@@ -25,6 +25,7 @@ from callpact.context import (
 )
 from callpact.errors import (
     OutputSchemaError,
+    UsageError,
 )
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Handler, Tool
@@ -48,27 +49,14 @@ class AnswerContract:
     allow: frozenset[str] = frozenset()
     strategy: Strategy = "instruct"
 
-    def parse(self, raw: str, finish: Finish | None = None) -> Parsed[Any]:
-        """The value of an answer.
-
-        Raises:
-            OutputSchemaError: it breaks the contract.
-        """
-        return parse_answer(raw, self.shape, repair=self.repair, allow=self.allow, finish=finish)
-
-    def refusal(self, raw: str, finish: Finish | None = None) -> OutputSchemaError | None:
-        """Why an answer is not accepted; None if it is."""
+    def judge(self, raw: str, finish: Finish | None = None) -> Verdict:
+        """Parse an answer; an answer that breaks the contract gives the error as a value."""
         try:
-            self.parse(raw, finish)
+            return parse_answer(
+                raw, self.shape, repair=self.repair, allow=self.allow, finish=finish
+            )
         except OutputSchemaError as error:
             return error
-        return None
-
-    def repairs(self, raw: str, finish: Finish | None = None) -> tuple[str, ...]:
-        """The codes of what had to be repaired in an answer that is accepted."""
-        if self.repair == "none":
-            return ()
-        return tuple(repair.code for repair in self.parse(raw, finish).repairs)
 
 
 async def _told_apart(_arguments: Any, _context: Any) -> None:
@@ -103,6 +91,18 @@ class Plan:
         """The agent's own, and those that rules may turn to."""
         rules = self.reliability
         return (self.model,) if rules is None else (self.model, *rules.providers)
+
+    def required_contract(self) -> AnswerContract:
+        """The contract of the answer.
+
+        Raises:
+            UsageError: the agent has none.
+        """
+        if self.contract is None:
+            raise UsageError(
+                "the agent has no output_schema, so there is no typed answer; use run()"
+            )
+        return self.contract
 
     @property
     def is_forced(self) -> bool:

@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from callpact.answer.account import Answer, Paused, TypedResult
 from callpact.answer.loop import Run
-from callpact.answer.plan import Plan
-from callpact.answer.typed import result_of
 from callpact.errors import OutputSchemaError, RunPaused
 
 T = TypeVar("T")
@@ -36,25 +34,27 @@ class Finished(Struct, Generic[T], frozen=True):
     """The end of a stream: the answer as the model wrote it, or the pause; and the typed result.
 
     `result` is None without an `output_schema`, after a pause, and where the answer breaks its
-    contract and there is no fallback.
+    contract and there is no fallback; then `refusal` has the reason.
     """
 
     answer: Answer | Paused
     result: TypedResult[T] | None = None
+    refusal: OutputSchemaError | None = None
 
 
 Streamed = Token | Reset | Finished[T]
 
 
-async def streamed(plan: Plan, run: Run) -> AsyncGenerator[Streamed[Any], None]:
-    """The pieces of a run; it is cancelled when nobody reads them any more."""
+async def streamed(run: Run) -> AsyncGenerator[Streamed[Any], None]:
+    """Start a run and yield its pieces; closing the generator cancels the run."""
     queue: asyncio.Queue[Token | Reset | None] = asyncio.Queue()
+    plan = run.plan
     provisional = plan.contract is not None or plan.reliability is not None
     run.listen(
         lambda text, at: queue.put_nowait(Token(text, at, provisional)),
         lambda why, at: queue.put_nowait(Reset(why, at)),
     )
-    task = asyncio.create_task(_end(plan, run))
+    task = asyncio.create_task(_end(run))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (item := await queue.get()) is not None:
@@ -64,18 +64,18 @@ async def streamed(plan: Plan, run: Run) -> AsyncGenerator[Streamed[Any], None]:
         task.cancel()
         await asyncio.wait((task,))
         if not task.cancelled():
-            task.exception()  # Raised above, or nobody reads any more.
+            task.exception()  # Raised above, or the reader is gone.
 
 
-async def _end(plan: Plan, run: Run) -> Finished[Any]:
-    if plan.contract is None:
+async def _end(run: Run) -> Finished[Any]:
+    if run.plan.contract is None:
         return Finished(await run.go())
     try:
-        result = await result_of(plan, run)
+        result = await run.result()
     except RunPaused as error:
         return Finished(error.paused)
-    except OutputSchemaError:
-        if plan.fallback is not None or run.answer is None:
+    except OutputSchemaError as error:
+        if run.plan.fallback is not None or run.answer is None:
             raise
-        return Finished(run.answer)
+        return Finished(run.answer, refusal=error)
     return Finished(result.answer, result)
