@@ -23,7 +23,7 @@ from callpact import (
     open_model,
     strict_output_rules,
 )
-from callpact.answer import models_calling
+from callpact.answer import models_pydantic_ai
 from openai_stub import (
     HELLO,
     KEY,
@@ -115,7 +115,7 @@ def test_a_stream_that_was_cut_is_asked_for_again_by_rules():
 
 
 def test_a_stream_without_an_end_is_broken_off(monkeypatch):
-    monkeypatch.setattr(models_calling, "MAX_REPLY_CHARACTERS", 1_000)
+    monkeypatch.setattr(models_pydantic_ai, "MAX_REPLY_CHARACTERS", 1_000)
 
     async def story(model, stub):
         with pytest.raises(ModelError, match="1,000 characters"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic_ai.providers import Provider
 
     from callpact.answer.model import ModelReply, ModelRequest
-    from callpact.answer.models_calling import OpenedModel
+    from callpact.answer.models_pydantic_ai import OpenedModel
 
 _INSTALL = 'real models need more: pip install "callpact[models]"'
 _GROUP = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
@@ -56,7 +56,7 @@ def open_model(
     try:
         from pydantic_ai.models import Model as TheirModel
 
-        from callpact.answer.models_calling import OpenedModel
+        from callpact.answer.models_pydantic_ai import OpenedModel
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith(("pydantic_ai", "genai_prices")):
             raise
@@ -190,7 +190,7 @@ def _compatible(name: str, arguments: dict[str, Any]) -> TheirModel:
 
 
 def _keys(arguments: dict[str, Any]) -> Any:
-    from callpact.answer.models_failing import keys_of
+    from callpact.answer.models_pydantic_ai import keys_of
 
     password = urlsplit(str(arguments.get("base_url") or "")).password
     return keys_of(os.environ, arguments, {"password": password})
@@ -257,7 +257,7 @@ def _missing_package(name: str, error: ImportError) -> UsageError:
 
 
 def _refused(name: str, text: str, arguments: dict[str, Any]) -> UsageError:
-    from callpact.answer.models_failing import shown
+    from callpact.answer.models_pydantic_ai import shown
 
     if text.startswith("Unknown model"):
         return _unknown(name)

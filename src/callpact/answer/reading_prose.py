@@ -8,21 +8,11 @@ chooses among the values that were found.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from callpact.answer.reading_brackets import CLOSERS
 from callpact.answer.reading_candidates import Candidate, Fits, choose, is_readable, scalars
 from callpact.answer.reading_clean import NOTHING, check_depth, is_cut, read_clean
-from callpact.answer.reading_context import (
-    is_apart,
-    is_bare,
-    is_command,
-    is_index,
-    is_interval,
-    is_no_list,
-    is_part,
-    is_program,
-)
 from callpact.answer.reading_cursor import QUOTED_KEY_AHEAD, after_space
 from callpact.answer.reading_result import (
     MAX_DEPTH,
@@ -38,7 +28,6 @@ from callpact.answer.reading_result import (
 from callpact.answer.reading_scalars import WORDS
 from callpact.answer.reading_strings import written_in_string
 from callpact.answer.reading_structure import Structure
-from callpact.answer.reading_templates import is_placeholder, is_template
 
 _TAG = r"(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
 _THOUGHT = (
@@ -470,3 +459,145 @@ def _decorated(text: str, begin: int, end: int | None = None) -> int:
 
 def _place(note: Repair) -> int:
     return note.at
+
+
+# --- around a bracket -------------------------------------------------------------------------
+
+_SCALAR = r"""(?:"[^"\\\n]*+"|-?\d[\d.eE+\-]*+|(?:true|false|null)\b)"""
+_PART_BEFORE = re.compile(
+    rf"""(?:["'”’]\s*+[:：]|(?:(?:\A|[,:\[{{\n])\s*+{_SCALAR}|[}}\]])\s*+,)\Z"""
+)
+"""A key before a value, or an item of a list."""
+_PART_BEHIND = re.compile(rf"""\s*+(?:,\s*+{_SCALAR}\s*+(?:[,\]}}]|\Z)|,?\s*+"[^"\\\n]*+"\s*+:)""")
+_APART_BEFORE = re.compile(r"(?:\A|\n|>|```[a-z]*|[\w*] ?[:=])[ \t]*\Z")
+_APART_BEHIND = re.compile(r"[ \t]*+[.;]?+[ \t]*+(?:[\r\n<]|```|\Z)")
+_GLUED = re.compile(r"[A-Za-z0-9_]\Z")
+_NO_LIST = re.compile(
+    r"""\[[^\[\]\n]{0,100}+\]\(
+        |\[[^\[\](){}"',;\n]{1,40}+[,;][^\[\](){}"',;\n]{1,40}+\)""",
+    re.VERBOSE,
+)
+"""A link, or an interval that is open at its end."""
+_INTERVAL = re.compile(r"""\([^()\[\]{}"',;\n]{1,40}+[,;][^()\[\]{}"',;\n]{1,40}+\Z""")
+_BULLET = re.compile(r"(?:\A|\n)[ \t]*+(?:[\-*+]|\d{1,4}+[.)])[ \t]++\Z")
+_COMMAND = re.compile(r"\\[A-Za-z]{1,30}\s?\Z")
+_BEFORE_FENCE = re.compile(r"(?:\A|\n)[ \t>\-*]*+(?:\d{1,4}+[.)])?[ \t]*+\Z")
+_LANGUAGES = frozenset(
+    [
+        *("bash", "c", "c#", "c++", "cpp", "csharp", "css", "dart", "diff", "elixir", "go"),
+        *("graphql", "haskell", "html", "java", "javascript", "js", "jsx", "julia", "kotlin"),
+        *("latex", "lua", "makefile", "matlab", "mermaid", "perl", "php", "powershell", "py"),
+        *("python", "python3", "r", "rb", "rs", "ruby", "rust", "scala", "sh", "shell", "sql"),
+        *("swift", "toml", "ts", "tsx", "typescript", "xml", "yaml", "yml", "zsh"),
+    ]
+)
+
+
+def is_program(text: str, at: int, begin: int, end: int) -> bool:
+    """True if a fence at the beginning of a line names a language whose brackets are not JSON."""
+    language = text[begin:end].strip().lower()
+    return language in _LANGUAGES and _BEFORE_FENCE.search(text[max(at - 80, 0) : at]) is not None
+
+
+def is_command(text: str, at: int) -> bool:
+    """True for the brace of a LaTeX command around a value."""
+    inner = after_space(text, at + 1)
+    before = text[max(at - 40, 0) : at]
+    return text[inner : inner + 1] in CLOSERS and _COMMAND.search(before) is not None
+
+
+def is_index(text: str, at: int) -> bool:
+    """True for the bracket of `items[0]`."""
+    return _GLUED.match(text[at - 1 : at]) is not None if at else False
+
+
+def is_no_list(text: str, at: int) -> bool:
+    """True for a link, an open interval, and an empty check box."""
+    if _NO_LIST.match(text, at):
+        return True
+    return text.startswith("[ ]", at) and _BULLET.search(text[max(at - 40, 0) : at]) is not None
+
+
+def is_interval(text: str, at: int) -> bool:
+    """True for the bracket at the end of `(0, 1]`."""
+    return text[at] == "]" and _INTERVAL.search(text[max(at - 90, 0) : at]) is not None
+
+
+def is_part(text: str, start: int, end: int) -> bool:
+    """True behind a key, and between items that have no brackets around them."""
+    before = text[max(start - 100, 0) : start].rstrip()
+    return (
+        before.endswith((",", ":", "：")) and _PART_BEFORE.search(before) is not None
+    ) or _PART_BEHIND.match(text, end) is not None
+
+
+def is_apart(text: str, start: int, end: int) -> bool:
+    """True in inline code, and if nothing of a sentence is around it on its lines."""
+    if text[start - 1 : start] == "`":
+        return True
+    before = _APART_BEFORE.search(text[max(start - 80, 0) : start])
+    return before is not None and _APART_BEHIND.match(text, end) is not None
+
+
+def is_bare(value: Any) -> bool:
+    """True for what prose also has: [1], [0, 1], [], {}."""
+    if isinstance(value, dict):
+        return not value
+    return not any(isinstance(item, str | dict | list) for item in cast("list[Any]", value))
+
+
+# --- templates --------------------------------------------------------------------------------
+
+_TYPES = (
+    r"(?:str(?:ings?)?|text|numbers?|int(?:egers?)?|floats?|double|bool(?:ean)?|array|list|dict"
+    r"|objects?|any|date(?:time)?|value)"
+)
+_TEMPLATE_TOKEN = re.compile(
+    r"""(?P<text>"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|'[^'\\\n]*+')(?P<colon>\s*+:)?
+        |<(?P<hole>[^<>\n]{1,100}+)>
+        |(?P<word>[^\s,:\[\]{}"'<]++)""",
+    re.VERBOSE,
+)
+_HOLE = re.compile(rf"<|\.\.\.|…|{_TYPES}\b", re.IGNORECASE)
+_TYPE = re.compile(rf"{_TYPES}\b", re.IGNORECASE)
+_VALUE = re.compile(r"[+-]?\.?\d|(?:true|false|null|none|nan)\Z", re.IGNORECASE)
+_ELLIPSES = frozenset({"...", "…"})
+_WORD = re.compile(r"[^\W_]{2,}")
+
+
+def is_placeholder(text: str, at: int) -> bool:
+    """True if what a place has may be a placeholder."""
+    return _HOLE.match(text, at) is not None
+
+
+def is_template(text: str, begin: int, end: int) -> bool:
+    """True if all values between two places are placeholders, and at least one is no string."""
+    key, has_hole = "", False
+    for token in _TEMPLATE_TOKEN.finditer(text, begin, end):
+        string, hole, word = token["text"], token["hole"], token["word"]
+        if string and token["colon"]:
+            key = string[1:-1]
+        elif string:
+            if not _is_placeholder_text(string[1:-1].strip(), key):
+                return False
+        elif hole:
+            if not _is_named(hole, key):
+                return False
+            has_hole = True
+        elif _VALUE.match(word):
+            return False
+        else:
+            has_hole = has_hole or word in _ELLIPSES or _TYPE.match(word) is not None
+    return has_hole
+
+
+def _is_placeholder_text(string: str, key: str) -> bool:
+    if not string or string in _ELLIPSES or "|" in string or _TYPE.fullmatch(string):
+        return True
+    return (string[0] in "<{[" and string[-1] in ">}]") or _is_named(string, key)
+
+
+def _is_named(words: str, key: str) -> bool:
+    """True if words name a type, or the key that they are the value of."""
+    named = {word.lower() for word in _WORD.findall(key)}
+    return any(word.lower() in named or _TYPE.fullmatch(word) for word in _WORD.findall(words))
