@@ -1,6 +1,6 @@
 """Files that `ask` and `parse` read and write: shapes, answers, scripts of a model, paused runs.
 
-What is read is bounded, and errors name the file. It knows no command and no terminal.
+Reading is bounded, and errors name the file. No commands, no terminal.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def read_shape(ref: str) -> Shape[Any]:
     """The shape that `--schema` names: a file with a JSON Schema, or a type as `module.py:Name`.
 
     Raises:
-        UsageError: there is none, or it cannot be one.
+        UsageError: it does not exist, or cannot be a shape.
         SourceRefused: the module cannot be imported.
     """
     from callpact.answer.shape import shape_of
@@ -228,10 +228,10 @@ def _schema(path: Path) -> dict[str, Any]:
 
 
 def read_script(place: str) -> list[Scripted | list[Scripted]]:
-    """What a scripted model says, reply by reply.
+    """The replies of a scripted model.
 
     Raises:
-        UsageError: a reply is none that a model gives.
+        UsageError: an item is not a reply.
     """
     what, replies = "--model scripted", _json(Path(place), "--model scripted")
     if not isinstance(replies, list):
@@ -282,7 +282,7 @@ def place_of_paused(given: Path | None, run_id: str) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """See that a paused run can be written there, before anything is spent on it.
+    """Check that a paused run can be written there, before the run costs anything.
 
     Raises:
         UsageError: it cannot, or something else is there.
@@ -303,7 +303,7 @@ def check_place(path: Path) -> None:
 
 
 def write_paused(path: Path, options: dict[str, Any], checkpoint: str) -> None:
-    """Keep a paused run: for its owner alone, whole or not at all.
+    """Write a paused run atomically, readable by its owner only.
 
     Raises:
         UsageError: it cannot be written.

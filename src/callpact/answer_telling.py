@@ -1,6 +1,6 @@
-"""How answers, refusals and runs are told on the command line, in words or as JSON.
+"""Output of `ask` and `parse`: answers, refusals and runs as text or as JSON.
 
-Words go to standard error. It runs nothing.
+Text goes to standard error. This module runs nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from callpact.answer.reader import Repair
     from callpact.answer.shape import Shape
 
-MAX_TOLD = 20
-"""Repairs, and issues, that are told one by one; with `--json` all are."""
+MAX_LISTED = 20
+"""Repairs, and issues, that are printed one by one; `--json` prints all."""
 MAX_RAW = 20_000
-"""Characters of an answer that is told because it was not accepted; with `--json` it is whole."""
+"""Characters of a refused answer that are printed; `--json` prints it whole."""
 _EXCERPT = 60
 CUT_OFF: dict[str | None, str] = {
     "length": "the answer was cut off at the length limit of the model: it is incomplete",
@@ -55,20 +55,20 @@ def exit_of(error: CallpactError) -> int:
 
 
 def print_repairs(repairs: Iterable[Repair], raw: str) -> None:
-    """What had to be repaired to read an answer, with its places."""
-    told = list(repairs)
-    for repair, line, column in _placed(told[:MAX_TOLD], raw):
+    """Print the repairs of an answer, with line and column."""
+    listed = list(repairs)
+    for repair, line, column in _placed(listed[:MAX_LISTED], raw):
         text = f"repaired: {repair.message} (line {line}, column {column}) [{repair.code}]"
         err.print(plain(text), style="yellow")
-    if len(told) > MAX_TOLD:
-        rest = f"repaired: {len(told) - MAX_TOLD:,} more; --json lists them all"
+    if len(listed) > MAX_LISTED:
+        rest = f"repaired: {len(listed) - MAX_LISTED:,} more; --json lists them all"
         err.print(rest, style="yellow")
 
 
 def print_refusal(
     error: OutputSchemaError, shape: Shape[Any], *, shows_raw: bool, again: str = ""
 ) -> None:
-    """Why an answer was refused: its stage, what and where, and what would help."""
+    """Print why an answer was refused: the stage, the issues, and what would help."""
     from callpact.answer.reader import Unreadable
 
     err.print(f"[red]{error.code} at {error.stage}:[/] {plain(error.message)}")
@@ -82,12 +82,12 @@ def print_refusal(
         if not shows_raw and (excerpt := _excerpt(error.raw_output, cause.at)):
             err.print(plain(f"    {excerpt}"), style="dim")
     elif error.issues:
-        for issue in error.issues[:MAX_TOLD]:
+        for issue in error.issues[:MAX_LISTED]:
             err.print(plain(f"  {issue.path or '(the whole answer)'}: {issue.message}"))
             if issue.hint:
                 err.print(plain(f"    hint: {issue.hint}"))
-        if len(error.issues) > MAX_TOLD:
-            err.print(f"  and {counted(len(error.issues) - MAX_TOLD, 'issue')} more")
+        if len(error.issues) > MAX_LISTED:
+            err.print(f"  and {counted(len(error.issues) - MAX_LISTED, 'issue')} more")
     else:
         err.print(plain(f"  {error.error}"))
     if error.stage == "json-parse" and (how := _how_to_read(error.raw_output, shape)):
@@ -126,7 +126,7 @@ def _how_to_read(raw: str, shape: Shape[Any]) -> str:
 
 
 def print_stop(error: CallpactError) -> None:
-    """Why a run ended without an answer."""
+    """Print why a run ended without an answer."""
     code, said = getattr(error, "code", "error"), str(error)
     if isinstance(error, LimitReached):
         said = (
@@ -140,7 +140,7 @@ def print_stop(error: CallpactError) -> None:
 
 
 def print_account(account: Account) -> None:
-    """What a run did and cost, on one line."""
+    """Print the work and the cost of a run on one line."""
     usage = account.usage
     parts = [counted(account.requests, "request")]
     if account.tool_calls:
@@ -189,14 +189,14 @@ def encode_repairs(repairs: Iterable[Repair], raw: str) -> list[dict[str, Any]]:
 
 def encode_error(error: CallpactError) -> dict[str, Any]:
     """An error of a run, or of reading an answer."""
-    told: dict[str, Any] = {"code": getattr(error, "code", "error"), "message": str(error)}
+    form: dict[str, Any] = {"code": getattr(error, "code", "error"), "message": str(error)}
     refusal = error.cause if isinstance(error, ReliabilityFailFastError) else error
     if isinstance(error, ReliabilityFailFastError):
-        told["kind"] = error.kind
+        form["kind"] = error.kind
     if isinstance(error, LimitReached):
-        told["limit"] = error.limit
+        form["limit"] = error.limit
     if isinstance(refusal, OutputSchemaError):
-        told |= {
+        form |= {
             "message": f"{refusal.message}: {_first(refusal)}",
             "stage": refusal.stage,
             "path": refusal.path,
@@ -207,7 +207,7 @@ def encode_error(error: CallpactError) -> dict[str, Any]:
             ],
             "rawOutput": refusal.raw_output,
         }
-    return told
+    return form
 
 
 def _first(error: OutputSchemaError) -> str:
@@ -216,7 +216,7 @@ def _first(error: OutputSchemaError) -> str:
 
 
 def encode_account(account: Account) -> dict[str, Any]:
-    """What a run did and cost, with every attempt at an answer."""
+    """The work and the cost of a run, with every attempt at an answer."""
     usage = account.usage
     return {
         "runId": account.run_id,
@@ -253,9 +253,9 @@ def encode_pause(paused: Paused, file: str) -> dict[str, Any]:
 
 
 class Way:
-    """Says on standard error how a run goes: what it waits for, and what was not accepted.
+    """Prints the progress of a run on standard error: current step and refused answers.
 
-    Meanwhile the log does not tell the same, unless all is to be logged.
+    The log line for the same refusal is suppressed, unless everything is logged.
     """
 
     def __init__(self, level: LogLevel, *, is_streamed: bool) -> None:
@@ -269,8 +269,8 @@ class Way:
     def __enter__(self) -> Self:
         if not self._level.tells_all:
             log = logging.getLogger("callpact.answer")
-            log.addFilter(_is_untold)
-            self._stack.callback(log.removeFilter, _is_untold)
+            log.addFilter(_is_not_printed)
+            self._stack.callback(log.removeFilter, _is_not_printed)
         if self._is_shown:
             self._status = self._stack.enter_context(err.status("asking the model", spinner="line"))
         return self
@@ -278,10 +278,10 @@ class Way:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
         self._status = None
-        self.tell_notes()
+        self.print_notes()
 
-    def tell_notes(self) -> None:
-        """What was held back until the text that it is about was shown."""
+    def print_notes(self) -> None:
+        """Print the notes that were held back until their text was shown."""
         notes, self._notes = self._notes, []
         for note in notes:
             tell(note)
@@ -289,10 +289,10 @@ class Way:
     def _note(self, text: str) -> None:
         self._notes.append(text)
         if not self._is_streamed:
-            self.tell_notes()
+            self.print_notes()
 
     def __call__(self, event: AnswerEvent) -> None:
-        """Hear what happens."""
+        """Handle an event."""
         payload = event.payload
         match event.type:
             case "stream.llm_start":
@@ -325,6 +325,6 @@ class Way:
             self._status.update(plain(text))
 
 
-def _is_untold(record: logging.LogRecord) -> bool:
-    """False for the line about an answer that breaks its contract: the command tells it in full."""
+def _is_not_printed(record: logging.LogRecord) -> bool:
+    """False for the line about an answer that breaks its contract: the command prints it in full."""
     return "breaks its contract" not in str(record.msg)

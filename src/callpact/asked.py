@@ -1,4 +1,4 @@
-"""One `ask`, from its options to what is printed: the agent, its run, the answer or the pause."""
+"""One `ask`, from its options to the printed result: the agent, its run, the answer or the pause."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RepairName(StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What an agent is made of; a paused run goes on with the same."""
+    """The options of an agent; a paused run resumes with the same."""
 
     model: str
     schema: str | None = None
@@ -128,7 +128,7 @@ def shape_from(schema: str | None) -> Shape[Any] | None:
     """
     if schema is None:
         return None
-    # What a module prints while it is imported must not get between the results.
+    # Text that a module prints on import must not mix with the results.
     with contextlib.redirect_stdout(sys.stderr):
         return read_shape(schema)
 
@@ -141,7 +141,7 @@ def dumped(shape: Shape[Any], value: Any) -> Any:
 async def begin(
     message: str, asked: Asked, chosen: Chosen, showing: Showing, audit: str | None
 ) -> int:
-    """Ask; gives the exit code.
+    """Ask; returns the exit code.
 
     Raises:
         CallpactError: it cannot begin.
@@ -171,7 +171,7 @@ async def go_on(
     showing: Showing,
     audit: str | None,
 ) -> int:
-    """Go on with a paused run; gives the exit code. What is `given` anew counts.
+    """Go on with a paused run; returns the exit code. Options in `given` take precedence.
 
     Raises:
         CallpactError: it cannot go on.
@@ -319,7 +319,7 @@ async def _streamed(
                     print_json(line, output, is_line=True)
                 elif isinstance(piece, Reset):
                     put("\n", target)
-                    way.tell_notes()
+                    way.print_notes()
                     iteration = 0
                 else:
                     ended = "\n" if iteration not in {0, piece.iteration} else ""
@@ -332,7 +332,7 @@ async def _streamed(
     return cast("_Outcome", outcome)
 
 
-# --- what came of it ------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------
 
 
 def _print_text(answer: Answer, showing: Showing) -> int:
@@ -423,28 +423,28 @@ _CHOSEN = (
 
 
 def _options(asked: Asked, chosen: Chosen) -> dict[str, Any]:
-    """All that the command was told, for the one that goes on."""
+    """The options of the command, for the one that resumes the run."""
     given = {name: getattr(chosen, name) for name in _CHOSEN}
-    told = {**dataclasses.asdict(asked), **given}
-    plain_data = {key: str(v) if isinstance(v, Path) else v for key, v in told.items()}
+    options = {**dataclasses.asdict(asked), **given}
+    plain_data = {key: str(v) if isinstance(v, Path) else v for key, v in options.items()}
     return msgspec.to_builtins(plain_data)
 
 
 def _resumed(file: Path, given: dict[str, Any], chosen: Chosen) -> tuple[Asked, Chosen, str]:
-    """The options of a paused run; what is said anew counts instead."""
+    """The options of a paused run; those given again take precedence."""
     run_ = read_paused(file)
     if Path(run_.folder) != Path.cwd():
         text = f"the run was begun in {run_.folder}; its files are looked for here"
         err.print(plain(text), style="dim")
-    told = dict(run_.options)
-    before = {name: told.pop(name, None) for name in _CHOSEN}
-    told |= {name: value for name, value in given.items() if value is not None}
+    options = dict(run_.options)
+    before = {name: options.pop(name, None) for name in _CHOSEN}
+    options |= {name: value for name, value in given.items() if value is not None}
     paths = {name: Path(before[name]) for name in ("config", "lists", "secrets") if before[name]}
     if before["profile"]:
         before["profile"] = ProfileName(before["profile"])
     kept = {n: v for n, v in {**before, **paths}.items() if getattr(chosen, n) is None}
     try:
-        asked = Asked(**told)
+        asked = Asked(**options)
         repair = None if asked.repair is None else RepairName(asked.repair)
         asked = dataclasses.replace(asked, repair=repair)
         return asked, dataclasses.replace(chosen, **kept), run_.checkpoint
@@ -463,7 +463,7 @@ def _requests(checkpoint: str) -> int:
 
 
 def _answer(text: str) -> Any:
-    """JSON where it is some, else text."""
+    """Decode JSON; other text is returned as it is."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -60,7 +60,7 @@ Allowed = Annotated[
 
 
 def ask_by(app: typer.Typer) -> None:
-    """Give the command line these commands."""
+    """Add these commands to the command line."""
     app.command()(ask)
     app.command()(parse)
 
@@ -83,7 +83,7 @@ def parse(
 ) -> None:
     """Read what a model wrote, hold it to a schema, and write the value as JSON.
 
-    Repairs, or the error with its stage, are told on standard error. Exit code 0 for a value, 8
+    Repairs, or the error with its stage, are printed on standard error. Exit code 0 for a value, 8
     for text that is not JSON or breaks its schema, 2 for wrong use.
     """
     from callpact.answer.declaring import allowed_repairs
@@ -127,20 +127,21 @@ def ask(
             "--model",
             "-m",
             help=(
-                "Whom to ask: `openai:…`, `anthropic:…`, …; `scripted:FILE.json` gives the replies "
-                "of a file, to try things out."
+                "The model: `openai:…`, `anthropic:…`, …; `scripted:FILE.json` gives the replies "
+                "of a file, for trials."
             ),
             metavar="NAME",
         ),
     ] = None,
     schema: Schema = None,
-    system: Annotated[
-        str, typer.Option("--system", help="What the model is told before all else.")
-    ] = "",
+    system: Annotated[str, typer.Option("--system", help="The system prompt of the model.")] = "",
     retries: Annotated[
         int,
         typer.Option(
-            "--retries", help="How often it is asked again for a better answer.", min=0, max=10
+            "--retries",
+            help="How often the model is asked again for a valid answer.",
+            min=0,
+            max=10,
         ),
     ] = 0,
     attempts: Annotated[
@@ -180,7 +181,7 @@ def ask(
         bool,
         typer.Option(
             "--stream",
-            help="Write as it comes; with a schema to standard error, as it may not stand.",
+            help="Print text as it arrives; with a schema to standard error, as it is provisional.",
         ),
     ] = False,
     as_json: Annotated[

@@ -165,7 +165,7 @@ class CallError(CallpactError):
         return f"{type(self).__name__}({self.code!r}, {self.message!r}{where})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The constructors differ; what an error is stands in its attributes.
+        # The constructors differ; the attributes hold the whole state.
         return (_rebuilt, (type(self), self.args, self.__dict__))
 
     def _state(self) -> tuple[Any, ...]:
@@ -344,7 +344,7 @@ class ClientUnable(Failed):
     """The tool had to ask its client, which cannot be asked or did not answer."""
 
     missing: str | None = None
-    """What the client would have to be able to do: `elicitation`, `sampling` or `roots`."""
+    """The capability that the client lacks: `elicitation`, `sampling` or `roots`."""
 
     def __init__(self, message: str, missing: str | None = None) -> None:
         super().__init__("client_unable", message)
@@ -405,7 +405,7 @@ def restored(
     details: Mapping[str, Any] | None = None,
     kind: type[CallError] | None = None,
 ) -> CallError:
-    """An error that another process sent, in the class that it names or its code stands for."""
+    """An error that another process sent, in the class that it names, or the class of its code."""
     kind = kind or class_of(code)
     error = kind.__new__(kind)
     CallError.__init__(error, code, message, path=path, issues=issues, details=details)
@@ -527,7 +527,7 @@ class OutputSchemaError(CallpactError):
 
     @property
     def error(self) -> str:
-        """What the cause says."""
+        """The text of the cause."""
         return str(self.cause) or type(self.cause).__name__
 
     @property

@@ -25,7 +25,7 @@ from callpact.answer.model import ModelRequest
 from callpact.answer.reliability import (
     MAX_FEEDBACK,
     framed,
-    told,
+    issue_lines,
     validation_error,
 )
 from callpact.errors import CircuitOpen
@@ -152,9 +152,9 @@ def test_feedback_of_the_recipe_stays_as_small_as_its_last_failure():
 
 def test_the_model_is_told_every_issue_with_its_place():
     error = refusal("x", "schema-validate", PLACE, Issue("type", "must be an object", ""))
-    assert told(error) == "/amount: must be a number\nthe answer: must be an object"
-    assert told(refusal("x", cause=KeyError("id"))) == "'id'"
-    assert len(told(refusal("x", "schema-validate", *[PLACE] * 99)).splitlines()) == 20
+    assert issue_lines(error) == "/amount: must be a number\nthe answer: must be an object"
+    assert issue_lines(refusal("x", cause=KeyError("id"))) == "'id'"
+    assert len(issue_lines(refusal("x", "schema-validate", *[PLACE] * 99)).splitlines()) == 20
 
 
 # --- what cannot be declared ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a run comes to: its answer, or the question it waits with, and what it cost."""
+"""Results of a run: the answer or the pause, the typed value, and the account of work and cost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 Outcome = Literal["passed", "retried", "exhausted"]
 Stage = Literal["json-parse", "schema-validate"]
 Tier = Literal["primary", "fallback", "canned"]
-"""Where a value comes from: the model's own answer, the fallback function, the canned value."""
+"""The origin of a value: the model's own answer, the fallback function, the canned value."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
-    """How one would-be final answer was judged."""
+    """The verdict on one reply that could have been the final answer."""
 
     attempt: int
     iteration: int
@@ -31,7 +31,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
 
 
 class Unmet(Struct, frozen=True, omit_defaults=True):
-    """How a run ended whose answer breaks its contract."""
+    """The failure of a run whose answer breaks its contract."""
 
     stage: Stage
     error: str
@@ -42,7 +42,7 @@ class Unmet(Struct, frozen=True, omit_defaults=True):
 
 
 class Account(Struct, frozen=True):
-    """The work and the cost of a run; every request to a model is counted, also those thrown away.
+    """The work and the cost of a run; every request to a model counts, also one with a refused reply.
 
     Requests, tool calls and usage include those of the agents that its tools run.
     """
@@ -58,7 +58,7 @@ class Account(Struct, frozen=True):
 
 
 class Answer(str):
-    """The final answer as the model wrote it; what it cost stands beside it."""
+    """The final answer as the model wrote it, a string; `account` has what the run cost."""
 
     __slots__ = ("account", "finish", "messages")
 
@@ -103,7 +103,7 @@ class TypedResult(Struct, Generic[T], frozen=True):
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """How each would-be final answer was judged."""
+        """The verdict on each reply that could have been the final answer."""
         return self.account.attempts
 
     @property
@@ -118,7 +118,7 @@ class TypedResult(Struct, Generic[T], frozen=True):
 
 
 class Paused(Struct, frozen=True):
-    """A run that waits: what a tool asks, and the checkpoint, JSON text, to go on from."""
+    """A paused run: the question of a tool, and the checkpoint (JSON text) to resume from."""
 
     question: Any
     checkpoint: str

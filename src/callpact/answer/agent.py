@@ -1,6 +1,6 @@
-"""`Agent`: a model, its tools, and the contract of its final answer. The door of this package.
+"""`Agent`: a model, its tools, and the contract of its final answer. The entry to this package.
 
-Every method that declares something gives a new agent; none is ever changed, so one can be shared.
+An agent is immutable: every method that declares something returns a new one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from callpact.answer.declaring import (
     message_of,
     model_of,
 )
-from callpact.answer.events import EventHandler, Teller
+from callpact.answer.events import Emitter, EventHandler
 from callpact.answer.fallback import declared_fallback, recovered
 from callpact.answer.injections import Injection, Skill, Text, added
 from callpact.answer.limits import MAX_ITERATIONS, MAX_REJECTIONS, declared_limits
@@ -65,8 +65,9 @@ class Agent(Generic[T]):
     """A model that may call tools, and whose final answer is held to a contract.
 
     `Agent("openai:gpt-5", system="…").tools(catalog).output_schema(Refund, retries=2)`; the same
-    can be given as keyword arguments. A model by its name is opened when it is first asked. `observers` hear of every call and every request to the model like
-    those of a `Runtime`; handlers given to `on` hear what happens in a run.
+    can be given as keyword arguments. A model given by its name is opened on its first request.
+    `observers` are notified of every call and every request to the model, like those of a
+    `Runtime`; handlers given to `on` receive the events of a run.
 
     Raises:
         UsageError: a part cannot be used, with what to do.
@@ -131,7 +132,7 @@ class Agent(Generic[T]):
 
     @property
     def name(self) -> str:
-        """What events, records and checkpoints call it."""
+        """The agent's name in events, records and checkpoints."""
         return self._plan.name
 
     # --- declaring ------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class Agent(Generic[T]):
     @overload
     def output_schema(self, schema: Any, **options: Unpack[AnswerOptions]) -> Agent[Any]: ...
     def output_schema(self, schema: Any, **options: Unpack[AnswerOptions]) -> Agent[Any]:
-        """Hold the final answer to a shape: told to the model, parsed, and typed for the checker.
+        """Declare the shape of the final answer: sent to the model, checked, and the type of the value.
 
         `name` is the id of the injected instruction; `instruction` replaces its text. `retries` are
         corrective re-asks, each a turn of its own. `repair="safe"` reads slightly broken JSON, and
@@ -204,10 +205,10 @@ class Agent(Generic[T]):
         fallback: Callable[[OutputSchemaError, str], Any | Awaitable[Any]] | None = None,
         canned: Any = UNSET,
     ) -> Agent[T]:
-        """What `run_typed` gives when the answer breaks its contract.
+        """Declare the value that `run_typed` returns when the answer breaks its contract.
 
-        First what `fallback(error, raw)` gives, held to the contract as well; then `canned`, which
-        is judged here and now.
+        First the return value of `fallback(error, raw)`, checked like an answer; then `canned`,
+        which is checked now.
 
         Raises:
             UsageError: no `output_schema` yet, a second fallback, or a canned value that breaks it.
@@ -257,7 +258,7 @@ class Agent(Generic[T]):
         )
 
     def instruction(self, text: Text, *, name: str | None = None) -> Agent[T]:
-        """Words for the system prompt of every request; a function of (turn) finds them each time.
+        """Add text to the system prompt of every request; a function of (turn) is called for each.
 
         Raises:
             UsageError: another injection has the name.
@@ -307,7 +308,7 @@ class Agent(Generic[T]):
         seconds: float | None = None,
         rejections: int = MAX_REJECTIONS,
     ) -> Agent[T]:
-        """What a run may cost; beyond it, it is stopped with `LimitReached`.
+        """Limit a run; at a limit it is stopped with `LimitReached`.
 
         Raises:
             UsageError: one is no positive number.
@@ -323,15 +324,15 @@ class Agent(Generic[T]):
         )
 
     def on(self, handler: EventHandler, *, whole_texts: bool = False) -> Agent[T]:
-        """Tell a function what happens in runs. Texts of the model are previews, unless asked for.
+        """Call a function with each event of a run. With `whole_texts`, events hold no previews.
 
         Raises:
             UsageError: it is no function.
         """
         if not callable(handler):
             raise UsageError(f"a handler of events is a function of (event), got {handler!r:.100}")
-        whole = whole_texts or self._plan.tells_whole_texts
-        return self._with(handlers=(*self._plan.handlers, handler), tells_whole_texts=whole)
+        whole = whole_texts or self._plan.emits_whole_texts
+        return self._with(handlers=(*self._plan.handlers, handler), emits_whole_texts=whole)
 
     # --- running --------------------------------------------------------------------------
 
@@ -351,7 +352,7 @@ class Agent(Generic[T]):
         return await self._started(message, options).go()
 
     async def run_typed(self, message: Ask, **options: Unpack[RunOptions]) -> T:
-        """Run, and give the value that keeps the contract, by the fallback if need be.
+        """Run, and return the value that keeps the contract, from the fallback if necessary.
 
         Raises:
             OutputSchemaError: the answer breaks the contract, and no fallback answers.
@@ -392,10 +393,10 @@ class Agent(Generic[T]):
     def stream(
         self, message: Ask, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Streamed[T], None]:
-        """The answer as it is written: tokens, a reset where they do not count, and the end.
+        """Yield the answer as it is written: tokens, a reset where they are discarded, and the end.
 
-        With an `output_schema` tokens are provisional; the end has the typed result, by the
-        fallback if need be.
+        With an `output_schema` tokens are provisional; the end has the typed result, from the
+        fallback if necessary.
 
         Raises:
             UsageError: as `run`.
@@ -428,7 +429,7 @@ class Agent(Generic[T]):
 
         Raises:
             UsageError: the checkpoint is not one of this agent's, or the tool that asked is not here;
-                nothing was run, and the checkpoint is as good as before.
+                nothing was run, and the checkpoint can still be resumed.
             RunStopped: as `run`.
         """
         return await self._resumed(checkpoint, answer, identity, model).go()
@@ -441,7 +442,7 @@ class Agent(Generic[T]):
         identity: Identity | None = None,
         model: Model | str | None = None,
     ) -> T:
-        """`resume`, and give the value that keeps the contract, by the fallback if need be.
+        """`resume`, and return the value that keeps the contract, from the fallback if necessary.
 
         Raises:
             UsageError: as `resume`, or there is no `output_schema`.
@@ -481,7 +482,7 @@ class Agent(Generic[T]):
     def parse_output(
         self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
     ) -> T:
-        """The value of an answer that is there already; `repair` and `allow` as `output_schema` has them.
+        """Parse an answer that exists already; `repair` and `allow` are those of `output_schema`.
 
         Raises:
             OutputSchemaError: it is not JSON, or breaks the schema; no fallback is asked.
@@ -511,7 +512,7 @@ class Agent(Generic[T]):
     async def parse_output_async(
         self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
     ) -> T:
-        """`parse_output`, and the fallback if need be.
+        """`parse_output`, with the fallback for an answer that breaks the contract.
 
         Raises:
             OutputSchemaError: it breaks the contract, and no fallback answers.
@@ -521,9 +522,9 @@ class Agent(Generic[T]):
         try:
             return self.parse_output(raw, repair=repair, allow=allow)
         except OutputSchemaError as error:
-            plan, teller = self._plan, Teller(self._plan.handlers)
+            plan, emitter = self._plan, Emitter(self._plan.handlers)
             shape = plan.required_contract().shape
-            return (await recovered(error, plan.fallback, shape, teller, None)).value
+            return (await recovered(error, plan.fallback, shape, emitter, None)).value
 
     # --- as a tool ------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
             paused: Paused = error.paused
             return await context.pause(paused.question, state=paused.checkpoint)
         except OutputSchemaError as error:
-            # The raw answer stays here: a stranger reads this.
+            # Without the raw answer: an anonymous caller may read this.
             raise ToolError(error.code, error.message, path=error.path) from error
         except (RunStopped, ModelError) as error:
             raise ToolError(error.code, str(error)) from error
@@ -78,12 +78,12 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
 async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> Any:
     chain = (*context.chain, context.tool_id)
     client, identity, session = context.client, context.identity, "default"
-    # Any door may serve this tool: nobody is trusted but an agent of this process that is.
+    # Any door may serve this tool: only a trusted agent of this process is trusted here.
     is_stranger = not (isinstance(client, RunClient) and client.is_trusted)
     who = Who(identity, client, chain, context.deadline, context.call_id, is_stranger)
     if identity is not None:
         session = f"caller:{identity.id}"
-    elif is_stranger:  # Strangers do not read what others said.
+    elif is_stranger:  # Anonymous callers share no memory.
         plan = dataclasses.replace(plan, memory=None)
     if (resumed := context.resumed) is not None:
         checkpoint = read_checkpoint(resumed.state, plan.name)
@@ -99,7 +99,7 @@ async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> An
     answer = await run.go()
     if isinstance(answer, Paused):
         raise RunPaused(answer)
-    if answer.finish in _CUT_OFF:  # A caller would take half an answer for a whole one.
+    if answer.finish in _CUT_OFF:  # A caller would take an incomplete answer for a complete one.
         raise ToolError("answer_cut_off", _CUT_OFF[answer.finish])
     return str(answer)
 

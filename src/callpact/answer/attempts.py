@@ -1,7 +1,7 @@
 """One reply of the model, in as many attempts as the rules allow.
 
-Every attempt is told to the observers of calls, so it is in the audit log, and counted. Without
-rules there is one attempt, and what goes wrong is raised.
+Every attempt is counted and reported to the observers of calls, so it is in the audit log.
+Without rules there is one attempt, and a failure is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from callpact.answer.events import Teller
+from callpact.answer.events import Emitter
 from callpact.answer.limits import Spending
 from callpact.answer.model import (
     NATIVE_OUTPUT,
@@ -100,7 +100,7 @@ _NO_ATTEMPT = _Outcome()
 
 
 class Asking:
-    """Asks models in one run: counts what it costs, tells what happens."""
+    """Sends the requests of one run to models, counts their cost and reports them."""
 
     def __init__(
         self,
@@ -108,19 +108,19 @@ class Asking:
         model: Model,
         tool: Tool,
         runtime: Runtime,
-        teller: Teller,
+        emitter: Emitter,
         identity: Identity | None,
         spending: Spending,
     ) -> None:
         self._model = model
         self._tool = tool
         self._runtime = runtime
-        self._teller = teller
+        self._emitter = emitter
         self._identity = identity
         self.on_token: Callable[[str], None] | None = None
         self.on_reset: Callable[[str], None] | None = None
         self._said = False
-        self._told = 0
+        self._seen = 0
         self.spending = spending
         self.made = 0
 
@@ -169,13 +169,13 @@ class Asking:
         return _checked(last, model)
 
     def reset(self, reason: str) -> None:
-        """Take back what was streamed of this reply."""
+        """Take back the streamed text of this reply."""
         if self._said and self.on_reset is not None:
             self._said = False
             self.on_reset(reason)
 
     def begin(self) -> None:
-        """A new reply: what was streamed before stands."""
+        """Begin a new reply: text that was streamed before is not taken back any more."""
         self._said = False
 
     def _record(  # noqa: PLR0917 - by position, like the event that it makes
@@ -188,16 +188,16 @@ class Asking:
         reply: ModelReply | None,
         failure: Exception | None,
     ) -> None:
-        fresh = request.messages[min(self._told, len(request.messages)) :] or request.messages[-1:]
-        self._told = len(without_ephemeral(request.messages))
+        fresh = request.messages[min(self._seen, len(request.messages)) :] or request.messages[-1:]
+        self._seen = len(without_ephemeral(request.messages))
         arguments = {
             "model": model.name,
-            "iteration": self._teller.iteration,
+            "iteration": self._emitter.iteration,
             "attempt": attempt,
             "messages": [as_data(message) for message in fresh],
         }
         envelope = None
-        if reply is not None:  # Also one that is refused: that is what people look for.
+        if reply is not None:  # Also a refused one: people look for these in the log.
             envelope = local_envelope(as_data(reply), self._tool.id)
         self._runtime.tell(
             CallFinished(
@@ -209,7 +209,7 @@ class Asking:
                 envelope,
                 _recorded(failure, reply),
                 self._identity,
-                self._teller.run_id,
+                self._emitter.run_id,
                 None,
                 self._tool,
                 "agent",
@@ -253,7 +253,7 @@ def _is_use(use: Any) -> bool:
 
 
 def _fitted(request: ModelRequest, model: Model) -> ModelRequest:
-    """Only what a model declares that it can do is asked of it."""
+    """Leave out of a request what the model does not declare that it can do."""
     if request.answer_schema is None or NATIVE_OUTPUT in abilities_of(model):
         return request
     return msgspec.structs.replace(request, answer_schema=None)
@@ -280,14 +280,14 @@ def _recorded(failure: Exception | None, reply: ModelReply | None) -> CallError 
 
 
 class Attempts:
-    """Plays by the rules until there is a reply to take."""
+    """Applies the rules of an agent until a reply is accepted."""
 
     def __init__(
         self,
         asking: Asking,
         model: Model,
         reliability: Reliability,
-        teller: Teller,
+        emitter: Emitter,
         *,
         judge: Judge | None,
         seconds_left: Callable[[], float | None],
@@ -299,7 +299,7 @@ class Attempts:
         self._models = (model, *reliability.providers)
         self._config = reliability
         self._breaker = cast("CircuitBreaker", reliability.circuit_breaker)
-        self._teller = teller
+        self._emitter = emitter
         self._judge = judge
         self._rules = reliability.rules
 
@@ -326,7 +326,7 @@ class Attempts:
             if isinstance(outcome.error, OutputSchemaError):
                 errors = (*errors, validation_error(outcome.error))
             scope = self._scope(request, at, made, errors, counts, outcome=outcome)
-            self._tell_failure(scope)
+            self._emit_failure(scope)
             rule = _first(self._rules, scope)
             verb = rule.then if rule is not None else ("ok" if scope.error is None else "fail-fast")
             label = None if rule is None else rule.label
@@ -334,11 +334,11 @@ class Attempts:
             if verb == "ok":
                 if outcome.accepted is None:
                     raise self._give_up("no-response", scope, label)
-                self._tell_recovery(made, how, prior, failed)
+                self._emit_recovery(made, how, prior, failed)
                 return outcome.accepted
             if verb == "fallback":
                 reply = await self._fall_back(scope, label)
-                self._tell_recovery(made, "fallback", prior + 1, scope.error_kind)
+                self._emit_recovery(made, "fallback", prior + 1, scope.error_kind)
                 return _judged(reply, self._judge)
             if verb == "fail-fast":
                 raise self._give_up(kind, scope, label)
@@ -348,7 +348,7 @@ class Attempts:
                 at += 1
             wait = self._wait(rule, scope, prior)
             prior, how, failed = prior + 1, verb, scope.error_kind
-            self._teller.tell(
+            self._emitter.emit(
                 "reliability.retried",
                 attempt=made,
                 action=verb,
@@ -431,22 +431,22 @@ class Attempts:
             usage=self._asking.spending.usage,
         )
 
-    def _tell_failure(self, scope: Scope) -> None:
+    def _emit_failure(self, scope: Scope) -> None:
         error = scope.validation_error
         if error is not None:
-            self._teller.tell(
+            self._emitter.emit(
                 "agent.output_schema_validation_failed",
                 message=error.message,
                 stage=error.stage,
                 path=error.path,
-                raw_output=self._teller.shown(error.raw_output),
+                raw_output=self._emitter.shown(error.raw_output),
                 attempt=scope.attempt,
                 cumulative_retries=scope.attempt - 1,
             )
 
-    def _tell_recovery(self, made: int, how: str, prior: int, failed: ErrorKind) -> None:
+    def _emit_recovery(self, made: int, how: str, prior: int, failed: ErrorKind) -> None:
         if prior:
-            self._teller.tell(
+            self._emitter.emit(
                 "reliability.recovered",
                 attempt=made,
                 recovered_via=how,
@@ -472,7 +472,7 @@ class Attempts:
     async def _corrected(
         self, request: ModelRequest, rule: Rule | None, scope: Scope
     ) -> ModelRequest:
-        """The request with the last failed answer and what is said to it; nothing of earlier ones."""
+        """The request with the last failed answer and its feedback, without earlier ones."""
         if rule is None or rule.feedback_for_llm is None:
             return request
         words = await _feedback(rule, scope)
@@ -494,7 +494,7 @@ class Attempts:
         words = _words(scope)
         if words is not None:
             payload["error_message"] = words
-        self._teller.tell("reliability.fail_fast", kind=kind, label=label or kind, **payload)
+        self._emitter.emit("reliability.fail_fast", kind=kind, label=label or kind, **payload)
         return ReliabilityFailFastError(
             kind, phase=phase, label=label, cause=scope.error, payload=payload
         )

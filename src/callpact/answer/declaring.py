@@ -1,4 +1,4 @@
-"""Checks of what is declared of an agent, before anything runs; `agent.py` has the methods."""
+"""Checks of the declarations of an agent, before anything runs; `agent.py` has the methods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast, get_args
 
-from callpact.answer.injections import OUTPUT_SCHEMA, instruction_of
+from callpact.answer.injections import CONTRACT_ID, instruction_of
 from callpact.answer.limits import MAX_FILE_BYTES, MAX_FILES, MAX_HISTORY
 from callpact.answer.model import File, Message, Model, Part, Role, without_ephemeral
 from callpact.answer.models import NamedModel
@@ -44,7 +44,7 @@ Tools = Runtime | Catalog | Iterable[Tool | Callable[..., Any]]
 
 
 class AgentOptions(TypedDict, total=False):
-    """What `Agent(…)` takes by keyword beside the shape of its answer."""
+    """Keyword arguments of `Agent(…)` beside the shape of its answer."""
 
     system: str
     tools: Tools | None
@@ -66,7 +66,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What `output_schema(…)` takes by keyword."""
+    """Keyword arguments of `output_schema(…)`."""
 
     name: str
     instruction: str | None
@@ -79,7 +79,7 @@ class AnswerOptions(TypedDict, total=False):
 
 
 def check_options(options: Mapping[str, Any], known: type[Any], what: str = "an agent") -> None:
-    """See that only known options are given by keyword.
+    """Check that all keyword arguments are known options.
 
     Raises:
         UsageError: one is not known.
@@ -107,10 +107,10 @@ def model_of(given: Model | str) -> Model:
 
 
 def check_agent(system: str, name: str) -> None:
-    """See that an agent can be made of these.
+    """Check the system prompt and the name of an agent.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: one is not valid.
     """
     if not isinstance(cast("Any", system), str):
         raise UsageError(f"system must be text, got {type(system).__name__}")
@@ -121,7 +121,7 @@ def check_agent(system: str, name: str) -> None:
 def declared_contract(
     schema: Any,
     *,
-    name: str = OUTPUT_SCHEMA,
+    name: str = CONTRACT_ID,
     instruction: str | None = None,
     description: str | None = None,
     retries: int = 0,
@@ -133,7 +133,7 @@ def declared_contract(
     """The contract of an answer, checked.
 
     Raises:
-        UsageError: an option cannot be.
+        UsageError: an option is not valid.
         InvalidSchema: a JSON Schema that cannot be compiled.
     """
     given: Any = retries
@@ -167,10 +167,10 @@ def declared_contract(
 
 
 def allowed_repairs(allow: Iterable[str]) -> frozenset[str]:
-    """The names of lossy repairs.
+    """The names of lossy repairs, checked.
 
     Raises:
-        UsageError: one of them names none.
+        UsageError: a name is unknown.
     """
     allowed = frozenset([allow] if isinstance(allow, str) else allow)
     if unknown := sorted(map(str, allowed - LOSSY)):

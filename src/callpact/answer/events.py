@@ -1,7 +1,7 @@
-"""What an agent tells while it runs: one `AnswerEvent` for each thing that happens.
+"""Events of an agent's run, and the emitter that passes them to the handlers.
 
-Types keep the spelling that readers of such events know (`agent.output_schema_retry`,
-`reliability.retried`, …). Texts of a model stand in them as previews.
+Types keep the spelling of the reference implementation (`agent.output_schema_retry`,
+`reliability.retried`, …). They hold previews of a model's texts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ EventHandler = Callable[[AnswerEvent], None]
 """A plain function. What it raises is logged, and disturbs nothing."""
 
 
-class Teller:
-    """Tells the handlers of an agent what happens in one run."""
+class Emitter:
+    """Passes the events of one run to the handlers of its agent."""
 
     __slots__ = ("_handlers", "is_whole", "iteration", "run_id")
 
@@ -46,12 +46,12 @@ class Teller:
         self.iteration = 0
         self.is_whole = is_whole
 
-    def tell(self, type: str, /, **payload: Any) -> None:
-        """Tell all handlers; what is None is left out."""
+    def emit(self, type: str, /, **payload: Any) -> None:
+        """Call every handler with an event; payload fields that are None are left out."""
         if not self._handlers:
             return
-        told = {key: value for key, value in payload.items() if value is not None}
-        event = AnswerEvent(type, told, self.run_id, self.iteration, time_ns() // 1_000_000)
+        fields = {key: value for key, value in payload.items() if value is not None}
+        event = AnswerEvent(type, fields, self.run_id, self.iteration, time_ns() // 1_000_000)
         for handler in self._handlers:
             try:
                 handler(event)
@@ -59,5 +59,5 @@ class Teller:
                 _log.exception("a handler of events failed on %s", type)
 
     def shown(self, text: str) -> str:
-        """A model's text as events hold it."""
+        """A model's text as events hold it: a preview, or the whole."""
         return text if self.is_whole else text[:PREVIEW]

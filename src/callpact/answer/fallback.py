@@ -1,6 +1,6 @@
-"""What is given instead of an answer that breaks its contract: three tiers, each judged.
+"""Replacements for an answer that breaks its contract: three tiers, each checked.
 
-Primary is the model's own answer; then a function, then a value that was judged beforehand.
+The primary tier is the model's own answer; then a function, then a value checked in advance.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from msgspec import UNSET
 
 from callpact.answer.account import Tier
-from callpact.answer.events import PREVIEW, Teller
+from callpact.answer.events import PREVIEW, Emitter
 from callpact.answer.parsing import judged
 from callpact.answer.shape import Shape
 from callpact.errors import OutputSchemaError, UsageError
@@ -27,7 +27,7 @@ FallbackFunction = Callable[[OutputSchemaError, str], Any | Awaitable[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fallback(Generic[T]):
-    """The second and the third tier; `canned` is data that the shape is known to take."""
+    """The second and the third tier; `canned` is data that the shape accepts."""
 
     function: FallbackFunction | None
     canned: Any = UNSET
@@ -47,7 +47,7 @@ def declared_fallback(shape: Shape[T], function: Any, canned: Any) -> Fallback[T
     """The tiers, checked.
 
     Raises:
-        UsageError: there is none, or the canned value breaks the contract itself.
+        UsageError: no tier is given, or the canned value breaks the contract itself.
     """
     if function is None and canned is UNSET:
         raise UsageError("output_fallback needs fallback=, a function, or canned=, a value")
@@ -71,7 +71,7 @@ async def recovered(
     error: OutputSchemaError,
     fallback: Fallback[T] | None,
     shape: Shape[T],
-    teller: Teller,
+    emitter: Emitter,
     retries_spent: int | None,
 ) -> Recovered[T]:
     """The value of the first tier that has one.
@@ -86,7 +86,7 @@ async def recovered(
     preview = error.raw_output[:PREVIEW]
     failure: Exception = error
     if fallback.function is not None:
-        teller.tell(
+        emitter.emit(
             "resilience.output_fallback_triggered",
             stage=error.stage,
             raw_output_preview=preview,
@@ -101,7 +101,7 @@ async def recovered(
             if fallback.canned is UNSET:
                 raise
             failure = raised
-    teller.tell(
+    emitter.emit(
         "resilience.output_canned_used",
         raw_output_preview=preview,
         fallback_error_message=str(failure) or type(failure).__name__,
@@ -109,7 +109,7 @@ async def recovered(
     )
     try:
         value = judged(copy.deepcopy(fallback.canned), shape, error.raw_output)
-    except OutputSchemaError:  # A parser that changed its mind: the caller gets its value.
+    except OutputSchemaError:  # The parser accepted it before: the caller gets that value.
         value = cast("T", copy.deepcopy(fallback.parsed))
     return Recovered(value, "canned")
 

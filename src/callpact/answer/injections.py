@@ -1,7 +1,7 @@
-"""What is put before a model beside the base prompt: instructions, skills, the answer's contract.
+"""Parts of the system prompt beside the base prompt: instructions, skills, the answer's contract.
 
-Each is an `Injection`, and all are composed anew for every request. Memory joins the messages
-instead (`memory.py`).
+Each is an `Injection`; the prompt is composed again for every request. Memory is added to the
+messages instead (`memory.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from callpact.answer.shape import Shape
 from callpact.errors import UsageError
 from callpact.json_text import json_text
 
-OUTPUT_SCHEMA = "output-schema"
-"""The id of the injection that tells the contract of the answer, unless it is named."""
+CONTRACT_ID = "output-schema"
+"""Default id of the injection that holds the contract of the answer."""
 
 
 class Turn(Struct, frozen=True):
-    """Where a run stands when an injection is asked for its text."""
+    """The state of a run when the text of an injection is composed."""
 
     run_id: str
     iteration: int
@@ -29,11 +29,11 @@ class Turn(Struct, frozen=True):
 
 
 Text = str | Callable[[Turn], str | None]
-"""Words, or a function that finds them; None or the empty text for none this time."""
+"""A text, or a function that returns one; None or an empty text adds nothing."""
 
 
 class Injection(Struct, frozen=True):
-    """Words for the system prompt."""
+    """A text for the system prompt."""
 
     id: str
     text: Text

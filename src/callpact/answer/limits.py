@@ -1,4 +1,4 @@
-"""What a run may cost: iterations, tokens, money, time, and refused calls of one tool."""
+"""Limits of a run (iterations, tokens, cost, time, refused calls of a tool), and its spending."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOOL_SECONDS = 60.0
 
 
 class Limits(Struct, frozen=True):
-    """None for no limit."""
+    """The limits of a run; None for no limit."""
 
     iterations: int = MAX_ITERATIONS
     tokens: int | None = None
@@ -48,8 +48,8 @@ DEFAULT_LIMITS = Limits()
 class Spending:
     """Tokens, requests and tool calls of a run, and of the runs that its tools make.
 
-    A run that begins inside another one is `above`'s: whatever it spends counts there as well, and
-    the limits of both hold.
+    A run that begins inside another one has it as `above`: its spending counts there as well, and
+    the limits of both apply.
     """
 
     __slots__ = ("above", "limits", "requests", "tool_calls", "usage")
@@ -71,7 +71,7 @@ class Spending:
             run.tool_calls += tool_calls
 
     def check(self) -> None:
-        """Raise if nothing may be spent any more.
+        """Check the limits of tokens and cost.
 
         Raises:
             LimitReached: a limit of this run, or of one around it, is met.
@@ -104,10 +104,10 @@ _running: ContextVar[Spending | None] = ContextVar("_running", default=None)
 
 
 def declared_limits(**given: Any) -> Limits:
-    """Limits that can be kept.
+    """Limits, checked.
 
     Raises:
-        UsageError: one is no positive number.
+        UsageError: one is not a positive number.
     """
     for name, value in given.items():
         if value is None and name not in {"iterations", "rejections"}:

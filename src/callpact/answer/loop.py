@@ -1,7 +1,7 @@
 """One run of an agent: ask the model, call the tools that it wants, judge its answer.
 
-A run is made for one message and thrown away. Everything that it may do was declared before
-(`plan.py`); what it did stands in its account.
+A run is made for one message and used once. Everything that it may do was declared before
+(`plan.py`); its account records what it did.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from callpact.answer.account import (
     Unmet,
 )
 from callpact.answer.attempts import Asking, Attempts, Judged
-from callpact.answer.events import Teller
+from callpact.answer.events import Emitter
 from callpact.answer.fallback import recovered
 from callpact.answer.injections import Turn, compose, skill_injections
 from callpact.answer.limits import Spending
@@ -42,7 +42,7 @@ from callpact.answer.model import (
 from callpact.answer.parsing import Parsed, Verdict
 from callpact.answer.pausing import VERSION, Checkpoint, Waiting, write_checkpoint
 from callpact.answer.plan import ANSWER_TOOL, Plan, Who
-from callpact.answer.reliability import echo, framed, told
+from callpact.answer.reliability import echo, framed, issue_lines
 from callpact.answer.using import Using, check_waiting
 from callpact.errors import (
     LimitReached,
@@ -89,16 +89,16 @@ class Run:
 
     def _start(self, spending: Spending) -> None:
         plan, self._spending = self.plan, spending
-        self._teller = Teller(plan.handlers, self._run_id, is_whole=plan.tells_whole_texts)
+        self._emitter = Emitter(plan.handlers, self._run_id, is_whole=plan.emits_whole_texts)
         self._asking = Asking(
             model=plan.model,
             tool=plan.model_tool,
             runtime=plan.runtime,
-            teller=self._teller,
+            emitter=self._emitter,
             identity=self._who.identity,
             spending=spending,
         )
-        self._using = Using(plan, self._who, self._teller, spending, self._seconds_left)
+        self._using = Using(plan, self._who, self._emitter, spending, self._seconds_left)
 
     @classmethod
     def resumed(cls, plan: Plan, checkpoint: Checkpoint, answer: Any, who: Who) -> Run:
@@ -127,7 +127,7 @@ class Run:
     def listen(
         self, on_token: Callable[[str, int], None], on_reset: Callable[[str, int], None]
     ) -> None:
-        """Stream: pass on each piece of text, and that the last pieces do not count."""
+        """Pass on each streamed piece of text, and each reset of pieces that are not the answer."""
         self._asking.on_token = lambda text: on_token(text, self._iteration)
         self._asking.on_reset = lambda why: on_reset(why, self._iteration)
 
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def account(self) -> Account:
-        """What the run did and cost so far."""
+        """The work and the cost of the run so far."""
         return Account(
             self._run_id,
             self._iteration,
@@ -157,8 +157,8 @@ class Run:
             RunStopped: a limit was met, or the rules gave up.
             ModelError: the model could not be asked, and no rules say what then.
         """
-        tell, self._begun = self._teller.tell, time.monotonic()
-        tell("agent.turn_start", message=self._teller.shown(self._message))
+        emit, self._begun = self._emitter.emit, time.monotonic()
+        emit("agent.turn_start", message=self._emitter.shown(self._message))
         left = self._seconds_left()
         timer = asyncio.timeout(left)
         try:
@@ -172,13 +172,13 @@ class Run:
             self._asking.reset(LimitReached.code)
             raise LimitReached("seconds", seconds, self.account) from None
         except RunStopped as error:
-            self._tell_unmet_by_rules(error)
+            self._emit_unmet_by_rules(error)
             error.account = self.account
             self._asking.reset(error.code)
             raise
         finally:
             account = self.account
-            tell(
+            emit(
                 "agent.turn_end",
                 iterations=account.iterations,
                 requests=account.requests,
@@ -228,29 +228,29 @@ class Run:
         error.account = answer.account
         shape = self.plan.required_contract().shape
         # Without an iteration: the run is over.
-        teller = Teller(self.plan.handlers, self._run_id)
-        found = await recovered(error, self.plan.fallback, shape, teller, retries_spent)
+        emitter = Emitter(self.plan.handlers, self._run_id)
+        found = await recovered(error, self.plan.fallback, shape, emitter, retries_spent)
         return TypedResult(found.value, found.tier, (), answer)
 
     async def _turns(self) -> Answer | Paused:
         self._check_forced()
         outcome: Answer | Paused | None = None
         if self._waiting:
-            self._teller.iteration = self._iteration
+            self._emitter.iteration = self._iteration
             outcome = await self._use_tools()
         while outcome is None:
             self._check_limits()
             self._iteration += 1
-            self._teller.iteration = self._iteration
-            self._teller.tell("agent.iteration_start")
+            self._emitter.iteration = self._iteration
+            self._emitter.emit("agent.iteration_start")
             outcome = await self._turn()
-            self._teller.tell("agent.iteration_end")
+            self._emitter.emit("agent.iteration_end")
         return outcome
 
     async def _turn(self) -> Answer | Paused | None:
         request = await self._request()
         self._asking.begin()
-        self._teller.tell(
+        self._emitter.emit(
             "stream.llm_start",
             model=self.plan.model.name,
             messages=len(request.messages),
@@ -258,17 +258,17 @@ class Run:
         )
         judged = await self._reply(request)
         reply = judged.reply
-        self._teller.tell(
+        self._emitter.emit(
             "stream.llm_end",
             input_tokens=self._spending.usage.input_tokens,
             output_tokens=self._spending.usage.output_tokens,
             finish=reply.finish,
-            content=self._teller.shown(reply.content),
+            content=self._emitter.shown(reply.content),
             tools=[use.name for use in reply.tool_uses],
         )
         finish = cut_finish(reply)
         if finish is not None:
-            self._teller.tell(
+            self._emitter.emit(
                 "agent.reply_cut_off", finish=finish, tools=[use.name for use in reply.tool_uses]
             )
         if reply.tool_uses:
@@ -288,7 +288,7 @@ class Run:
         injections = (*plan.injections, *skill_injections(plan.skills, self._using.skills))
         system, ids = compose(plan.system, injections, turn)
         for id_ in ids:
-            self._teller.tell("context.injected", id=id_, slot="system-prompt")
+            self._emitter.emit("context.injected", id=id_, slot="system-prompt")
         schema = None
         if plan.contract is not None and not plan.is_forced:
             schema = plan.contract.shape.json_schema
@@ -340,7 +340,7 @@ class Run:
             self._asking,
             plan.model,
             plan.reliability,
-            self._teller,
+            self._emitter,
             judge=judge,
             seconds_left=self._seconds_left,
             on_refused=lambda refusal: self._add_attempt("retried", refusal),
@@ -359,7 +359,7 @@ class Run:
         self._waiting = []
         if (tool := self._using.given_up) is None:
             return None
-        # Seed 004: the model never satisfied the gate, and the user reads so much.
+        # Seed 004: the model never satisfied the gate, and the user is shown a message that says so.
         text, contract = exhausted_message(tool), self.plan.contract
         return self._stand(Judged(ModelReply(text), contract.judge(text) if contract else None))
 
@@ -383,7 +383,7 @@ class Run:
             account.seconds,
             self._asking.made,
         )
-        self._teller.tell("agent.paused", tool=waiting.use.name)
+        self._emitter.emit("agent.paused", tool=waiting.use.name)
         return Paused(waiting.question, write_checkpoint(checkpoint), waiting.use.name, account)
 
     # --- judging --------------------------------------------------------------------------
@@ -391,7 +391,7 @@ class Run:
     async def _judge(self, judged: Judged) -> Answer | None:
         contract, refusal = self.plan.contract, judged.refusal
         if contract is not None and refusal is not None:
-            # Those that the rules asked again for have no correction in the conversation.
+            # Retries by rules leave no correction in the conversation, and are not counted here.
             attempt = 1 + sum(row.corrective_message_hash is not None for row in self._attempts)
             if attempt <= contract.retries and self._iteration < self.plan.limits.iterations:
                 self._ask_again(refusal, attempt, contract.retries)
@@ -403,11 +403,11 @@ class Run:
         return answer
 
     def _ask_again(self, refusal: OutputSchemaError, attempt: int, retries: int) -> None:
-        correction = framed(told(refusal), attempt + 1, retries + 1)
+        correction = framed(issue_lines(refusal), attempt + 1, retries + 1)
         self._messages += [Message("assistant", echo(refusal)), Message("user", correction)]
         hashed = _fnv1a(correction)
         self._add_attempt("retried", refusal, hashed)
-        self._teller.tell(
+        self._emitter.emit(
             "agent.output_schema_retry",
             attempt=attempt,
             retries_remaining=retries - attempt,
@@ -426,10 +426,10 @@ class Run:
             repairs = tuple(repair.code for repair in judged.verdict.repairs)
             self._add_attempt("passed", None, repairs=repairs)
             if repairs:
-                self._teller.tell("agent.output_repaired", repairs=list(repairs))
+                self._emitter.emit("agent.output_repaired", repairs=list(repairs))
         elif judged.verdict is not None:
             self._add_attempt("exhausted", judged.verdict)
-            self._tell_unmet(judged.verdict, len(self._attempts))
+            self._emit_unmet(judged.verdict, len(self._attempts))
             self._asking.reset("schema-fail")
         text = reply.content
         self._messages.append(Message("assistant", text))
@@ -451,12 +451,12 @@ class Run:
             Attempt(number, self._iteration, outcome, stage, error, path, hashed, repairs)
         )
 
-    def _tell_unmet(self, refusal: OutputSchemaError, attempts: int) -> None:
+    def _emit_unmet(self, refusal: OutputSchemaError, attempts: int) -> None:
         has_fallback = self.plan.fallback is not None
         self._unmet = Unmet(
             refusal.stage, refusal.error, attempts, attempts - 1, has_fallback, refusal.path
         )
-        self._teller.tell(
+        self._emitter.emit(
             "agent.output_contract_unmet",
             stage=refusal.stage,
             error=refusal.error,
@@ -466,7 +466,7 @@ class Run:
             fallback_configured=has_fallback,
             iteration=self._iteration,
         )
-        # By its kind: what a model wrote may hold what does not belong into a log.
+        # Only the stage: a model's text may hold secrets or personal data.
         _log.warning(
             "the answer of agent '%s' (run %s) breaks its contract at stage %s after %s attempts",
             self.plan.name,
@@ -475,12 +475,12 @@ class Run:
             attempts,
         )
 
-    def _tell_unmet_by_rules(self, error: RunStopped) -> None:
+    def _emit_unmet_by_rules(self, error: RunStopped) -> None:
         if isinstance(error, ReliabilityFailFastError) and isinstance(
             error.cause, OutputSchemaError
         ):
             self._add_attempt("exhausted", error.cause)
-            self._tell_unmet(error.cause, error.payload["attempt"])
+            self._emit_unmet(error.cause, error.payload["attempt"])
 
     # --- limits ---------------------------------------------------------------------------
 

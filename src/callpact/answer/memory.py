@@ -1,6 +1,6 @@
-"""What an agent remembers of earlier turns: the question and the accepted answer of each.
+"""Memory of an agent: the question and the accepted answer of each earlier turn.
 
-Corrections, failed answers and tools stay out. `SqliteMemory` is one file that outlives the process.
+Corrections, failed answers and tool calls are not kept. `SqliteMemory` is one file that outlives the process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Memory(Protocol):
 
 
 class SqliteMemory:
-    """Turns in a SQLite file, which is made if it is not there; that of the user by default.
+    """Turns in a SQLite file, created if missing; by default one in the user's data folder.
 
     Raises:
         InvalidConfig: the file is something else, or of a later callpact.
@@ -73,12 +73,12 @@ class SqliteMemory:
         await asyncio.to_thread(self._run, lambda file: _add(file, session, turn))
 
     async def forget(self, session: str) -> None:
-        """Let go of a session."""
+        """Delete a session."""
         sql = "DELETE FROM turns WHERE session = ?"
         await asyncio.to_thread(self._run, lambda file: file.execute(sql, (session,)).rowcount)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

@@ -99,7 +99,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolOffer(Struct, frozen=True):
-    """A tool as a model is told of it."""
+    """A tool as it is described to a model."""
 
     name: str
     description: str
@@ -123,7 +123,7 @@ class ModelRequest(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Tokens, and money where the model tells it."""
+    """Tokens, and the cost where the model reports it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -145,7 +145,7 @@ class Usage(Struct, frozen=True):
 
 
 class ModelReply(Struct, frozen=True):
-    """What the model said: text, or tools that it wants called, or both."""
+    """A reply of the model: text, or tool calls, or both."""
 
     content: str = ""
     tool_uses: tuple[ToolUse, ...] = ()
@@ -203,7 +203,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What events, records and errors call it."""
+        """The model's name in events, records and errors."""
         ...
 
     async def complete(self, request: ModelRequest) -> ModelReply:
@@ -225,7 +225,7 @@ def cut_finish(reply: ModelReply) -> Cut | None:
 
 
 def abilities_of(model: Model) -> frozenset[str]:
-    """What a model declares; nothing unless it does."""
+    """The abilities that a model declares; none by default."""
     return frozenset(getattr(model, "abilities", ()))
 
 
@@ -240,7 +240,7 @@ async def entered(models: Iterable[Model]) -> AsyncGenerator[None]:
 
 
 def without_ephemeral(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """What of a conversation may be kept."""
+    """The messages of a conversation that may be kept."""
     return tuple(message for message in messages if not message.ephemeral)
 
 

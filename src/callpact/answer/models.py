@@ -127,7 +127,7 @@ class NamedModel:
         await self._open().__aexit__(kind, error, traceback)
 
     def _open(self) -> OpenedModel:
-        with self._lock:  # pydantic-ai takes a second or two to import.
+        with self._lock:  # Importing pydantic-ai takes a second or two.
             self._opened = self._opened or open_model(self.name)
             return self._opened
 
@@ -209,7 +209,7 @@ def _place(base_url: Any) -> str:
     """The host and port of an address.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not an address.
     """
     try:
         parts = urlsplit(base_url if isinstance(base_url, str) else "")

@@ -51,7 +51,7 @@ class OpenedModel:
     Without, each request opens a connection and closes it, so nothing is left behind.
 
     Raises:
-        UsageError: `abilities` names what is none.
+        UsageError: `abilities` names an unknown ability.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class OpenedModel:
             return (True, False)
         return (False,)
 
-    def _check_native(self, native: bool, error: UserError) -> None:  # noqa: FBT001 - as told
+    def _check_native(self, native: bool, error: UserError) -> None:  # noqa: FBT001 - the loop variable of its callers
         """Raise again unless it was the schema that may have been refused, before it was sent."""
         if not native:
             raise error
@@ -259,7 +259,7 @@ def _ids(uses: Sequence[ToolUse]) -> tuple[str, ...]:
 
 
 def their_messages(request: ModelRequest, remembered: Remembered) -> list[theirs.ModelMessage]:
-    """The conversation: what stands between two replies goes as one request."""
+    """The conversation; all messages between two replies are sent as one request."""
     said: list[theirs.ModelMessage] = []
     parts: list[theirs.ModelRequestPart] = []
     for message in request.messages:
@@ -320,7 +320,7 @@ _ADDRESSES: dict[str, type[theirs.ImageUrl | theirs.AudioUrl | theirs.VideoUrl]]
 
 
 def _error_object(text: str) -> Any:
-    """What stands under `error` where that is all; vendors have a place of their own for it."""
+    """The value under `error` if there is no other key; vendors have a field of their own for it."""
     value = _arguments(text)
     return value["error"] if _is_object(value) and value.keys() == {"error"} else None
 
@@ -376,7 +376,7 @@ def their_settings(request: ModelRequest, model: TheirModel) -> ModelSettings:
 
 
 def reply_of(response: theirs.ModelResponse) -> ModelReply:
-    """What was said and what is to be called; thinking stays out."""
+    """The text and the tool calls of a response, without its thinking."""
     text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
     uses = tuple(
         ToolUse(part.tool_call_id, part.tool_name, _arguments(part.args))
@@ -406,7 +406,7 @@ def _arguments(given: Any) -> Any:
         read = read_json(given)
     except Unreadable:
         return given
-    # What needs repair stays as it was written: whoever calls the tool decides on that.
+    # Text that needs repair is kept as written: the caller of the tool decides on repairs.
     return given if read.repairs or not _is_object(read.value) else read.value
 
 
@@ -415,7 +415,7 @@ def _is_object(value: Any) -> bool:
 
 
 def cost_of(response: theirs.ModelResponse) -> float | None:
-    """What a reply cost by list price, in US dollars; None where nobody knows."""
+    """The cost of a reply by list price, in US dollars; None if unknown."""
     usage = response.usage
     if usage.cost is not None:
         return float(usage.cost)
@@ -428,16 +428,16 @@ def cost_of(response: theirs.ModelResponse) -> float | None:
 
 
 def declared_abilities(model: TheirModel) -> frozenset[str]:
-    """What the profile of a model and its vendor declare; nothing of a server that nobody knows."""
+    """The abilities that a model's profile and its vendor declare; none for an unknown server."""
     if model.system == "openai" and "//api.openai.com" not in (model.base_url or ""):
-        return frozenset()  # Whoever answers there took over a name and not what it stands for.
+        return frozenset()  # Another server uses the vendor's name, not its abilities.
     profile = model.profile
     abilities: set[str] = set()
     if profile.get("supports_json_schema_output", False):
         abilities.add(NATIVE_OUTPUT)
     # The default of every profile is that a call can be forced; that is no declaration.
-    told = _vendor_profile(model) if model.system not in {"openai", *_FORCIBLE} else profile
-    forcing = told.get("supports_forced_tool_choice", False)
+    declared = _vendor_profile(model) if model.system not in {"openai", *_FORCIBLE} else profile
+    forcing = declared.get("supports_forced_tool_choice", False)
     if model.system == "bedrock":
         forcing = forcing and bool(cast("Any", profile).get("bedrock_supports_tool_choice", False))
     if (
@@ -450,7 +450,7 @@ def declared_abilities(model: TheirModel) -> frozenset[str]:
 
 
 def _vendor_profile(model: TheirModel) -> Mapping[str, Any]:
-    """What the vendor says of a model, without defaults."""
+    """The vendor's own profile of a model, without defaults."""
     vendor = model.provider
     return {} if vendor is None else vendor.model_profile(model.model_name) or {}
 
@@ -476,7 +476,7 @@ def keys_of(*sources: Mapping[str, Any]) -> Secrets:
 
 
 def shown(text: str, secrets: Secrets) -> str:
-    """A text of others: without keys, on one line, and not too long."""
+    """A text from outside: keys masked, on one line, cut to `MAX_DETAIL` characters."""
     # Masked first: a cut would leave half a key.
     line = " ".join(secrets.mask(text).split())
     return line if len(line) <= MAX_DETAIL else f"{line[:MAX_DETAIL]}…"
@@ -547,7 +547,7 @@ def _said(body: object) -> str:
 
 
 def _deepest(error: BaseException) -> str:
-    """What the innermost cause says: "Connection error." says nothing."""
+    """The text of the innermost cause: the outer "Connection error." is not specific."""
     seen: set[int] = set()
     while error.__cause__ is not None and id(error) not in seen:
         seen.add(id(error))

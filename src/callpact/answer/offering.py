@@ -1,4 +1,4 @@
-"""Tools as a model sees them, and what they gave as a message that it reads."""
+"""Tools as offers to a model, and their results as messages to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Offers:
     def of(
         self, catalog: Catalog, identity: Identity | None, *, trusted: bool
     ) -> tuple[ToolOffer, ...]:
-        """What this caller may use and a model can call."""
+        """The tools that this caller may use and a model can call."""
         if self._catalog is not catalog:
             self._made = tuple((tool, offer_of(tool)) for tool in callable_tools(catalog))
             self._catalog = catalog
@@ -37,7 +37,7 @@ class Offers:
 
 
 def callable_tools(tools: Iterable[Tool]) -> Iterable[Tool]:
-    """Those that give one answer, and can be called at present."""
+    """The tools that return one result and are not disabled."""
     return (tool for tool in tools if tool.kind != "subscription" and tool.disabled is None)
 
 
@@ -121,7 +121,7 @@ _CUT_OFF = {
 
 
 def result_message(use: ToolUse, envelope: ResponseEnvelope[Any]) -> Message:
-    """A result as the model reads it; what had to be invented is said."""
+    """A result as the model reads it, with a note on values that a cast invented."""
     data = envelope.data
     if isinstance(data, bytes):
         data = envelope.to_wire()

@@ -1,4 +1,4 @@
-"""Runs that wait: how a tool asks for an answer from outside, and the checkpoint to go on from.
+"""Paused runs: how a tool asks for an answer from outside, and the checkpoint to resume from.
 
 A checkpoint is JSON text that any process with the same agent can resume. It holds the conversation
 of the run: keep it as safe as that.
@@ -33,12 +33,12 @@ class Waiting(Struct, omit_defaults=True):
     is_paused: bool = False
     answers: list[Any] = []
     state: Any = None
-    """What the tool goes on from, with the first of its answers; None where it begins anew."""
+    """The state that the tool resumes from, with its first answer; None if it starts again."""
     is_rejected: bool = False
 
 
 class Checkpoint(Struct, omit_defaults=True):
-    """All that a run needs to go on."""
+    """The state that a run needs to resume."""
 
     version: int
     agent: str
@@ -82,7 +82,7 @@ def read_checkpoint(text: str | bytes, agent: str) -> Checkpoint:
     """The checkpoint of a text.
 
     Raises:
-        UsageError: it is none, or another agent's.
+        UsageError: it is not a checkpoint, or it is another agent's.
     """
     if not isinstance(cast("Any", text), str | bytes) or len(text) > MAX_CHECKPOINT:
         raise UsageError("a checkpoint is the JSON text that a paused run gave")
@@ -102,7 +102,7 @@ def read_checkpoint(text: str | bytes, agent: str) -> Checkpoint:
 
 
 class RunClient(Client):
-    """The client of a tool that an agent calls: it can pause; the rest is whoever called the agent."""
+    """The client of a tool that an agent calls: it can pause; all else goes to the agent's caller."""
 
     def __init__(self, above: Client | None, waiting: Waiting, *, is_trusted: bool = False) -> None:
         self._above = above
@@ -176,7 +176,7 @@ class RunClient(Client):
         return await self._above.roots(key=key)
 
     async def log(self, level: LogLevel, data: Any) -> None:
-        """Tell the agent's caller, if there is one."""
+        """Log to the agent's caller, if there is one."""
         if self._above is not None:
             await self._above.log(level, data)
 

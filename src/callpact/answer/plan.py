@@ -1,4 +1,4 @@
-"""All that is declared of an agent, as one frozen value; `agent.py` makes it, `loop.py` runs it."""
+"""The declaration of an agent as one frozen value; `agent.py` makes it, `loop.py` runs it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ READ_SKILL = "read_skill"
 
 @dataclass(frozen=True, slots=True)
 class AnswerContract:
-    """What the final answer is held to."""
+    """The contract of the final answer."""
 
     shape: Shape[Any]
     name: str
@@ -59,8 +59,8 @@ class AnswerContract:
             return error
 
 
-async def _told_apart(_arguments: Any, _context: Any) -> None:
-    """Never called: the agent asks the model itself, and tells of it."""
+async def _never_called(_arguments: Any, _context: Any) -> None:
+    """Never called: the agent sends the request to the model and reports it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Plan:
     limits: Limits = DEFAULT_LIMITS
     handlers: tuple[EventHandler, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    tells_whole_texts: bool = False
+    emits_whole_texts: bool = False
     has_tools: bool = False
     offers: Offers = field(default_factory=Offers)
     model_tool: Tool = field(init=False)
@@ -114,7 +114,7 @@ class Plan:
             id=f"{self.name}.model",
             description=f"A request of the agent '{self.name}' to its model.",
             contract=_ANYTHING,
-            handler=_told_apart,
+            handler=_never_called,
             source="agent",
         )
         object.__setattr__(self, "model_tool", tool)
@@ -136,7 +136,7 @@ class AgentHandler:
 
 
 class Who(Struct, frozen=True):
-    """On whose behalf a run is made, and within which calls."""
+    """The caller of a run, and the calls that it is part of."""
 
     identity: Identity | None = None
     client: Client | None = None
@@ -144,7 +144,7 @@ class Who(Struct, frozen=True):
     deadline: float | None = None
     run_id: str = ""
     is_stranger: bool = False
-    """True for a caller from outside without an identity, who may use open tools alone."""
+    """True for a caller from outside without an identity, who may use only open tools."""
 
     @property
     def is_trusted(self) -> bool:

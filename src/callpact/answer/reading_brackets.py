@@ -46,10 +46,10 @@ class Brackets(Scalars):
         self._is_crooked = False
         """True once a bracket stood elsewhere than the layout says."""
         self._is_complete = False
-        """True if a value, and not an opening bracket or a comma, stands before a closing one."""
+        """True if a value, and not an opening bracket or a comma, is before a closing one."""
 
     def _bracket(self, code: str, at: int) -> None:
-        """Note what is wrong with a bracket; two kinds of wrong brackets tell nothing together."""
+        """Note what is wrong with a bracket; two kinds of wrong brackets together are ambiguous."""
         if self._has_jumped or self._wrong not in {"", code}:
             raise self.unexpected("brackets that match", at)
         self._wrong = code
@@ -58,7 +58,7 @@ class Brackets(Scalars):
     def _check_layout(self, depth: int, at: int) -> None:
         """Refuse to close containers here if the layout says that one was meant to close before.
 
-        An entry that stands no deeper than the line on which its container opened belongs to
+        An entry that is indented no deeper than the line on which its container opened belongs to
         another, and a bracket closes the container that opened on a line with as many spaces.
         """
         if self._is_crooked:
@@ -82,7 +82,7 @@ class Brackets(Scalars):
         return _end(_INDENT.match(self.text, line)) - line if line else None
 
     def _check_bracket(self, opened: int, at: int) -> None:
-        """Note whether a bracket that begins its line stands below the line that opened it."""
+        """Note whether a bracket that begins its line is aligned with the line that opened it."""
         line = self.text.rfind("\n", max(at - _MAX_LINE, opened), at) + 1
         if line and not self._is_crooked and _end(_INDENT.match(self.text, line)) == at:
             indent = self._indent(opened)
@@ -118,7 +118,7 @@ class Brackets(Scalars):
         }
 
     def _fits(self, depth: int, at: int) -> bool:
-        """True if what stands at a place may follow an entry of the container at a depth."""
+        """True if the text at a place may follow an entry of the container at a depth."""
         if self.ends(at):
             return True
         is_comma = self.text[at] in SEPARATORS

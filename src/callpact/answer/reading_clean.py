@@ -28,12 +28,14 @@ from callpact.schema.limits import with_room
 NOTHING: Any = object()
 """No value, where None is one."""
 
-_SPARE = 254 - MAX_DEPTH  # orjson writes 254 levels: in so many lists, it refuses what is too deep.
+_SPARE = (
+    254 - MAX_DEPTH
+)  # orjson writes 254 levels: inside this many lists it refuses a value that is too deep.
 _SHORT = 4_000  # Characters up to which counting brackets costs less than those lists.
 
 
 class _Doubled(Exception):
-    """A key stands twice in an object."""
+    """An object has a key twice."""
 
 
 def number_of(digits: str) -> float:
@@ -97,7 +99,7 @@ def read_strict(text: str, *, finish: str | None = None) -> Any:
 
 
 def is_closed(value: Any) -> bool:
-    """False for a number: of a text that was cut nobody knows whether it has all its digits."""
+    """False for a number: in a text that was cut, digits of it may be missing."""
     return isinstance(value, dict | list | str | bool) or value is None
 
 

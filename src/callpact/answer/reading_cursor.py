@@ -1,6 +1,6 @@
-"""One text under the eyes: what is noted, what is skipped, where it ends, how it is refused.
+"""A position in a text: notes repairs, skips space and comments, finds the end, makes errors.
 
-The ground that strings and structure are read on; it knows neither.
+`reading_strings.py` and `reading_structure.py` read with it; it knows neither.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Cursor:
         return Unreadable("unexpected", f"Expected {expected}, got {self.shown(at)}", self.text, at)
 
     def shown(self, at: int) -> str:
-        """What stands at a place, for people."""
+        """The text at a place, for error messages."""
         found = self.text[at : at + 20]
         return repr(found) if found else "the end of the text"
 

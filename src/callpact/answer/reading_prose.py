@@ -110,7 +110,7 @@ class Search:
         """The value and its repairs.
 
         Raises:
-            Unreadable: there is none, or none that can be read without guessing.
+            Unreadable: there is no value, or none that can be read without guessing.
         """
         text = self._text
         plain = self._plain() or self._string()
@@ -192,7 +192,7 @@ class Search:
         if _THOUGHT_END.match(mark):
             return self._thought_ended(end)
         closing = _THOUGHT_END.search(self._text, end)
-        # What was never thought to its end holds no answer.
+        # Thinking that is not closed holds no answer.
         return self._thought_ended(closing.end(), at) if closing else len(self._text)
 
     def _start(self) -> int:
@@ -218,7 +218,7 @@ class Search:
         return self._fenced
 
     def _thought_ended(self, end: int, at: int = -1) -> int:
-        """What stands before was thinking: no value in it is the answer."""
+        """Discard the text before as thinking: no value in it is the answer."""
         if self._thought < 0:
             self._thought = self._begin if at < 0 else at
         self._begin = end
@@ -428,7 +428,7 @@ class Search:
         return Unreadable("no_json", f"Expected JSON, got {found}", self._text, at)
 
     def _around(self, start: int, end: int) -> list[Repair]:
-        """What stands before and behind the value and was left out."""
+        """The text before and after the value that was left out, as repairs."""
         text, notes = self._text, list[Repair]()
         if self._thought >= 0:
             notes.append(repair("thinking", self._thought))

@@ -1,4 +1,4 @@
-"""What a reading gives: a value with its repairs, or why there is none.
+"""The results of the reader: a value with its repairs, or the error; and the tables of repairs.
 
 No reading happens here; `reader.py` is the way in.
 """
@@ -94,7 +94,7 @@ class Read(Struct, frozen=True):
 
 
 class Spending:
-    """What the reading of a text may still cost, over all the places at which it is tried.
+    """The remaining budget for reading a text, over all the places at which it is tried.
 
     Each try may look at much of the text and lead nowhere. Together they look at a bounded multiple
     of it, which is what makes reading linear.

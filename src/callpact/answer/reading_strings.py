@@ -1,4 +1,4 @@
-"""Strings as models write them: other quotes, raw line breaks, escapes that are none, bare quotes.
+"""Strings as models write them: other quotes, raw line breaks, invalid escapes, bare quotes.
 
 A quote inside a string is taken as one only where nothing else is possible; where a string could
 end in two places it is refused. What encloses the string is asked of `closes`.
@@ -45,11 +45,11 @@ class Strings(Cursor):
     """Reads one string, with its quotes, at a place."""
 
     def closes(self, at: int) -> bool:
-        """True if what stands at a place may follow a string that is a value."""
+        """True if the text at a place may follow a string that is a value."""
         raise NotImplementedError
 
     def names(self, at: int) -> bool:
-        """True if what stands at a place may follow a string that is a key."""
+        """True if the text at a place may follow a string that is a key."""
         raise NotImplementedError
 
     def is_root(self) -> bool:
@@ -149,7 +149,7 @@ class Strings(Cursor):
         return self._decoded(at + 1, _before_cut_escape(self.text, at + 1))
 
     def _decoded(self, begin: int, end: int) -> str:
-        """What stands between the quotes, with escapes read."""
+        """The text between the quotes, with escapes decoded."""
         raw = self.text[begin:end]
         control = _CONTROL.search(raw)
         if control:
@@ -221,7 +221,7 @@ def _before_cut_escape(text: str, begin: int) -> int:
 
 
 def written_in_string(text: str, at: int) -> tuple[str, int]:
-    """The text that stands escaped as in a string from a place on, and where it ends."""
+    """Decode text that is escaped as in a string, from a place on; and where it ends."""
     match = _BODY.match(text, at)
     end = match.end() if match else at
     raw = text[at:end]

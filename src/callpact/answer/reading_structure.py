@@ -2,7 +2,7 @@
 
 Each step reads one thing and names the next step. A container is put into its parent when it
 opens, so whatever the text said before it ended is in the value. Reading stops behind the value:
-what stands around it is the business of `reader.py`.
+`reader.py` handles the text around it.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Structure(Brackets):
     # Entries
 
     def _entry(self) -> Step | None:
-        """What stands behind an opening bracket or a comma."""
+        """The text after an opening bracket or a comma."""
         at = self.at
         if self.ends(at):
             return self._finished()

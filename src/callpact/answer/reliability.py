@@ -1,7 +1,7 @@
 """Rules for what happens after an attempt at a reply: take it, try again, try another, give up.
 
-Data and pure functions, and the one thing that lives on: a circuit breaker. `attempts.py` plays
-by these rules. Verbs and kinds keep the spelling that users of such rules know.
+Data and pure functions, and one object with state: the circuit breaker. `attempts.py` applies the
+rules. Verbs and kinds keep the spelling of the reference implementation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ValidationError(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """What a rule may look at."""
+    """The state that a rule decides on."""
 
     request: ModelRequest
     attempt: int = 0
@@ -121,7 +121,7 @@ class Rule(Struct, frozen=True):
     kind: str = ""
     label: str | None = None
     feedback_for_llm: Feedback | None = None
-    """What the model is told before it tries again; a function may be asynchronous."""
+    """The message to the model before it tries again; a function may be asynchronous."""
     wait: Backoff | None = None
     """How long a retry waits; at least as long as the model asks for (`Retry-After`)."""
 
@@ -165,7 +165,7 @@ def declared_reliability(
     """The rules, checked; first of all the one that ends a stuck loop, unless it is not wanted.
 
     Raises:
-        UsageError: something among them is no rule, or cannot be where it stands.
+        UsageError: something is not a rule, or not allowed in its phase.
     """
     after = tuple(_flattened(rules))
     before = tuple(_flattened(pre_check))
@@ -259,7 +259,7 @@ def strict_output_rules(attempts: int = 3) -> tuple[Rule, ...]:
 
 
 def feedback(scope: Scope, attempts: int) -> str:
-    """What a model is told of its failed answer."""
+    """The message to a model about its failed answer."""
     error = scope.validation_error
     said = "" if error is None else error.message
     return framed(said, scope.attempt + 1, attempts)
@@ -277,17 +277,17 @@ def framed(message: str, attempt: int, attempts: int) -> str:
 GENERIC_FEEDBACK = (
     "Your last answer was not accepted. Answer with only the JSON that matches the output schema."
 )
-"""What a model is told when a rule's own feedback cannot be made."""
+"""The message to a model when a rule's own feedback function fails."""
 
 
 # --- errors ---------------------------------------------------------------------------------
 
 
 def validation_error(error: OutputSchemaError) -> ValidationError:
-    """What rules are told of an answer that was refused."""
+    """A refused answer as rules see it."""
     text = " ".join(error.raw_output.lower().split())
     return ValidationError(
-        told(error),
+        issue_lines(error),
         error.stage,
         error.path,
         error.raw_output,
@@ -296,8 +296,8 @@ def validation_error(error: OutputSchemaError) -> ValidationError:
     )
 
 
-def told(error: OutputSchemaError) -> str:
-    """What a model is told of why its answer was refused: every issue with its place."""
+def issue_lines(error: OutputSchemaError) -> str:
+    """The reason why an answer was refused, as a model reads it: every issue with its path."""
     if not error.issues:
         return error.error
     return "\n".join(
@@ -374,7 +374,7 @@ def is_outage(error: Exception) -> bool:
 
 
 class CircuitBreaker:
-    """Leaves a model alone for a while after it failed several times in a row.
+    """Stops requests to a model for a while after it failed several times in a row.
 
     One object remembers across runs and agents, by the names of the models. Only failures on the
     way to a model count: no answer that breaks a contract, no rate limit (429) and no request that
@@ -391,7 +391,7 @@ class CircuitBreaker:
         self._circuits: dict[str, _Circuit] = {}
 
     def state(self, provider: str) -> BreakerState:
-        """How it stands with a model."""
+        """The state of a model's circuit."""
         circuit = self._circuits.get(provider)
         if circuit is None or circuit.opened is None:
             return "closed"
@@ -399,10 +399,10 @@ class CircuitBreaker:
         return "half-open" if is_over else "open"
 
     def check(self, provider: str) -> None:
-        """Raise if a model is to be left alone.
+        """Check that a model may be asked.
 
         Raises:
-            CircuitOpen: it is.
+            CircuitOpen: it failed too often.
         """
         if self.state(provider) == "open":
             opened = cast("float", self._circuits[provider].opened)

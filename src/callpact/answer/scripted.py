@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests and demonstrations, without a network."""
+"""A model that gives scripted replies: for tests and demonstrations, without a network."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Parses(Protocol[T_co]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """How an answer is parsed, told to the model, and given back as JSON."""
+    """How an answer is parsed, described to the model, and dumped as JSON."""
 
     parse: Callable[[Any], T]
     description: str | None = None
@@ -51,10 +51,10 @@ class Shape(Generic[T]):
 def shape_of(
     given: Any, *, description: str | None = None, json_schema: Mapping[str, Any] | None = None
 ) -> Shape[Any]:
-    """The shape that a declaration stands for.
+    """The shape of a declaration.
 
     Raises:
-        UsageError: it stands for none.
+        UsageError: the declaration is not valid.
         InvalidSchema: a JSON Schema that cannot be compiled.
     """
     shape = _shape(given)
@@ -215,14 +215,14 @@ def _encode(value: Any) -> bytes:
 
 
 def issues_of(error: BaseException) -> tuple[Issue, ...]:
-    """What a validator's error names: each rule with its place; none if it names nothing."""
+    """The issues that a validator's error names; empty if it names none."""
     if isinstance(error, CallError):
         return error.issues
     if isinstance(error, ValidationError):
-        told = error.errors(include_url=False, include_context=False, include_input=False)
+        found = error.errors(include_url=False, include_context=False, include_input=False)
         return tuple(
             Issue(each["type"], each["msg"], "".join(f"/{_escaped(part)}" for part in each["loc"]))
-            for each in told[:100]
+            for each in found[:100]
         )
     if isinstance(error, msgspec.ValidationError):
         text, _, place = str(error).partition(" - at `$")

@@ -1,4 +1,4 @@
-"""A run as it goes: tokens, a reset where they do not count, and the end."""
+"""A run as a stream: tokens, a reset where they are discarded, and the end."""
 
 from __future__ import annotations
 

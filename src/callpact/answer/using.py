@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from callpact.answer.events import Teller
+from callpact.answer.events import Emitter
 from callpact.answer.injections import Skill
 from callpact.answer.limits import MAX_AT_ONCE, MAX_TOOL_USES, TOOL_SECONDS, Spending
 from callpact.answer.model import Cut, Message, ToolOffer, ToolUse
@@ -47,13 +47,13 @@ class Using:
         self,
         plan: Plan,
         who: Who,
-        teller: Teller,
+        emitter: Emitter,
         spending: Spending,
         seconds_left: Callable[[], float | None],
     ) -> None:
         self._plan = plan
         self._who = who
-        self._teller = teller
+        self._emitter = emitter
         self._seconds_left = seconds_left
         self._spending = spending
         self.rejections: dict[str, int] = {}
@@ -112,7 +112,7 @@ class Using:
                 0.0,
                 error=error,
                 identity=self._who.identity,
-                parent_id=self._teller.run_id,
+                parent_id=self._emitter.run_id,
                 tool=tool,
                 via="agent",
             )
@@ -129,7 +129,7 @@ class Using:
 
     async def _use(self, waiting: Waiting) -> None:
         use = waiting.use
-        self._teller.tell("stream.tool_start", tool=use.name, tool_use_id=use.id)
+        self._emitter.emit("stream.tool_start", tool=use.name, tool_use_id=use.id)
         try:
             waiting.result = await self._called(waiting)
         except PauseAsked as asked:
@@ -140,7 +140,7 @@ class Using:
             waiting.result = error_message(use, error)
             waiting.is_rejected = isinstance(error, Rejected | UnknownTool)
         self._spending.add(tool_calls=not waiting.is_paused)
-        self._teller.tell(
+        self._emitter.emit(
             "stream.tool_end",
             tool=use.name,
             tool_use_id=use.id,
@@ -163,13 +163,13 @@ class Using:
             raise ToolError("too_deep", f"Agents and tools nest more than {MAX_NESTED} deep")
         if read.repairs:
             codes = [repair.code for repair in read.repairs[:MAX_NOTED]]
-            self._teller.tell(
+            self._emitter.emit(
                 "agent.arguments_repaired", tool=use.name, tool_use_id=use.id, repairs=codes
             )
         call = Call(
             use.name,
             read.value,
-            parent_id=self._teller.run_id,
+            parent_id=self._emitter.run_id,
             deadline=(time.time() + self._seconds_of(use)) * 1000,
             chain=chain,
             via="agent",
