@@ -17,7 +17,7 @@ import msgspec
 from callpact.answer.events import Emitter
 from callpact.answer.limits import Spending
 from callpact.answer.model import (
-    NATIVE_OUTPUT,
+    NATIVE_ANSWER,
     Finish,
     Message,
     Model,
@@ -34,7 +34,6 @@ from callpact.answer.reliability import (
     GENERIC_FEEDBACK,
     MAX_ROUNDS,
     MAX_WAIT,
-    CircuitBreaker,
     ErrorKind,
     Reliability,
     Rule,
@@ -254,7 +253,7 @@ def _is_use(use: Any) -> bool:
 
 def _fitted(request: ModelRequest, model: Model) -> ModelRequest:
     """Leave out of a request what the model does not declare that it can do."""
-    if request.answer_schema is None or NATIVE_OUTPUT in abilities_of(model):
+    if request.answer_schema is None or NATIVE_ANSWER in abilities_of(model):
         return request
     return msgspec.structs.replace(request, answer_schema=None)
 
@@ -298,7 +297,7 @@ class Attempts:
         self._seconds_left = seconds_left
         self._models = (model, *reliability.providers)
         self._config = reliability
-        self._breaker = cast("CircuitBreaker", reliability.circuit_breaker)
+        self._breaker = reliability.circuit_breaker
         self._emitter = emitter
         self._judge = judge
         self._rules = reliability.rules

@@ -25,7 +25,7 @@ Cut = Literal["length", "content_filter", "error"]
 
 FORCED_TOOL = "forced-tool"
 """Ability of a model that can be made to call a given tool."""
-NATIVE_OUTPUT = "native-output"
+NATIVE_ANSWER = "native-output"
 """Ability of a model that holds its text to a JSON Schema itself."""
 
 

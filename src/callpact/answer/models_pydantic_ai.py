@@ -27,7 +27,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from callpact.answer.model import (
     FORCED_TOOL,
-    NATIVE_OUTPUT,
+    NATIVE_ANSWER,
     Message,
     ModelReply,
     ModelRequest,
@@ -160,7 +160,7 @@ class OpenedModel:
 
     def _ways(self, request: ModelRequest) -> tuple[bool, ...]:
         """Whether to hand the schema over: first so, if it can be, and then without."""
-        if NATIVE_OUTPUT in self.abilities and is_object_schema(request.answer_schema):
+        if NATIVE_ANSWER in self.abilities and is_object_schema(request.answer_schema):
             return (True, False)
         return (False,)
 
@@ -189,9 +189,9 @@ class OpenedModel:
 
 def _known(abilities: Iterable[str]) -> frozenset[str]:
     named = frozenset([abilities] if isinstance(abilities, str) else abilities)
-    if unknown := sorted(map(str, named - {FORCED_TOOL, NATIVE_OUTPUT})):
+    if unknown := sorted(map(str, named - {FORCED_TOOL, NATIVE_ANSWER})):
         raise UsageError(
-            f"a model has no ability '{unknown[0]}'; there are '{FORCED_TOOL}' and '{NATIVE_OUTPUT}'"
+            f"a model has no ability '{unknown[0]}'; there are '{FORCED_TOOL}' and '{NATIVE_ANSWER}'"
         )
     return named
 
@@ -434,7 +434,7 @@ def declared_abilities(model: TheirModel) -> frozenset[str]:
     profile = model.profile
     abilities: set[str] = set()
     if profile.get("supports_json_schema_output", False):
-        abilities.add(NATIVE_OUTPUT)
+        abilities.add(NATIVE_ANSWER)
     # The default of every profile is that a call can be forced; that is no declaration.
     declared = _vendor_profile(model) if model.system not in {"openai", *_FORCIBLE} else profile
     forcing = declared.get("supports_forced_tool_choice", False)

@@ -142,11 +142,11 @@ class Reliability(Struct, frozen=True):
     """The rules of an agent, and what they may turn to."""
 
     rules: tuple[Rule, ...]
+    circuit_breaker: CircuitBreaker
     pre_check: tuple[Rule, ...] = ()
     providers: tuple[Model, ...] = ()
     """The models after the agent's own, for `retry-other`."""
     fallback: Callable[[ModelRequest, Exception | None], Any] | None = None
-    circuit_breaker: CircuitBreaker | None = None
     shows_failed_answer: bool = True
     sleep: Sleep = asyncio.sleep
 
@@ -186,10 +186,10 @@ def declared_reliability(
         after = (default_stuck_loop_rule, *after)
     return Reliability(
         after,
+        circuit_breaker or CircuitBreaker(),
         before,
         tuple(providers),
         fallback,
-        circuit_breaker or CircuitBreaker(),
         shows_failed_answer,
         sleep,
     )
