@@ -119,17 +119,19 @@ class Runtime:
         trusted: bool = False,
         call_map: PendingRequestMap | None = None,
         client: Client | None = None,
+        found: Tool | None = None,
     ) -> ResponseEnvelope[Any]:
         """The line of one call, for strangers: access comes first, before any schema work.
 
         `trusted` callers are code of this process and are not asked. With `call_map`, the tools
         that the handler calls in turn are called over its bus. `client` is whom it may ask.
+        `found` is the tool to run where it is known already, also one that is not in the catalog.
 
         Raises:
             CallError: `AccessDenied`, and what `execute` raises.
             UsageError: as `execute`; or the identity is not an `Identity`.
         """
-        found, context = self._begin(call, identity, call_map, client)
+        found, context = self._begin(call, identity, call_map, client, found)
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         envelope: ResponseEnvelope[Any] | None = None
@@ -277,6 +279,7 @@ class Runtime:
         identity: Identity | None,
         call_map: PendingRequestMap | None,
         client: Client | None = None,
+        found: Tool | None = None,
     ) -> tuple[Tool | None, Context]:
         """Make the start of a call: its tool, if there is one, and its context.
 
@@ -285,7 +288,7 @@ class Runtime:
         """
         if type(call) is not Call:
             raise _not_a_call(call)
-        tool = self.catalog.get(call.tool_id)
+        tool = found or self.catalog.get(call.tool_id)
         if call.deadline is not None or call.policy is not None or identity is not None:
             _check_use(call, tool, identity)
         return tool, Context(

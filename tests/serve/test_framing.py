@@ -17,7 +17,7 @@ from callpact.serve.framing import (
     MAX_REQUEST_LINE_BYTES,
     Framing,
 )
-from callpact.serve.refusal import Refused
+from callpact.serve.messages import Refused
 from raw import Served, called, message, routed, works
 
 TOOLS = Path(__file__).with_name("behaviour.py")

@@ -572,3 +572,22 @@ def test_as_flowmcp_the_tools_that_search_and_read_on_have_the_same_form(mode):
     (found, called, _), _ = ask(mode, question, many, list_up_to=2, rendering="flowmcp")
     assert found.structured_content["status"] is True
     assert called.structured_content == {"status": True, "messages": [], "data": ["a", "b"]}
+
+
+@ERAS
+def test_a_request_is_identified_once(mode):
+    seen = []
+
+    def identity(context):
+        seen.append(context.method)
+        return Identity("ada")
+
+    async def story():
+        door = Door(Runtime([make("add", add)]), identity=identity)
+        async with Client(door.server, mode=mode) as client:
+            for ask in (client.list_tools, lambda: client.call_tool("t_add", {"a": 1, "b": 2})):
+                seen.clear()
+                await ask()
+                assert len(seen) == 1
+
+    asyncio.run(story())

@@ -42,7 +42,7 @@ def judged(text):
 @given(st.binary() | values.filter(lambda value: not isinstance(value, dict)).map(as_bytes))
 def test_what_is_no_object_is_an_error_that_names_no_request(text):
     _, bad = judged(text)
-    answer = json.loads(bad.answer)
+    answer = json.loads(bad.body)
     assert (answer["jsonrpc"], answer["id"]) == ("2.0", None)
     assert answer["error"]["code"] in CODES
 

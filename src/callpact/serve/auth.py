@@ -23,7 +23,9 @@ from msgspec import Struct
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.serve.guard import header_values
-from callpact.serve.refusal import Refused
+from callpact.serve.messages import (
+    Refused,
+)
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext

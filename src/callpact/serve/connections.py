@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callpact.serve.callers import peer_of
+from callpact.serve.concurrency import Shares, peer_of
 from callpact.serve.framing import Framing
-from callpact.serve.messages import INTERNAL_ERROR
-from callpact.serve.refusal import Refused
-from callpact.serve.shares import Shares
+from callpact.serve.messages import INTERNAL_ERROR, Refused
 
 if TYPE_CHECKING:
     import asyncio

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from callpact.serve.refusal import Refused
+from callpact.serve.messages import Refused
 
 MAX_REQUEST_LINE_BYTES = 8 << 10
 """Size of the first line of a request over HTTP: method, target and version."""

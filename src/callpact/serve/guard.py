@@ -23,18 +23,18 @@ from urllib.parse import urlsplit
 import orjson
 from starlette.middleware.cors import CORSMiddleware
 
-from callpact.serve.callers import caller_of
-from callpact.serve.deep_parts import set_aside
+from callpact.serve.concurrency import Shares, caller_of
 from callpact.serve.framing import MAX_HEADER_BYTES
 from callpact.serve.messages import (
     INTERNAL_ERROR,
     MAX_MESSAGE_DEPTH,
     STOPPED,
     BadMessage,
+    Refused,
     read_message,
+    respond,
 )
-from callpact.serve.refusal import Refused, respond
-from callpact.serve.shares import Shares
+from callpact.serve.prebuilt import set_aside
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

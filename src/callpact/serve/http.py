@@ -21,26 +21,31 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import PlainTextResponse, Response
 
 from callpact.errors import InvalidConfig
+from callpact.metrics import CONTENT_TYPE
 from callpact.net.address import Refused as BadHost
 from callpact.net.address import normal_host
+from callpact.serve.auth import Caller
+from callpact.serve.concurrency import Shares
 from callpact.serve.connections import Connection
 from callpact.serve.guard import Guard, Knockers, Limits, SlowClients, is_loopback
-from callpact.serve.ready import Filling
-from callpact.serve.scraping import METRICS_PATH, Scraping
+from callpact.serve.prebuilt import Filling
 from callpact.serve.sessions import Sessions
-from callpact.serve.shares import Shares
 
 if TYPE_CHECKING:
     from mcp.server import Server
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from callpact.serve.auth import Authentication
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8420
 DEFAULT_PATH = "/mcp"
+METRICS_PATH = "/metrics"
+METRICS_SCOPE = "metrics"
+"""The scope that a caller needs to read the page, where callers are known."""
 MAX_IDLE_SECONDS = 65
 """Seconds that a connection over HTTP may idle between requests."""
 MAX_ENDING_SECONDS = 5
@@ -199,6 +204,34 @@ async def serve_http(
             running.should_exit = True
             await serving
             raise
+
+
+class Scraping:
+    """ASGI middleware that serves `GET /metrics` and passes on every other request.
+
+    The page has the names of all tools. With authentication it is therefore for callers that hold
+    the scope `metrics`; without, the door is open to this machine alone, and so is the page.
+    """
+
+    def __init__(self, app: ASGIApp, page: Callable[[], bytes], *, is_open: bool) -> None:
+        self._app = app
+        self._page = page
+        self._is_open = is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != METRICS_PATH:
+            await self._app(scope, receive, send)
+            return
+        await self._answer(scope)(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> Response:
+        if scope["method"] not in {"GET", "HEAD"}:
+            return PlainTextResponse("GET it", 405, {"allow": "GET, HEAD"})
+        caller = scope.get("user")
+        held = caller.verified.identity.scopes if isinstance(caller, Caller) else ()
+        if not self._is_open and METRICS_SCOPE not in held:
+            return PlainTextResponse(f"The token lacks the scope '{METRICS_SCOPE}'", 403)
+        return Response(self._page(), headers={"content-type": CONTENT_TYPE})
 
 
 def _config(guard: Guard, limits: Limits) -> uvicorn.Config:

@@ -1,17 +1,16 @@
 """The MCP door: tools, resources, prompts and completions of a runtime, on the official SDK.
 
-Everything the protocol asks for is the SDK's; everything a call means is the runtime's. This module
-only joins the two: what is listed stands in `views.py`, how clients are asked in `asking.py` and
-`rounds.py`, how they hear of changes in `changes.py`.
+The SDK implements the protocol, the runtime runs the calls, and this module joins the two. Lists are
+made in `views.py`, questions to clients in `asking.py` and `rounds.py`, notifications of changes in
+`changes.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import mcp_types as types
 from mcp.server import Server
@@ -32,19 +31,38 @@ from callpact.errors import (
     HandlerCrashed,
     UnknownTool,
 )
-from callpact.resources import NO_RESOURCE, Offer, Prompt, Resource
+from callpact.resources import (
+    NO_RESOURCE,
+    Offer,
+    Prompt,
+    Resource,
+)
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.asking import AskedPeer, Peer
-from callpact.serve.callers import caller_of
 from callpact.serve.changes import Changes
 from callpact.serve.completing import complete
-from callpact.serve.crowd import CALLS_PER_CALLER, CALLS_PER_TOOL, Crowd
-from callpact.serve.deep_parts import DeepAnswer, arguments_of, take_out
+from callpact.serve.concurrency import (
+    CALLS_PER_CALLER,
+    CALLS_PER_TOOL,
+    RunningCalls,
+    caller_of,
+)
 from callpact.serve.kept import KeptReader
-from callpact.serve.ready import stand_in
+from callpact.serve.prebuilt import Prebuilt, arguments_of, put_aside, take_out
 from callpact.serve.rounds import Rounds
-from callpact.serve.views import LIST_UP_TO, LISTS, Page, View, Views, is_modern, is_served, key_of
-from callpact.tool import Call, Tool
+from callpact.serve.views import (
+    LIST_UP_TO,
+    LISTS,
+    View,
+    Views,
+    is_modern,
+    is_served,
+    key_of,
+)
+from callpact.tool import (
+    Call,
+    Tool,
+)
 from callpact.wire import mcp as wire
 from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.mcp_offers import encode_completion, encode_contents, encode_messages
@@ -63,7 +81,7 @@ if TYPE_CHECKING:
 LIST_TTL_MS = 2_000
 """Milliseconds for which a client may take a list for current."""
 _MISSING = -32002
-"""What a resource that is not there was called before 2026-07-28."""
+"""The error code of an unknown resource before 2026-07-28."""
 _ABLE: dict[str, types.ClientCapabilities] = {
     "elicitation": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
     "sampling": types.ClientCapabilities(sampling=types.SamplingCapability()),
@@ -79,10 +97,12 @@ _log = logging.getLogger("callpact.serve.mcp")
 
 Identify = Callable[["ServerRequestContext[Any]"], Identity | None]
 ResultT = TypeVar("ResultT", bound=BaseModel)
+SubjectT = TypeVar("SubjectT", Tool, Resource, Prompt)
+OfferT = TypeVar("OfferT", Resource, Prompt)
 
 
 class _Server(Server[Any]):
-    """The SDK's server, which tells clients of both eras that it announces changes."""
+    """The SDK's server; it declares to clients of both eras that it notifies of changes."""
 
     def create_initialization_options(
         self,
@@ -98,21 +118,29 @@ class _Server(Server[Any]):
         )
 
 
-class _Ran(Struct, frozen=True):
-    """What came of a call, and of what."""
+class _Sender(Struct, frozen=True):
+    """The sender of one request: an identity for tools, and an owner for what is counted or kept."""
+
+    identity: Identity | None
+    owner: str | None
+    """None where there is only one."""
+
+
+class _Ran(Struct, Generic[SubjectT], frozen=True):
+    """A call's envelope, and the tool, resource or prompt it came from."""
 
     envelope: ResponseEnvelope[Any]
-    subject: Tool | Offer
+    subject: SubjectT
 
 
 class Door:
     """An MCP server over what a runtime holds, for both eras of the protocol.
 
-    `identity` is whoever is at the other end, or a function that tells it of each request: what it
-    may not use is neither listed nor run. Of more than `list_up_to` tools none is listed: three
-    tools that search, describe and call them stand in for them. `advertise` is how much of an
-    output schema the list shows, `rendering` the form of results. Results over `result_limit` bytes come in pages of whole items.
-    More calls at one time than `calls_per_tool` and `calls_per_caller` are refused.
+    `identity` is the caller, or a function that returns the caller of each request: what it may not
+    use is neither listed nor run. More than `list_up_to` tools are not listed, but replaced by three
+    tools that search, describe and call them. `advertise` is how much of an output schema the list
+    shows, `rendering` the form of results. Results over `result_limit` bytes come in pages of whole
+    items. More calls at one time than `calls_per_tool` and `calls_per_caller` are refused.
     """
 
     def __init__(
@@ -140,10 +168,10 @@ class Door:
             runtime, list_up_to=list_up_to, advertise=advertise, rendering=rendering
         )
         self._rounds = Rounds()
-        self._crowd = Crowd(calls_per_tool, calls_per_caller)
+        self._running = RunningCalls(calls_per_tool, calls_per_caller)
         self._kept = KeptReader(result_limit)
         self.writes_lines = False
-        """True where orjson writes the answers: what is written already need not be read again."""
+        """True where orjson encodes the responses, so that prebuilt JSON is passed on as it is."""
         bus = InMemorySubscriptionBus()
         self.changes = Changes(bus)
         self._listening = ListenHandler(bus)
@@ -186,43 +214,29 @@ class Door:
     async def _list(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> Any:
-        """A list without its entries, which are written already: `_filled` puts them in."""
-        page = self._page(context, None if params is None else params.cursor)
-        empty: dict[str, Any] = {key_of(context.method): [], "nextCursor": page.cursor}
-        return _LISTED[context.method].model_validate(empty)
+        """Return a list without its entries, which are encoded already: `_filled` puts them in."""
+        method, cursor = context.method, None if params is None else params.cursor
+        more = self._kept.tools if method == "tools/list" else ()
+        view = self._views.of(self._sender(context).identity)
+        page = view.page(method, context.protocol_version, cursor, more)
+        put_aside(key_of(method), page.entries)
+        empty: dict[str, Any] = {key_of(method): [], "nextCursor": page.cursor}
+        return _LISTED[method].model_validate(empty)
 
     async def _filled(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-        deep = DeepAnswer() if ctx.method == "tools/call" else None
-        result = await call_next(ctx)
-        if deep is not None:
-            return deep.put_in(ctx, result, is_line=self.writes_lines)
-        if ctx.method not in _LISTED:
-            return result
-        page = self._page(ctx, (ctx.params or {}).get("cursor"))
-        entries = stand_in(ctx, page.entries, is_line=self.writes_lines)
-        return {**cast("dict[str, Any]", result), key_of(ctx.method): entries}
+        prebuilt = Prebuilt()
+        return prebuilt.put_in(ctx, await call_next(ctx), is_line=self.writes_lines)
 
-    def _page(self, context: ServerRequestContext[Any], cursor: str | None) -> Page:
-        more = self._kept.tools if context.method == "tools/list" else ()
-        return self._view(context).page(context.method, context.protocol_version, cursor, more)
-
-    def _view(self, context: ServerRequestContext[Any]) -> View:
-        return self._views.of(self._caller(context))
-
-    def _caller(self, context: ServerRequestContext[Any]) -> Identity | None:
+    def _sender(self, context: ServerRequestContext[Any]) -> _Sender:
         given = self._identity
-        return given if given is None or isinstance(given, Identity) else given(context)
-
-    def _owner(self, context: ServerRequestContext[Any]) -> str | None:
-        """Whom a request counts for, and whose the rest of a result is; None where all are one."""
+        identity = given if given is None or isinstance(given, Identity) else given(context)
         scope = getattr(context.request, "scope", None)
         if scope is not None:
-            return caller_of(scope)
-        identity = self._caller(context)
-        return None if identity is None else identity.id
+            return _Sender(identity, caller_of(scope))
+        return _Sender(identity, None if identity is None else identity.id)
 
     def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
-        # Asked before a caller is known, and only for arguments that headers repeat.
+        # The SDK asks before a caller is known, and only for arguments that headers repeat.
         tool = self._runtime.catalog.get(tool_name)
         given = self._identity
         if tool is None or not (callable(given) or is_served(tool, given)):
@@ -234,41 +248,40 @@ class Door:
     async def _call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        identity, owner = self._caller(context), self._owner(context)
+        sender = self._sender(context)
         name = params.name
         arguments = arguments_of(context, params.arguments)
 
-        async def begin(client: Client) -> _Ran:
+        async def begin(client: Client) -> _Ran[Tool]:
             nonlocal name
-            view = self._views.of(identity)
-            called, tool = self._called(view, params.name, owner)
-            meant = tool and (target_of(view.catalog, tool.id, arguments) or tool)
-            name = params.name if meant is None else meant.name
+            view = self._views.of(sender.identity)
+            tool = self._tool(view, params.name, sender.owner)
+            if tool is None:
+                raise await self._unknown(context, view, params.name, arguments, sender)
+            meant = target_of(view.catalog, tool.id, arguments) or tool
+            name = meant.name
             call = self._request(context, params.name, arguments, meant)
-            try:
-                with self._admitted(called, call, meant, owner) as admitted:
-                    envelope = await admitted.call(call, identity, client=client)
-            except UnknownTool as error:
-                # A handler that misses a tool of its own is a failed call, not a wrong request.
-                if tool is None:
-                    raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
-                raise
-            return _Ran(envelope, cast("Tool", tool))  # It is None only if the call raised.
+            with self._running.entered(meant.id, sender.owner) as refusal:
+                admitted = tool if refusal is None else replace(tool, disabled=refusal)
+                envelope = await self._runtime.call(
+                    call, sender.identity, client=client, found=admitted
+                )
+            return _Ran(envelope, tool)
 
         try:
-            ran = await self._run(context, params, begin)
+            ran = await self._run(context, params, begin, sender.owner)
         except CallError as error:
             return self._failed(error, name)
         if isinstance(ran, types.InputRequiredResult):
             return ran
-        tool = cast("Tool", ran.subject)
+        tool = ran.subject
         result = wire.encode_result(
             ran.envelope,
             tool,
             modern=is_modern(context.protocol_version),
             advertise=self._advertise,
             rendering=self._rendering,
-            paging=None if tool.id == self._kept.tool.id else self._kept.paging(owner),
+            paging=None if tool.id == self._kept.tool.id else self._kept.paging(sender.owner),
         )
         if "callpact/page" in result["_meta"] and self._kept.show():
             await self.changes.announce(tools=True)
@@ -282,30 +295,27 @@ class Door:
         wired = wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
         return _result(wired)
 
-    @contextlib.contextmanager
-    def _admitted(
-        self, called: Runtime, call: Call, meant: Tool | None, owner: str | None
-    ) -> Generator[Runtime]:
-        """Count a call; gives what runs it, or what refuses it if there are too many."""
-        if meant is None:
-            yield called
-            return
-        with self._crowd.entered(meant.id, owner) as refusal:
-            if refusal is not None:
-                tool = cast("Tool", called.catalog.get(call.tool_id))
-                called = called.over((replace(tool, disabled=refusal),))
-            yield called
+    def _tool(self, view: View, name: str, owner: str | None) -> Tool | None:
+        """Find the tool of a name; one that is not listed may be called, too."""
+        tool = view.front.catalog.get(name) or view.catalog.get(name)
+        if tool is None and name in {self._kept.tool.id, self._kept.tool.wire_name}:
+            return self._kept.reading(owner)
+        return tool
 
-    def _called(self, view: View, name: str, owner: str | None) -> tuple[Runtime, Tool | None]:
-        """What runs a tool of this name, and the tool; one that is not listed may be called, too."""
-        for runtime in (view.front, self._runtime):
-            tool = runtime.catalog.get(name)
-            if tool is not None:
-                return runtime, tool
-        if name in {self._kept.tool.id, self._kept.tool.wire_name}:
-            tool = self._kept.reading(owner)
-            return self._runtime.over((tool,)), tool
-        return view.front, None
+    async def _unknown(
+        self,
+        context: ServerRequestContext[Any],
+        view: View,
+        name: str,
+        arguments: Any,
+        sender: _Sender,
+    ) -> MCPError:
+        """Put a call of an unknown tool on record; returns the error of such a request."""
+        try:
+            await view.front.call(self._request(context, name, arguments, None), sender.identity)
+        except UnknownTool as error:
+            return MCPError(code=types.INVALID_PARAMS, message=error.message)
+        raise AssertionError("the tool was not there a moment ago")
 
     def _request(
         self, context: ServerRequestContext[Any], name: str, arguments: Any, tool: Tool | None
@@ -323,12 +333,13 @@ class Door:
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        begin: Callable[[Peer], Coroutine[Any, Any, _Ran]],
-    ) -> _Ran | types.InputRequiredResult:
-        """Begin a call whose client can be asked, in the way of its era, or go on with it.
+        begin: Callable[[Peer], Coroutine[Any, Any, _Ran[SubjectT]]],
+        owner: str | None,
+    ) -> _Ran[SubjectT] | types.InputRequiredResult:
+        """Begin a call whose client can be asked, in the way of its era, or resume it.
 
-        What it is for is looked up when it begins: a call that waits for its client ends on the
-        version that it began with.
+        `begin` looks up what is called: a call that waits for its client ends on the version that
+        it began with.
 
         Raises:
             CallError: as the call.
@@ -337,7 +348,7 @@ class Door:
         if not is_modern(context.protocol_version):
             return await begin(AskedPeer(context, self.changes.level_of(context)))
         try:
-            return await self._rounds.run(context, params, begin, self._owner(context))
+            return await self._rounds.run(context, params, begin, owner)
         except ClientUnable as error:
             if error.missing is None:
                 raise
@@ -355,20 +366,24 @@ class Door:
     async def _read_resource(
         self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
-        kept = wire.encode_kept(params.uri, self._kept.paging(self._owner(context)))
+        sender = self._sender(context)
+        kept = wire.encode_kept(params.uri, self._kept.paging(sender.owner))
         if kept is not None:
             return types.ReadResourceResult.model_validate(kept)
-        ran = await self._offered(context, params, lambda: self._resource(context, params.uri))
+
+        def find() -> tuple[Resource, dict[str, str]]:
+            return self._resource(context, sender, params.uri)
+
+        ran = await self._offered(context, params, sender, find)
         if isinstance(ran, types.InputRequiredResult):
             return ran
-        resource = cast("Resource", ran.subject)
-        wired = encode_contents(ran.envelope, resource, params.uri)
-        return _valid(types.ReadResourceResult, wired, resource.tool)
+        wired = encode_contents(ran.envelope, ran.subject, params.uri)
+        return _valid(types.ReadResourceResult, wired, ran.subject.tool)
 
     def _resource(
-        self, context: ServerRequestContext[Any], uri: str
+        self, context: ServerRequestContext[Any], sender: _Sender, uri: str
     ) -> tuple[Resource, dict[str, str]]:
-        found = self._view(context).resource(uri)
+        found = self._views.of(sender.identity).resource(uri)
         if found is None:
             raise _no_resource(context, uri)
         return found
@@ -376,14 +391,17 @@ class Door:
     async def _subscribe(
         self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        self._resource(context, str(params.uri))
-        return await self.changes.subscribe(context, params, self._owner(context))
+        sender = self._sender(context)
+        self._resource(context, sender, str(params.uri))
+        return await self.changes.subscribe(context, params, sender.owner)
 
     async def _get_prompt(
         self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
+        sender = self._sender(context)
+
         def find() -> tuple[Prompt, dict[str, str]]:
-            view = self._view(context)
+            view = self._views.of(sender.identity)
             prompt = view.prompt(params.name)
             if prompt is None:
                 known = ", ".join(held.tool.wire_name for held in view.prompts[:10]) or "none"
@@ -391,33 +409,35 @@ class Door:
                 raise MCPError(code=types.INVALID_PARAMS, message=message)
             return prompt, params.arguments or {}
 
-        ran = await self._offered(context, params, find)
+        ran = await self._offered(context, params, sender, find)
         if isinstance(ran, types.InputRequiredResult):
             return ran
-        prompt = cast("Prompt", ran.subject)
-        return _valid(types.GetPromptResult, encode_messages(ran.envelope, prompt), prompt.tool)
+        wired = encode_messages(ran.envelope, ran.subject)
+        return _valid(types.GetPromptResult, wired, ran.subject.tool)
 
     async def _offered(
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        find: Callable[[], tuple[Offer, dict[str, str]]],
-    ) -> _Ran | types.InputRequiredResult:
-        """What a resource or prompt gives, by the line of every call.
+        sender: _Sender,
+        find: Callable[[], tuple[OfferT, dict[str, str]]],
+    ) -> _Ran[OfferT] | types.InputRequiredResult:
+        """Run a resource or a prompt as a call.
 
         Raises:
-            MCPError: with the failure as it is told on every wire.
+            MCPError: with the failure as every wire renders it.
         """
-        identity = self._caller(context)
 
-        async def begin(client: Client) -> _Ran:
+        async def begin(client: Client) -> _Ran[OfferT]:
             offer, arguments = find()
             call = self._request(context, offer.tool.id, arguments, offer.tool)
-            runtime = self._runtime.over((offer.tool,))
-            return _Ran(await runtime.call(call, identity, client=client), offer)
+            envelope = await self._runtime.call(
+                call, sender.identity, client=client, found=offer.tool
+            )
+            return _Ran(envelope, offer)
 
         try:
-            return await self._run(context, params, begin)
+            return await self._run(context, params, begin, sender.owner)
         except CallError as error:
             if error.code == NO_RESOURCE and isinstance(params, types.ReadResourceRequestParams):
                 raise _no_resource(context, params.uri) from None
@@ -429,7 +449,7 @@ class Door:
     async def _complete(
         self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        view, ref = self._view(context), params.ref
+        view, ref = self._views.of(self._sender(context).identity), params.ref
         if isinstance(ref, types.PromptReference):
             offer = view.prompt(ref.name)
         else:
@@ -450,7 +470,7 @@ def _no_resource(context: ServerRequestContext[Any], uri: str) -> MCPError:
 
 
 async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-    """What the SDK would tell clients of the handshake era word for word is logged, and no more."""
+    """Log an unexpected error, which the SDK would send to clients of the handshake era verbatim."""
     try:
         return await call_next(ctx)
     except (MCPError, ValidationError):  # The SDK's own words for a wrong request.
@@ -461,7 +481,7 @@ async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> Handle
 
 
 def _client_name(context: ServerRequestContext[Any]) -> str:
-    """What the client says that it is, as records name it: `claude-code 2.1.0`."""
+    """Return the name and version that the client gives itself, as in `claude-code 2.1.0`."""
     given = context.session.client_params
     return "" if given is None else f"{given.client_info.name} {given.client_info.version}".strip()
 

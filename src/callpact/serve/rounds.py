@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.errors import ClientUnable
 from callpact.execution import start
 from callpact.serve.asking import Answer, Peer, Question
-from callpact.serve.shares import Shares
+from callpact.serve.concurrency import Shares
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from callpact.serve.callers import caller_of
-from callpact.serve.messages import INTERNAL_ERROR
-from callpact.serve.refusal import Refused
-from callpact.serve.shares import Shares
+from callpact.serve.concurrency import Shares, caller_of
+from callpact.serve.messages import INTERNAL_ERROR, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

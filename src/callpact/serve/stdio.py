@@ -262,7 +262,7 @@ class _Incoming(_Stream):
 
     async def _refuse(self, bad: BadMessage) -> None:
         with contextlib.suppress(BrokenPipeError):
-            await self._writer.write(bad.answer + b"\n")
+            await self._writer.write(bad.body + b"\n")
         await asyncio.sleep(0)  # A client that sends nothing else must not keep all others waiting.
 
     async def _leave(self) -> None:

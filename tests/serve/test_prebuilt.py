@@ -12,7 +12,7 @@ import pytest
 import piped
 import raw
 from callpact.schema.limits import MAX_VALUE_DEPTH
-from callpact.serve.deep_parts import DeepAnswer, set_aside, take_out
+from callpact.serve.prebuilt import Prebuilt, set_aside, take_out
 
 
 def nested(levels):
@@ -43,7 +43,7 @@ def test_other_bodies_stay_as_they_are():
 
 
 def test_deep_structured_content_is_taken_out_and_shallow_stays():
-    DeepAnswer()
+    Prebuilt()
     shallow = {"structuredContent": {"a": nested(20)}}
     assert take_out(shallow) is shallow
     assert take_out({"structuredContent": nested(900), "content": []}) == {

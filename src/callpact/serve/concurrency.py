@@ -1,0 +1,181 @@
+"""Limits that callers share: places that are taken in turn, and calls that run at one time.
+
+Both count by caller: the subject of a token, or else the peer address. That key is not who a caller
+is for a tool; that is its identity. No caller can lock out another: of places the caller that holds
+the most gives one up, and of the calls of a tool one caller gets at most half.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, MutableMapping
+from typing import Any, Generic, TypeVar
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+
+from callpact.tool import Disabled
+
+CALLS_PER_TOOL = 1_000
+"""Calls of one tool that run at one time over a door; of several callers none gets more than half."""
+CALLS_PER_CALLER = 1_000
+"""Calls of one caller that run at one time over a door. Without a token, callers are told apart by
+their address; over stdio there is one."""
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+T = TypeVar("T")
+
+_CALLER = "callpact.caller"
+
+
+# --- callers --------------------------------------------------------------------------------
+
+
+def caller_of(scope: MutableMapping[str, Any]) -> str:
+    """Return the key of a request's caller, which is found once and kept in the scope.
+
+    The subject of an issuer's token and a static token of the same name are two callers.
+    """
+    known: str | None = scope.get(_CALLER)
+    if known is None:
+        known = scope[_CALLER] = _caller(scope)
+    return known
+
+
+def _caller(scope: MutableMapping[str, Any]) -> str:
+    user = scope.get("user")
+    if isinstance(user, AuthenticatedUser):
+        token = user.access_token
+        return f"token {(token.claims or {}).get('iss', '')} {token.subject}"
+    return f"peer {peer_of(scope.get('client'))}"
+
+
+def peer_of(client: tuple[str, int] | None) -> str:
+    """Return the address of a peer; for IPv6 the /64 network, all of which one host may have."""
+    try:
+        address = ipaddress.ip_address("" if client is None else client[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+# --- places ---------------------------------------------------------------------------------
+
+
+class Shares(Generic[T]):
+    """Up to `most` places, each held by a caller.
+
+    A caller at its share loses its own oldest place, never another's.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[str, dict[T, None]] = {}
+        """The places of each caller, least recently used first."""
+        self._callers: dict[T, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._callers
+
+    @property
+    def are_taken(self) -> bool:
+        """True if a place has to be given up before another can be taken."""
+        return len(self._callers) >= self._most
+
+    def take(self, place: T, caller: str) -> None:
+        """Hold a place for a caller."""
+        self._callers[place] = caller
+        self._held.setdefault(caller, {})[place] = None
+
+    def use(self, place: T) -> None:
+        """Mark a place as used just now."""
+        caller = self._callers.get(place)
+        if caller is not None:
+            held = self._held[caller]
+            held[place] = held.pop(place)
+
+    def leave(self, place: T) -> None:
+        """Give up a place."""
+        caller = self._callers.pop(place, None)
+        if caller is not None:
+            held = self._held[caller]
+            del held[place]
+            if not held:
+                del self._held[caller]
+
+    def victim(self, caller: str, is_idle: Callable[[T], bool] = lambda _: True) -> T | None:
+        """Return the place to evict for one more of this caller's: the oldest idle one.
+
+        It belongs to the caller that holds the most, which is this one at a tie. A place that is
+        not idle is only taken from another caller; None if there is no such place.
+        """
+        most = max(self._held, key=lambda one: (len(self._held[one]), one == caller))
+        held = self._held[most]
+        found = next(filter(is_idle, held), None)
+        if found is None and most != caller:
+            return next(iter(held))
+        return found
+
+
+# --- calls ----------------------------------------------------------------------------------
+
+
+class RunningCalls:
+    """The calls that run now, counted by tool, by caller, and by caller of one tool.
+
+    A caller may have as many calls of a tool as there is room for others: at most half.
+    """
+
+    def __init__(self, per_tool: int, per_caller: int) -> None:
+        self._per_tool = per_tool
+        self._per_caller = per_caller
+        self._tools: Counter[str] = Counter()
+        self._callers: Counter[str | None] = Counter()
+        self._shares: Counter[tuple[str, str]] = Counter()
+
+    @contextlib.contextmanager
+    def entered(self, tool_id: str, caller: str | None) -> Generator[Disabled | None]:
+        """Count a call while it runs; yields why it must not run, if there are too many.
+
+        Without a caller the door has only one, which needs to leave no room.
+        """
+        if self._tools[tool_id] >= self._per_tool:
+            yield _too_many(f"{self._per_tool:,} calls of '{tool_id}' run already")
+            return
+        if self._callers[caller] >= self._per_caller:
+            yield _too_many(f"{self._per_caller:,} calls of yours run already")
+            return
+        share = None if caller is None else (tool_id, caller)
+        free = self._per_tool - self._tools[tool_id]
+        if share is not None and 0 < self._shares[share] >= free:
+            yield _too_many(f"{self._shares[share]:,} calls of '{tool_id}' of yours run already")
+            return
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_counted(self._tools, tool_id))
+            stack.enter_context(_counted(self._callers, caller))
+            if share is not None:
+                stack.enter_context(_counted(self._shares, share))
+            yield None
+
+
+@contextlib.contextmanager
+def _counted(counts: Counter[KeyT], key: KeyT) -> Generator[None]:
+    counts[key] += 1
+    try:
+        yield
+    finally:
+        counts[key] -= 1
+        if not counts[key]:
+            del counts[key]
+
+
+def _too_many(reason: str) -> Disabled:
+    return Disabled("overloaded", f"{reason}; try again when one of them has ended")
