@@ -23,8 +23,8 @@ from time import time
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from callpact.json_text import json_text, sendable
-from callpact.masker import MASK, Masker
-from callpact.secrets import Secrets
+from callpact.masker import MASK
+from callpact.secrets import AllSecrets, Secrets
 
 if TYPE_CHECKING:
     from callpact.observers import CallFinished, Observer
@@ -85,9 +85,7 @@ class Logs(logging.Handler):
     def __init__(self, form: LogForm) -> None:
         super().__init__()
         self.form: LogForm = form
-        self._known: tuple[Secrets, ...] = ()
-        self._seen: tuple[Masker, ...] = ()
-        self._joined = Masker()
+        self._secrets = AllSecrets()
         self._output = _Output(self._told_dropped)
         self._decoded = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._partial = ""
@@ -95,8 +93,7 @@ class Logs(logging.Handler):
 
     def hide(self, secrets: Secrets) -> None:
         """Mask these from now on, also those of them that become known later."""
-        if not any(secrets is known for known in self._known):
-            self._known = (*self._known, secrets)
+        self._secrets.hide(secrets)
 
     def tell(self, event: str, message: str, fields: Mapping[str, Any]) -> None:
         """Write one line of JSON about what the command does itself, whatever the level."""
@@ -201,7 +198,7 @@ class Logs(logging.Handler):
 
     def _clean(self, text: str, limit: int) -> str:
         """Masked first and cut then: half a secret is one, too."""
-        end = limit * _AHEAD + self._masker().longest
+        end = limit * _AHEAD + self._secrets.masker().longest
         clean = self._masked(text[:end])
         if len(text) <= end:
             return _cut(clean, limit)
@@ -211,15 +208,7 @@ class Logs(logging.Handler):
         return f"{clean[:limit]}…"
 
     def _masked(self, text: str) -> str:
-        return self._masker().mask(text)
-
-    def _masker(self) -> Masker:
-        """For the secrets of all sources together: one may be part of another's."""
-        seen = tuple(secrets.masker() for secrets in self._known)
-        if seen != self._seen:
-            self._joined = Masker.joined(seen)
-            self._seen = seen
-        return self._joined
+        return self._secrets.masker().mask(text)
 
     def _field(self, value: Any) -> Any:
         if isinstance(value, bool | int | float):

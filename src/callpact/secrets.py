@@ -1,8 +1,8 @@
-"""Keys for upstreams: where they come from, who is given which, and that none of them shows.
+"""Keys for upstreams: where they come from, which source gets which, and the masker for all of them.
 
-`Secrets` looks names up in what was given, then in a dotenv file, then in the environment, and
-masks every value it knows in texts and JSON data. Of the environment it reads the names it was
-granted and no others; it reads no file unasked. Where a key may be sent is its source's business.
+`Secrets` looks names up in given values, then in a dotenv file, then in the environment. Of the
+environment it reads only granted names; it reads no file that it was not given. `AllSecrets` joins
+those of several sources into one `Masker`. Where a key may be sent is decided by its source.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ EVERY_KEY = "*"
 """Grants a source every name of the environment."""
 
 Standing = Literal["granted", "ungranted", "withheld", "unset"]
-"""Whether a name is given out: it is, it is set but nobody granted it, it is a token of a door of
-ours, or nothing is set under it."""
+"""Whether a name is given out: it is, it is set but not granted, it is a token of one of our doors,
+or nothing is set under it."""
 
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.]*)[ \t]*=[ \t]*(.*)")
 _QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:#.*)?""")
@@ -87,7 +87,7 @@ class Secrets:
         withheld: Iterable[str],
         only_keys: bool,
     ) -> Secrets:
-        """The same values for one source, with these names of the environment beside them."""
+        """Return the same values for one source, with these names of the environment added."""
         asked = (frozenset(keys), frozenset(withheld), only_keys)
         if environ is self._environ and asked == (self._keys, self._withheld, self._only_keys):
             return self
@@ -98,11 +98,11 @@ class Secrets:
         return made
 
     def get(self, name: str) -> str | None:
-        """The value, or None where none is set or granted."""
+        """Return the value; None if the name is not set or not granted."""
         return self._value(name) if self.standing(name) == "granted" else None
 
     def standing(self, name: str) -> Standing:
-        """Whether a name is given out, and why not."""
+        """Return whether a name is given out, or the reason why not."""
         value = self._value(name)
         if value is None:
             return "unset"
@@ -121,15 +121,15 @@ class Secrets:
         return self._known.get(name) or self._environ.get(name) or None
 
     def mask(self, text: str) -> str:
-        """The text without any secret that is long enough, however it is encoded."""
+        """Return the text without any secret that is long enough, however it is encoded."""
         return self.masker().mask(text)
 
     def mask_data(self, value: Any) -> Any:
-        """JSON data without any secret: in strings, in keys, in bytes."""
+        """Return JSON data without any secret: in strings, in keys, in bytes."""
         return self.masker().mask_data(value)
 
     def masker(self) -> Masker:
-        """The masker of all known secrets; another one as soon as more of them are known."""
+        """Return the masker of all known secrets: the same object until more become known."""
         number = len(self._known) + len(self._learned)
         if self._masker[0] != number:
             # A copy: another thread may learn of a secret at the same time.
@@ -150,16 +150,38 @@ class Secrets:
         raise TypeError("secrets are not pickled")
 
 
+class AllSecrets:
+    """The secrets of several sources under one masker: a secret may be part of another source's."""
+
+    def __init__(self) -> None:
+        self._secrets: tuple[Secrets, ...] = ()
+        self._seen: tuple[Masker, ...] = ()
+        self._joined = Masker()
+
+    def hide(self, secrets: Secrets) -> None:
+        """Mask these from now on, also those of them that become known later."""
+        if not any(secrets is known for known in self._secrets):
+            self._secrets = (*self._secrets, secrets)
+
+    def masker(self) -> Masker:
+        """Return the masker of all secrets: the same object until more become known."""
+        seen = tuple([each.masker() for each in self._secrets])
+        if seen != self._seen:
+            self._joined = Masker.joined(seen)
+            self._seen = seen
+        return self._joined
+
+
 def key_name(entry: str) -> str:
-    """The name in an entry of `keys`, which may bind it to a host: `SHOP_KEY@api.example.com`."""
+    """Return the name in an entry of `keys`, which may bind it to a host: `SHOP_KEY@api.example.com`."""
     return entry.partition("@")[0]
 
 
 def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:
-    """The values of a dotenv file: `NAME=value`, quotes, `export`, comments; nothing is expanded.
+    """Read the values of a dotenv file: `NAME=value`, quotes, `export`, comments; nothing is expanded.
 
     Raises:
-        InvalidConfig: with the number of the line, never with what stands there.
+        InvalidConfig: with the number of the line, never with its content.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(_read(path, warnings).split("\n"), 1):

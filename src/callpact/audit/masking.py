@@ -13,20 +13,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from itertools import zip_longest
 from typing import Any, cast
 
 import orjson
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
-from callpact.audit.carriers import within_text, without_carried
 from callpact.audit.record import MAX_RECORDED_TEXT
 from callpact.json_text import json_text
 from callpact.masker import MASK, Masker
 from callpact.schema import is_json
 from callpact.schema.secrecy import Secrets as SecretPlaces
-from callpact.secrets import Secrets
+from callpact.secret_headers import mentions_secret_header, within_text, without_carried
+from callpact.secrets import AllSecrets, Secrets
 from callpact.tool import Tool
 
 MAX_TOLD_DEPTH = 100
@@ -127,18 +126,17 @@ class Mask:
     def __init__(
         self, secrets: Iterable[Secrets], on_news: Callable[[], None] | None = None
     ) -> None:
-        self._secrets: tuple[Secrets, ...] = ()
-        self._seen: tuple[Masker, ...] = ()
-        self._masker = Masker()
+        self._secrets = AllSecrets()
+        self._seen: Masker = self._secrets.masker()
+        self._masker: Masker = self._seen
         self._on_news = on_news
         for each in secrets:
             self.hide(each)
 
     def hide(self, secrets: Secrets) -> None:
         """Hide these from now on, also those of them that become known later."""
-        if not any(secrets is known for known in self._secrets):
-            self._secrets = (*self._secrets, secrets)
-            self.refresh()
+        self._secrets.hide(secrets)
+        self.refresh()
 
     def also(self, values: Iterable[str]) -> Mask:
         """One that hides these values, too."""
@@ -151,24 +149,17 @@ class Mask:
 
     def finds(self, text: str) -> bool:
         """True if a secret may be in a text, or in one that holds JSON; also at each new one."""
-        lowered = text.lower()
-        # One letter is looked for many times as quickly as a word, and these two are rare.
-        if "z" in lowered and "authorization" in lowered:
-            return True
-        if "k" in lowered and "cookie" in lowered:
-            return True
-        return self.refresh() or self._masker.finds(text)
+        return mentions_secret_header(text) or self.refresh() or self._masker.finds(text)
 
     def refresh(self) -> bool:
         """Learn what sources have learned since, as they do when they need it; True if they did."""
-        for secrets, seen in zip_longest(self._secrets, self._seen):
-            if secrets.masker() is not seen:
-                self._seen = tuple([each.masker() for each in self._secrets])
-                self._masker = Masker.joined(self._seen)
-                if self._on_news is not None:
-                    self._on_news()
-                return True
-        return False
+        latest = self._secrets.masker()
+        if latest is self._seen:
+            return False
+        self._seen = self._masker = latest
+        if self._on_news is not None:
+            self._on_news()
+        return True
 
     def text(self, text: Any) -> str:
         """A text without secrets, of bounded length, that every encoder takes."""

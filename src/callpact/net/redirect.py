@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.errors import bad_redirect
 from callpact.net.message import Request
+from callpact.secret_headers import is_secret_header
 
-_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _OF_THE_BODY = frozenset(
     {"content-encoding", "content-language", "content-length", "content-location", "content-type"}
 )
@@ -64,7 +64,8 @@ def next_request(request: Request, status: int, source: Place, target: Place) ->
         if body is not None and request.has_secret_body:
             what = "leads to another origin, while the body of the request holds credentials"
             raise bad_redirect(source.host, status, what)
-        dropped |= _CREDENTIALS | {name.lower() for name in request.secret_headers}
+        dropped |= {name.lower() for name in request.secret_headers}
+        dropped |= {name.lower() for name in request.headers if is_secret_header(name)}
     headers = {k: v for k, v in request.headers.items() if k.lower() not in dropped}
     return replace(
         request,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from callpact.errors import InvalidConfig
+from callpact.masker import Masker
 
 _SCHEMES = ("postgresql", "postgres")
 _EXAMPLE = "postgresql://user@host/database"
@@ -23,7 +24,7 @@ class Address:
         InvalidConfig: it cannot be read; it is not shown then, as it may have a password.
     """
 
-    __slots__ = ("_hidden", "_shown", "database", "url", "user")
+    __slots__ = ("_masker", "_shown", "database", "url", "user")
 
     def __init__(self, url: str) -> None:
         try:
@@ -46,15 +47,11 @@ class Address:
         self._shown = f"postgresql://{who}{place}{at}/{self.database}"
         secrets = {part for part in (parts.password, query.get("password")) if part}
         plain = {unquote(part) for part in secrets}
-        coded = {quote(part, safe) for part in plain for safe in ("", "/")}
-        # The longest first: one may stand within another.
-        self._hidden = sorted({url} | secrets | plain | coded, key=len, reverse=True)
+        self._masker = Masker({url} | secrets | plain, shortest=1)
 
     def hide(self, text: str) -> str:
         """A text of the driver or the server without the password."""
-        for secret in self._hidden:
-            text = text.replace(secret, "***")
-        return text
+        return self._masker.mask(text)
 
     @property
     def digest(self) -> str:

@@ -1,8 +1,8 @@
-"""Headers that carry secrets, `Authorization` and cookies, wherever they stand: in data, in texts.
+"""Headers that carry secrets, `Authorization` and cookies, and how to hide them in data and texts.
 
-In data they are known by their name: a key, the item before, a name beside a value. In texts also by
-what follows them: of a quoted value the rest of its quotes is hidden, of anything else the rest of
-its line. Knows no secret by its value; `masking.py` does.
+In data they are recognised by name: a key, the item before, a name beside a value. In texts a quoted
+value is hidden to the end of its quotes, any other to the end of its line. Knows no secret by its
+value; `masker.py` does.
 """
 
 from __future__ import annotations
@@ -37,29 +37,45 @@ _IN_TEXT = re.compile(
     rf"|(?P<f>(?P<g>{_QUOTE}){_NAME}[ \t]*(?:=>|[:=])[ \t]*)(?:(?!(?P=g)).)+"
     # Authorization: Bearer …
     rf"|(?P<h>{_END}[ \t]*(?:=>|[:=])[ \t]*)\S.*"
-    # What is told of one: Bearer …
+    # A credential without its header: Bearer …
     r"|(?P<i>\b(?:bearer|basic|digest|token)[ \t]+)[\w.~+/=-]{4,}",
     re.IGNORECASE,
 )
 
 
+def is_secret_header(name: Any) -> bool:
+    """True for the name of a header that carries a secret, in any spelling."""
+    return isinstance(name, str) and _SEPARATORS.sub("", name).lower() in _CARRIERS
+
+
+def mentions_secret_header(text: str) -> bool:
+    """True if such a header may be named in a text; a quick test."""
+    lowered = text.lower()
+    # One letter is found many times as quickly as a word, and these two are rare.
+    return ("z" in lowered and "authorization" in lowered) or (
+        "k" in lowered and "cookie" in lowered
+    )
+
+
 def without_carried(value: Any) -> Any:
-    """JSON data without what such headers carry, also in its texts, also in JSON within these."""
+    """Return JSON data without the values of such headers, also in texts and in JSON within them."""
     if isinstance(value, str):
         inner = within_text(value, without_carried)
         return _without_carried(value) if inner is None else inner
     if isinstance(value, dict):
         held = cast("dict[str, Any]", value)
-        is_named = any(_carries(v) for k, v in held.items() if k.lower() in _NAMING)
+        is_named = any(is_secret_header(v) for k, v in held.items() if k.lower() in _NAMING)
         return {
-            k: MASK if _carries(k) or (is_named and k.lower() == "value") else without_carried(v)
+            k: MASK
+            if is_secret_header(k) or (is_named and k.lower() == "value")
+            else without_carried(v)
             for k, v in held.items()
         }
     if isinstance(value, list):
         items = cast("list[Any]", value)
         before = [None, *items]
         return [
-            MASK if _carries(name) else without_carried(item)
+            MASK if is_secret_header(name) else without_carried(item)
             for name, item in zip(before, items, strict=False)
         ]
     return value
@@ -70,7 +86,7 @@ def _without_carried(text: str) -> str:
 
 
 def within_text(text: str, change: Callable[[Any], Any]) -> str | None:
-    """JSON in a text, as some models send objects, changed as if it were none; None if it is none."""
+    """Return a text of JSON, as some models send objects, with its value changed; None if not JSON."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -79,7 +95,3 @@ def within_text(text: str, change: Callable[[Any], Any]) -> str | None:
     except (ValueError, RecursionError):
         return None
     return text if changed == held else json_text(changed)
-
-
-def _carries(name: Any) -> bool:
-    return isinstance(name, str) and _SEPARATORS.sub("", name).lower() in _CARRIERS
