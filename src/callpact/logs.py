@@ -1,8 +1,8 @@
-"""What is logged, on standard error: as text for people, or one JSON object for each line.
+"""The log on standard error: as text for people, or as one JSON object per line.
 
-Whatever logger speaks, no line holds a known secret, a control character or more than its limits,
-and logging never raises. A server's standard error never makes it wait, either. It knows no
-command; standard output is not touched.
+No line of any logger holds a known secret, a control character or more than its limits, and logging
+never raises. A server never waits for its standard error. Knows no command; standard output is not
+touched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_LOG_TRACE = 20_000
 MAX_LOG_FRAMES = 50
 """Innermost calls of an exception that the log shows."""
 STDERR_SECONDS = 0.2
-"""Seconds that a server waits for whoever reads its standard error, before it leaves lines out."""
+"""Seconds that a server waits for its standard error to be read, before it drops lines."""
 
 LogForm = Literal["text", "json"]
 
@@ -54,16 +54,16 @@ _UNSAFE = re.compile(
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"(error|warning):")
-# They tell what calls carry (frames, chunks, addresses) and who holds which session.
+# They log what calls carry (frames, chunks, addresses) and the ids of sessions.
 _TALKATIVE = ("mcp", "sse_starlette", "uvicorn", "aiohttp", "httpx2", "httpcore2")
 
 _calls = logging.getLogger("callpact.calls")
 
 
 def configure(level: str, form: LogForm = "text") -> Logs:
-    """Let every logger speak on standard error, from this level on; instead of an earlier one.
+    """Send every logger to standard error, from this level on; replaces an earlier configuration.
 
-    As JSON, what others print to standard error becomes a line of JSON, too.
+    As JSON, what others print to standard error becomes lines of JSON, too.
     """
     root = logging.getLogger()
     for handler in tuple(root.handlers):
@@ -80,13 +80,13 @@ def configure(level: str, form: LogForm = "text") -> Logs:
 
 
 class Logs(logging.Handler):
-    """Writes records, and once it has taken standard error, what others print."""
+    """Writes log records and, once it has replaced standard error, what others print."""
 
     def __init__(self, form: LogForm) -> None:
         super().__init__()
         self.form: LogForm = form
         self._secrets = AllSecrets()
-        self._output = _Output(self._told_dropped)
+        self._output = _Output(self._dropped_line)
         self._decoded = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._partial = ""
         self._taken: tuple[Any, Any] | None = None
@@ -96,7 +96,7 @@ class Logs(logging.Handler):
         self._secrets.hide(secrets)
 
     def tell(self, event: str, message: str, fields: Mapping[str, Any]) -> None:
-        """Write one line of JSON about what the command does itself, whatever the level."""
+        """Write one line of JSON about the command itself, whatever the level."""
         with contextlib.suppress(Exception):
             told: dict[str, Any] = {**self._head(time(), "info", "callpact"), "event": event}
             told["message"] = self._clean(message, MAX_LOG_MESSAGE)
@@ -110,10 +110,10 @@ class Logs(logging.Handler):
         self._output.write(line)
 
     def take_stderr(self, *, steady: bool = False) -> None:
-        """Stand before `sys.stderr`, so that secrets are masked in what is printed there.
+        """Replace `sys.stderr`, so that secrets are masked in what is printed there.
 
-        `steady` is for a server: where nobody reads standard error, or it is closed, lines are
-        left out and counted; nothing waits for it and nothing fails.
+        `steady` is for a server: if standard error is not read, or closed, lines are dropped and
+        counted; nothing waits for it and nothing fails.
         """
         if self._taken is None:
             printed = _Printed(self._printed, sys.stderr, is_plain=self.form == "json")
@@ -127,7 +127,7 @@ class Logs(logging.Handler):
             self._output.steady()
 
     def close(self) -> None:
-        """Write no more, and give standard error back."""
+        """Stop writing and restore standard error."""
         logging.getLogger().removeHandler(self)
         if self._taken is not None:
             before, ours = self._taken
@@ -171,14 +171,14 @@ class Logs(logging.Handler):
         level = record.levelname.lower()
         return _line({"level": level, "logger": "callpact.logs", "message": text})
 
-    def _told_dropped(self, number: int) -> str:
+    def _dropped_line(self, number: int) -> str:
         text = f"{number:,} lines were left out: nobody read standard error"
         if self.form == "text":
             return f"WARNING callpact.logs: {text}\n"
         return _line({**self._head(time(), "warning", "callpact.logs"), "message": text})
 
     def _printed(self, data: bytes) -> None:
-        """What others print; masked before it is cut into lines, as a secret may have several."""
+        """Write what others print, masked before it is cut into lines: a secret may have several."""
         text, self._partial = self._partial + self._decoded(data), ""
         text, end, rest = self._masked(text).rpartition("\n")
         self._partial = rest[:_MAX_PRINTED]
@@ -253,7 +253,7 @@ def _line(fields: Mapping[str, Any]) -> str:
 
 
 def _safe(text: str) -> str:
-    # Within JSON such characters stand in strings alone, where this is how they may be written.
+    # In JSON such characters occur only in strings, where this escape is allowed.
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -261,12 +261,12 @@ def _safe(text: str) -> str:
 
 
 def call_observers() -> tuple[Observer, ...]:
-    """What a runtime is given so that every call is logged; nothing where nobody would see it."""
+    """Return the observers that log every call; none if that level is off."""
     return (log_call,) if _calls.isEnabledFor(logging.INFO) else ()
 
 
 def log_call(event: CallFinished) -> None:
-    """One line for a call that has ended; never what it was given or what it gave."""
+    """Log one line for a call that has ended; never its arguments or its output."""
     ms = round(event.duration * 1000, 1)
     code = None if event.error is None else event.error.code
     meta = None if event.envelope is None else event.envelope.meta
@@ -294,7 +294,7 @@ def log_call(event: CallFinished) -> None:
 
 
 class _Printed(io.RawIOBase):
-    """Takes what is printed, where standard error was."""
+    """A raw stream in place of standard error that passes on what is printed."""
 
     def __init__(self, take: Callable[[bytes], None], before: Any, *, is_plain: bool) -> None:
         self._take = take
@@ -318,10 +318,10 @@ class _Printed(io.RawIOBase):
 
 
 class _Output:
-    """Where lines go in the end. It never raises; once it is steady, it never waits."""
+    """The final output of lines. It never raises; once it is steady, it never waits."""
 
-    def __init__(self, told_dropped: Callable[[int], str]) -> None:
-        self._told_dropped = told_dropped
+    def __init__(self, dropped_line: Callable[[int], str]) -> None:
+        self._dropped_line = dropped_line
         self._lock = threading.RLock()
         self._stream: Any = None
         self._is_kept = False
@@ -336,7 +336,7 @@ class _Output:
         self._stream, self._is_kept = stream, True
 
     def steady(self) -> None:
-        """Leave out what would have to wait, from now on."""
+        """Drop lines that would have to wait, from now on."""
         with contextlib.suppress(AttributeError, OSError, ValueError):  # None, or none of a file.
             descriptor = self._stream.fileno()
             self._stream.flush()
@@ -360,18 +360,18 @@ class _Output:
             self._dropped += 1
             return
         if self._dropped:
-            text = self._told_dropped(self._dropped) + text
+            text = self._dropped_line(self._dropped) + text
             self._dropped = 0
         self._rest = text.encode("utf-8", "backslashreplace")
         self._is_through()
 
     def _is_through(self) -> bool:
-        """Write what is left of the last line; True if nothing is."""
+        """Write the rest of the last line; True once it is written."""
         while self._rest:
             if not self._has_room():
                 return False
             try:
-                # So much fits without waiting where there is room at all.
+                # This many bytes fit without waiting where there is room at all.
                 number = os.write(cast("int", self._descriptor), self._rest[:_PIECE])
             except BlockingIOError:
                 return False

@@ -61,7 +61,7 @@ class Masker:
 
     @classmethod
     def joined(cls, maskers: Iterable[Masker]) -> Self:
-        """One that hides all that these hide: a secret of one may be part of another's."""
+        """Return one masker for the values of several: a secret of one may be part of another's."""
         folded: set[str] = set()
         exact: set[str] = set()
         for each in maskers:
@@ -122,7 +122,7 @@ class Masker:
         return False
 
     def mask(self, text: str) -> str:
-        """The text without any secret; the same object if there is none in it."""
+        """Return the text without any secret; the same object if it has none."""
         if not self.finds(text):
             return text
         spans = sorted(self._spans(text))
@@ -136,7 +136,7 @@ class Masker:
         return "".join((*parts, text[end:]))
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """The places of a text that hold a secret, also those that decoding shows."""
+        """Yield the spans of a text that hold a secret, also those that decoding reveals."""
         decodings: list[_Decoding] = []
         for _ in range(MAX_DECODED + 1):
             for begin, end in self._found(text):
@@ -158,7 +158,7 @@ class Masker:
                     at = searched.find(form, at + len(form))
 
     def mask_data(self, value: Any) -> Any:
-        """JSON data without any secret: in strings, in keys, in bytes."""
+        """Return JSON data without any secret: in strings, in keys, in bytes."""
         if not self:
             return value
         root: list[Any] = [None]
@@ -264,7 +264,7 @@ def _decoded(text: str) -> str:
 
 
 def _written(value: str) -> Iterator[str]:
-    """A value as it may be written, beside what decoding undoes."""
+    """Yield the forms in which a value may be written, beside those that decoding undoes."""
     if len(value) <= _MAX_ENCODED:
         for each in (value, value.upper(), value.lower()):
             data = each.encode("utf-8", "surrogatepass")
@@ -278,7 +278,7 @@ def _written(value: str) -> Iterator[str]:
 
 
 def _read(value: str) -> Iterator[str]:
-    """A value as it may be read: as it is, as Latin-1, decoded with the text around it."""
+    """Yield the forms in which a value may be read: as it is, as Latin-1, decoded."""
     for _ in range(MAX_DECODED + 1):
         yield value
         for each in () if value.isascii() else (value, value.upper(), value.lower()):
@@ -326,7 +326,7 @@ def _lowered(text: str) -> str:
 
 
 def _fewest(forms: Iterable[str]) -> tuple[str, ...]:
-    """As few as find all, the shortest first."""
+    """Return the forms without those that contain a shorter one, shortest first."""
     found = sorted(forms, key=len)
     if len(found) > _MANY:
         return tuple(found)

@@ -1,8 +1,8 @@
-"""How many calls, what became of them, how long they took: numbers for Prometheus.
+"""Metrics for Prometheus: the number of calls, their outcomes and their durations.
 
-An observer that counts, and the page that a scraper reads (text format 0.0.4). What a caller can
-choose is never a label: not who called, not the name of a tool that is not there. It serves nothing
-itself, and remembers no call.
+An observer that counts, and the page that a scraper reads (text format 0.0.4). Values that a caller
+can choose are never a label: neither the caller nor the name of an unknown tool. It serves nothing
+itself and keeps no call.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 MAX_TOOLS = 500
 """Tools with numbers of their own; the calls of all further ones are counted as `other`."""
 MAX_OWN_CODES = 100
-"""Codes that tools made up, and are told apart; the further ones are counted as `other`."""
+"""Codes of tools' own with a label of their own; further ones are counted as `other`."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
 UNKNOWN = "unknown"
-"""The tool of calls that named none that is there. An id has a dot: no tool is called like these."""
+"""The label of calls of unknown tools. An id has a dot, so no tool has this name."""
 
 Outcome = Literal["ok", "rejected", "failed"]
 """A result; stopped before anything was run; or run, and no result."""
@@ -40,7 +40,7 @@ _RUN = frozenset({"handler", "output"})
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What became of a call, in words that are few."""
+    """The outcome of a call, in a bounded set of labels."""
 
     outcome: Outcome
     gate: str = ""
@@ -52,9 +52,9 @@ _TOOL_ERROR = End("failed", "handler", "tool_error")
 
 
 def end_of(event: CallFinished) -> End:
-    """What became of a call; a code that is no word, as only a tool can make one, is `other`.
+    """Return the outcome of a call; a tool's own code that is not a valid label becomes `other`.
 
-    An MCP server's answer with isError is a failure, though it is delivered like a result.
+    An MCP server's result with isError is a failure, though it is delivered like a result.
     """
     error = event.error
     if error is None:
@@ -73,7 +73,7 @@ def _says_error(envelope: ResponseEnvelope[Any] | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A number that somebody else keeps: `read` is asked when the page is, and is quick."""
+    """A number that is kept elsewhere: `read` is called for each page, and is quick."""
 
     name: str
     help: str
@@ -82,7 +82,7 @@ class Reading:
 
 
 class _Times:
-    """How long the calls of one tool took that ended alike."""
+    """The durations of the calls of one tool with one outcome."""
 
     __slots__ = ("counts", "seconds", "warned")
 
@@ -93,7 +93,7 @@ class _Times:
 
 
 class _Stops:
-    """How many calls of one tool were stopped alike, and how long such calls took."""
+    """The number of calls of one tool with one failure, and the durations of their outcome."""
 
     __slots__ = ("number", "times")
 
@@ -103,7 +103,7 @@ class _Stops:
 
 
 class Metrics:
-    """Counts every call that it is told of; `render` gives the page. For any number of threads."""
+    """Observer that counts calls; `render` returns the page. Thread-safe."""
 
     def __init__(self, readings: Iterable[Reading] = ()) -> None:
         self._readings = tuple(readings)
@@ -143,7 +143,7 @@ class Metrics:
             times = self._others.setdefault((tool, end.outcome), _Times())
             stops = self._stopped[tool, end] = _Stops(times)
         if event.error is not None:
-            # By the labels: as few as there are series. Telling an end anew costs three times more.
+            # By the labels: as few as there are series. Computing the labels anew costs three times more.
             self._seen[tool, type(event.error), end.code] = stops
         return stops
 
@@ -163,7 +163,7 @@ class Metrics:
         return tool_id
 
     def render(self) -> bytes:
-        """The page, as `CONTENT_TYPE`."""
+        """Return the page, as `CONTENT_TYPE`."""
         with self._lock:
             stopped = {key: stops.number for key, stops in self._stopped.items()}
             times = {(tool, "ok"): _copy(each) for tool, each in self._results.items()}
@@ -231,8 +231,8 @@ def _read(reading: Reading) -> Iterator[str]:
 
 
 def _head(name: str, help: str, kind: str) -> tuple[str, str]:
-    told = help.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"# HELP {name} {told}", f"# TYPE {name} {kind}"
+    text = help.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {name} {text}", f"# TYPE {name} {kind}"
 
 
 def _number(value: float) -> str:

@@ -1,7 +1,7 @@
-"""Calls as OpenTelemetry tells them: a span `execute_tool` for each, and how long they took.
+"""Calls in OpenTelemetry: a span `execute_tool` and a duration for each.
 
 Names are those of the GenAI and MCP semantic conventions (in development; as of November 2026).
-Arguments, results and messages never stand in a span: messages may quote what was sent. It sets
+Arguments, results and messages are never in a span: messages may quote what was sent. It sets
 nothing up: without a provider that the process has set, all of this does nothing.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 BOUNDARIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Seconds, as the MCP conventions want them."""
 MAX_HELD = 1_000
-"""Calls that wait for the end of the call that made them, to be told as parts of it."""
+"""Calls that wait for the end of the call that made them, to be exported as parts of it."""
 MAX_HELD_SECONDS = 60
-"""How long they wait at most."""
+"""Seconds that they wait at most."""
 MAX_NAME_LENGTH = 128
 """Characters of a name that a caller chose, such as that of a tool that is not there."""
 
@@ -61,7 +61,7 @@ _METHODS = frozenset({
 
 
 class _Heard(NamedTuple):
-    """What is told of a call that has ended; not the call, whose arguments may be large."""
+    """The exported data of a call that has ended; not the call, whose arguments may be large."""
 
     call_id: str
     name: str
@@ -78,12 +78,12 @@ class _Heard(NamedTuple):
 
 
 class Telemetry:
-    """An observer that tells every call to OpenTelemetry, with the providers of the process.
+    """An observer that exports every call to OpenTelemetry, with the providers of the process.
 
     A span is made when its call has ended. It is part of the span that the call was made in, such
     as that of the MCP message; a call that a tool made is part of the call of that tool, and is told
-    after it. Spans that a handler opens itself stand beside the span of its call, not in it. `clock`
-    tells epoch nanoseconds.
+    after it. Spans that a handler opens itself are beside the span of its call, not in it. `clock`
+    returns epoch nanoseconds.
 
     Raises:
         UsageError: OpenTelemetry is not installed.
@@ -161,9 +161,9 @@ class Telemetry:
 
     def _tell(self, first: _Heard) -> None:
         """Tell of a call, and of all that were made for it."""
-        telling = [(first, first.context)]
-        while telling:
-            heard, context = telling.pop()
+        pending = [(first, first.context)]
+        while pending:
+            heard, context = pending.pop()
             span = self._tracer.start_span(
                 heard.name, context, attributes=heard.attributes, start_time=heard.begun
             )
@@ -174,7 +174,7 @@ class Telemetry:
                 # Unless the handler had opened a span of its own, and called from within it.
                 is_own = child.is_open and child.span is not heard.span
                 inside = self._trace.set_span_in_context(span, child.context)
-                telling.append((child, child.context if is_own else inside))
+                pending.append((child, child.context if is_own else inside))
 
     def _taken(self, call_id: str) -> list[_Heard]:
         if not self._held:
@@ -218,7 +218,7 @@ class Telemetry:
         return code
 
     async def time_message(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        """How long a message took, as a middleware of the MCP SDK's server, the outermost."""
+        """Record the duration of a message, as the outermost middleware of the MCP SDK's server."""
         begun = time.perf_counter()
         attributes = _message_attributes(ctx)
         try:
@@ -238,7 +238,7 @@ class Telemetry:
 
 @contextlib.contextmanager
 def observing() -> Generator[tuple[Telemetry, ...]]:
-    """What a runtime is given so that OpenTelemetry hears of every call; nothing where none listens.
+    """Yield the observers that export calls to OpenTelemetry; none without a provider.
 
     A process listens once it has set a provider, as `opentelemetry-instrument` does for it.
     """
@@ -259,7 +259,7 @@ def _is_heard() -> bool:
 
 
 def _is_idle(provider: object) -> bool:
-    """True for the providers of the API itself, which stand there until a real one is set."""
+    """True for the providers of the API itself, which are used until a real one is set."""
     return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
@@ -294,7 +294,7 @@ def _message_attributes(context: Any) -> dict[str, str]:
 
 
 def _target(context: Any, result: Any) -> dict[str, str]:
-    """What a message was about. A message that was refused may name what is not there."""
+    """Return the subject of a message. A refused message may name something unknown."""
     params: Mapping[str, Any] = context.params or {}
     name = params.get("name")
     if not isinstance(name, str):

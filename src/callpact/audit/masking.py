@@ -1,7 +1,7 @@
-"""What must not stand in a record: secrets by their value, by their place, by their header.
+"""Masking of records: secrets by value, by place in a schema, and by header.
 
-`Hiding` knows places (`writeOnly`, `format: password`), `Mask` knows values and headers and writes
-JSON; what JSON cannot say is told as Python shows it, of what has no end the beginning.
+`Hiding` masks places (`writeOnly`, `format: password`); `Mask` masks values and headers and encodes
+JSON. Values that are not JSON are recorded by their repr, bounded in size.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from callpact.secrets import AllSecrets, Secrets
 from callpact.tool import Tool
 
 MAX_TOLD_DEPTH = 100
-"""Levels that are told of a value which is not JSON."""
+"""Levels that are recorded of a value which is not JSON."""
 MAX_TOLD_PARTS = 5_000
-"""Lists and objects that are told of a value which is not JSON."""
+"""Lists and objects that are recorded of a value which is not JSON."""
 MAX_TOLD_TEXT = 200
-"""Characters that are told of an object which is not JSON."""
+"""Characters that are recorded of an object which is not JSON."""
 MAX_ECHOES = 100
 """Values at secret places of one call that are looked for in the rest of it."""
 MIN_ECHOED = 4
@@ -45,7 +45,7 @@ _anything = Decoder(Raw)
 
 
 class Hiding:
-    """Hides what the schemas of a tool mark as secret, and remembers it: an answer may echo it."""
+    """Masks what the schemas of a tool mark as secret, and remembers it: an output may echo it."""
 
     def __init__(self, tool: Tool, mask: Mask, *, sent: bool, given: bool) -> None:
         self._tool = tool
@@ -55,7 +55,7 @@ class Hiding:
         self.found: list[str] = []
 
     def sent(self, value: Any) -> Any:
-        """The arguments, also under their other names, also as JSON in a text."""
+        """Mask the arguments, also under their aliases and as JSON in a text."""
         if not self._hides_sent:
             return value
         aliases, hidden = self._tool.argument_aliases, self._hider(self._tool.contract.input)
@@ -71,7 +71,7 @@ class Hiding:
         return cast("Any", told) if isinstance(told, dict) else MASK
 
     def given(self, value: Any) -> Any:
-        """The answer."""
+        """Mask the output."""
         if not self._hides_given:
             return value
         return self._hider(self._tool.contract.output)(self._plain(value), ())
@@ -121,7 +121,7 @@ class Hiding:
 
 
 class Mask:
-    """Finds and hides secrets in texts and in JSON, by value and by the header that carries them."""
+    """Masks secrets in texts and in JSON, by value and by the header that carries them."""
 
     def __init__(
         self, secrets: Iterable[Secrets], on_news: Callable[[], None] | None = None
@@ -139,7 +139,7 @@ class Mask:
         self.refresh()
 
     def also(self, values: Iterable[str]) -> Mask:
-        """One that hides these values, too."""
+        """Return a mask that hides these values, too."""
         more = Masker(values, shortest=MIN_ECHOED)
         if not more:
             return self
@@ -152,7 +152,7 @@ class Mask:
         return mentions_secret_header(text) or self.refresh() or self._masker.finds(text)
 
     def refresh(self) -> bool:
-        """Learn what sources have learned since, as they do when they need it; True if they did."""
+        """Update the masker if sources have read more secrets since; True if they have."""
         latest = self._secrets.masker()
         if latest is self._seen:
             return False
@@ -162,14 +162,14 @@ class Mask:
         return True
 
     def text(self, text: Any) -> str:
-        """A text without secrets, of bounded length, that every encoder takes."""
+        """Return a text without secrets, of bounded length, that every encoder accepts."""
         told = text if isinstance(text, str) else _shown(text)
         if self.finds(told):
             told = without_carried(self._masker.mask(told))
         return recordable(told)
 
     def json(self, value: Any) -> bytes:
-        """The JSON of a value without secrets; what JSON cannot say is told."""
+        """Return the JSON of a value without secrets; values that are not JSON are converted."""
         if isinstance(value, bytes | bytearray | memoryview):
             encoded = base64.b64encode(cast("bytes", value)).decode()
             value = {"data": encoded, "encoding": "base64"}
@@ -194,12 +194,12 @@ class Mask:
 
 
 def recordable(text: str) -> str:
-    """A text of bounded length that every encoder takes."""
+    """Return a text of bounded length that every encoder accepts."""
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_RECORDED_TEXT])
 
 
 class Telling:
-    """A value that is not JSON as JSON: the beginning of it, without circles, without secrets."""
+    """Converts a value that is not JSON: its beginning, without cycles, without secrets."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask

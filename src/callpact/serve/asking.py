@@ -1,8 +1,8 @@
-"""The client of a call over MCP, to be told and asked, in both eras of the protocol.
+"""The client of a call over MCP: messages and questions to it, in both eras of the protocol.
 
 Before 2026-07-28 a server asks by a request of its own. Since then it ends the client's request with
-its questions, and the client sends it again with the answers: the call waits in between
-(`rounds.py`), so that nothing it did is done twice.
+its questions, and the client sends it again with the answers. The call waits in between
+(`rounds.py`), so that nothing is run twice.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Peer(Client):
         return tuple(Root(str(root.uri), root.name or "") for root in answer.roots)
 
     async def log(self, level: LogLevel, data: Any) -> None:
-        """Tell the client something."""
+        """Send a log message to the client."""
         if level not in LEVELS:
             raise UsageError(f"a level is one of {', '.join(LEVELS)}, got {level!r:.100}")
         if LEVELS.index(level) < LEVELS.index(self._level):
@@ -143,14 +143,14 @@ class Peer(Client):
         with warnings.catch_warnings():
             # Older clients have logging, whatever the newest revision thinks of it.
             warnings.simplefilter("ignore", MCPDeprecationWarning)
-            told = session.send_log_message(  # pyright: ignore[reportDeprecated] - see above
+            sending = session.send_log_message(  # pyright: ignore[reportDeprecated] - see above
                 level, sendable(data), related_request_id=request_id
             )
-        await _told(told)
+        await _sent(sending)
 
     async def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Tell the client how far the call is."""
-        await _told(self.request.session.report_progress(done, total, message))
+        """Report the progress of the call to the client."""
+        await _sent(self.request.session.report_progress(done, total, message))
 
 
 class AskedPeer(Peer):
@@ -210,10 +210,10 @@ def _message(item: Any) -> Any:
 
 
 def _asked(schema: Mapping[str, Any]) -> CompiledSchema:
-    """A schema that clients can make a form of.
+    """Compile a schema that clients can make a form of.
 
     Raises:
-        UsageError: it has more than one level, says nothing, or is none.
+        UsageError: it is not a schema, has more than one level, or no properties.
     """
     properties = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(properties, Mapping) or not properties:
@@ -251,9 +251,9 @@ def _unable(what: str, missing: str) -> ClientUnable:
     return ClientUnable(f"This tool needs a client that can {what}; yours cannot", missing)
 
 
-async def _told(told: Awaitable[None]) -> None:
-    """Wait until it is sent; whoever has gone need not hear it."""
+async def _sent(sending: Awaitable[None]) -> None:
+    """Wait until a message is sent; a client that is gone is ignored."""
     try:
-        await told
+        await sending
     except _GONE:
-        _log.debug("the client had gone before it was told")
+        _log.debug("the client was gone before a message was sent")

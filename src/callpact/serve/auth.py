@@ -1,8 +1,8 @@
-"""Who is at the HTTP door: bearer tokens, what a caller without a good one is told, and `identify`.
+"""Authentication of callers over HTTP: bearer tokens, the challenge without one, and `identify`.
 
-Static tokens are known here; those of an OAuth issuer are checked by `oauth.py`. A token is looked
-at once, before the body of its request is read, and taken out of the request then: nothing behind
-the guard can show it.
+Static tokens are checked here, those of an OAuth issuer by `oauth.py`. A token is checked once, before
+the body of its request is read, and then removed from the request: nothing behind the guard can
+show it.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _CHALLENGED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
 class BadToken(Exception):
-    """A token that is not accepted, and why, in words that hold nothing of it."""
+    """A token that is not accepted; the reason holds nothing of it."""
 
 
 class CannotTell(Exception):
-    """Nobody can say now whether a token is good: its issuer did not give its keys."""
+    """A token that cannot be checked now: its issuer did not give its keys."""
 
 
 class Verified(Struct, frozen=True):
-    """Whose token it is, and until when it is good."""
+    """The owner of a token, and its expiry."""
 
     identity: Identity
     client_id: str
@@ -62,7 +62,7 @@ class Verified(Struct, frozen=True):
 
 
 class Issuer(Protocol):
-    """What checks the tokens of an issuer (`oauth.OAuth`)."""
+    """Checks the tokens of an issuer (`oauth.OAuth`)."""
 
     issuer: str
     resource: str
@@ -76,14 +76,14 @@ class Issuer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A static token: whoever sends it is this caller. Its value is not kept, but a digest of it."""
+    """A static token and the identity of its caller. Only a digest of its value is kept."""
 
     identity: Identity
     digest: bytes = field(repr=False)
 
     @staticmethod
     def of(value: str, identity: Identity) -> Token:
-        """The token with this value.
+        """Make the token with this value.
 
         Raises:
             InvalidConfig: it is too short, or cannot be sent; never with the value.
@@ -115,7 +115,7 @@ class TokenTable(Protocol):
 
 
 def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Token]:
-    """The tokens that a configuration names; their values come from the secrets alone.
+    """Read the tokens that a configuration names; their values come only from the secrets.
 
     Raises:
         InvalidConfig: a secret that is not set, too short, or the same as another.
@@ -125,7 +125,7 @@ def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Toke
         place = f"[serve.tokens.{name}]"
         value = secrets.get(table.secret)
         if value is None:
-            # What stands there is not shown: it may be the token itself, written there by mistake.
+            # The entry is not shown: it may be the token itself, written there by mistake.
             raise InvalidConfig(
                 f"{place} secret: no secret of this name is set; write the name of a variable of "
                 "the environment or of the secrets file, and put the token there"
@@ -143,7 +143,7 @@ def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Toke
 
 
 class Caller(AuthenticatedUser):
-    """Who sent a request. The SDK binds sessions and the state of requests to it."""
+    """The sender of a request. The SDK binds sessions and the state of requests to it."""
 
     def __init__(self, verified: Verified) -> None:
         identity = verified.identity
@@ -163,9 +163,9 @@ class Caller(AuthenticatedUser):
 
 
 def identify(context: ServerRequestContext[Any, Any]) -> Identity | None:
-    """The caller of one request, in both eras, by the token of this very request.
+    """Return the caller of one request, in both eras, by the token of that request.
 
-    None where nobody had to show one, as over stdio.
+    None where no token is needed, as over stdio.
     """
     scope: Mapping[str, Any] = getattr(context.request, "scope", {})
     caller = scope.get("user")
@@ -173,12 +173,12 @@ def identify(context: ServerRequestContext[Any, Any]) -> Identity | None:
 
 
 class Authentication:
-    """Lets in whoever sends a good bearer token, and tells the others what is missing.
+    """Admits requests with a good bearer token, and challenges the others.
 
-    Closed when the server that it was given to ends.
+    Closed with the server that it was given to.
 
     Raises:
-        InvalidConfig: there is nothing that a caller could show.
+        InvalidConfig: there are neither tokens nor an issuer.
     """
 
     def __init__(self, tokens: Iterable[Token] = (), oauth: Issuer | None = None) -> None:
@@ -191,32 +191,32 @@ class Authentication:
 
     @property
     def host(self) -> str | None:
-        """The host under which clients know the server; None if they were not told."""
+        """The host under which clients know the server; None if it is not configured."""
         return None if self._oauth is None else urlsplit(self._oauth.resource).hostname
 
     def __str__(self) -> str:
-        """What callers show, in words."""
+        """A summary of the accepted credentials."""
         number = len(self._tokens)
-        told = [f"{number} token{'' if number == 1 else 's'}"] if number else []
+        shown = [f"{number} token{'' if number == 1 else 's'}"] if number else []
         return ", ".join(
-            [*told, *([] if self._oauth is None else [f"OAuth ({self._oauth.issuer})"])]
+            [*shown, *([] if self._oauth is None else [f"OAuth ({self._oauth.issuer})"])]
         )
 
     def start(self) -> None:
-        """Get ready for the first request."""
+        """Prepare for the first request."""
         if self._oauth is not None:
             self._oauth.start()
 
     async def aclose(self) -> None:
-        """Ask the issuer no more."""
+        """Close the connection to the issuer."""
         if self._oauth is not None:
             await self._oauth.aclose()
 
     def public(self, path: str, served: str) -> bytes | None:
-        """What anybody may read at a path: the metadata of RFC 9728; None where there is none.
+        """Return the public metadata at a path (RFC 9728); None if the path has none.
 
-        It is at the place that belongs to the path that is served, to the address that clients
-        have (a proxy may show another), and at the root.
+        It is served for the path of the door, for the path of the address that clients use (which
+        differs behind a proxy), and for the root.
         """
         if self._oauth is None or not path.startswith(WELL_KNOWN):
             return None
@@ -224,11 +224,11 @@ class Authentication:
         return self._metadata if path.removeprefix(WELL_KNOWN).rstrip("/") in known else None
 
     async def admit(self, scope: Scope) -> float | None:
-        """Put the caller into a request, and take the token out; gives when the token ends.
+        """Put the caller into a request and remove the token; returns the expiry of the token.
 
         Raises:
-            Refused: 401 without a good token, 403 without a scope that everybody needs, 503 where
-                nobody can say.
+            Refused: 401 without a good token, 403 without a scope that everybody needs, 503 if
+                the token cannot be checked.
         """
         given = list(header_values(scope, b"authorization"))
         scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"authorization"]
@@ -237,7 +237,7 @@ class Authentication:
         scheme, _, token = "".join(given).strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            # RFC 6750, section 3.1: no error is told to whoever showed nothing.
+            # RFC 6750, section 3.1: a request without a token gets no error code.
             raise self._refused(401, None, "This server needs a token: Authorization: Bearer …")
         try:
             verified = await self._verified(token)
@@ -259,7 +259,7 @@ class Authentication:
             raise BadToken(f"A token may have {MAX_TOKEN_BYTES:,} bytes")
         found = None
         digest = _digest(token)
-        for known in self._tokens:  # All of them: how long it takes says nothing.
+        for known in self._tokens:  # All of them, so that the time taken reveals nothing.
             if hmac.compare_digest(known.digest, digest):
                 found = known
         if found is not None:
@@ -269,14 +269,16 @@ class Authentication:
         return await self._oauth.verify(token)
 
     def _refused(self, status: int, error: str | None, text: str) -> Refused:
-        """What RFC 6750 and RFC 9728 let a client know about what it needs."""
+        """Return the challenge of RFC 6750 and RFC 9728."""
         parts = {} if error is None else {"error": error, "error_description": text}
         if self._oauth is not None:
             if self._oauth.required_scopes and error in {None, "insufficient_scope"}:
                 parts["scope"] = " ".join(self._oauth.required_scopes)
             parts["resource_metadata"] = self._metadata_url or ""
-        told = ", ".join(f'{key}="{_CHALLENGED.sub("", value)}"' for key, value in parts.items())
-        return Refused(status, text, headers={"www-authenticate": f"Bearer {told}".strip()})
+        challenge = ", ".join(
+            f'{key}="{_CHALLENGED.sub("", value)}"' for key, value in parts.items()
+        )
+        return Refused(status, text, headers={"www-authenticate": f"Bearer {challenge}".strip()})
 
 
 def _digest(token: str) -> bytes:
@@ -285,14 +287,14 @@ def _digest(token: str) -> bytes:
 
 def _metadata(oauth: Issuer) -> bytes:
     """RFC 9728, section 2; addresses exactly as they were written, as clients compare them so."""
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "resource": oauth.resource,
         "authorization_servers": [oauth.issuer],
         "bearer_methods_supported": ["header"],
     }
     if oauth.scopes:
-        told["scopes_supported"] = list(oauth.scopes)
-    return orjson.dumps(told)
+        metadata["scopes_supported"] = list(oauth.scopes)
+    return orjson.dumps(metadata)
 
 
 def _metadata_url(resource: str) -> str:

@@ -1,7 +1,7 @@
-"""Telling clients that what is served has changed, in both eras of the protocol.
+"""Notifications of changes to clients, in both eras of the protocol.
 
-Clients of the handshake era are told on their session, those of today on the stream that they
-listen to. Both hear only of what really changed.
+Clients of the handshake era are notified on their session, later ones on the stream that they listen
+to. Both are notified only of real changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger("callpact.serve.mcp")
 
 
 class Changes:
-    """Who wants to hear of changes, and what each session asked for."""
+    """The sessions to notify, with the subscriptions and the log level of each."""
 
     def __init__(self, bus: SubscriptionBus) -> None:
         self._bus = bus
@@ -53,7 +53,7 @@ class Changes:
         self._by_caller: dict[str | None, WeakSet[Connection]] = {}
 
     async def notice(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-        """Remember whoever speaks, as a middleware of the server."""
+        """Remember the session of a request, as a middleware of the server."""
         if not is_modern(ctx.protocol_version):
             self._sessions.add(_connection(ctx))
         return await call_next(ctx)
@@ -66,7 +66,7 @@ class Changes:
         prompts: bool = False,
         updated: Iterable[str] = (),
     ) -> None:
-        """Tell every client what changed: lists, and the content behind addresses."""
+        """Notify every client of changed lists and of changed resources."""
         uris = tuple(updated)
         if tools:
             await self._bus.publish(ToolsListChanged())
@@ -77,7 +77,7 @@ class Changes:
         for uri in uris:
             await self._bus.publish(ResourceUpdated(uri=uri))
 
-        async def tell(session: Connection) -> None:
+        async def notify(session: Connection) -> None:
             if tools:
                 await session.send_tool_list_changed()
             if resources:
@@ -87,17 +87,19 @@ class Changes:
             for uri in self._subscribed.get(session, set()).intersection(uris):
                 await session.send_resource_updated(uri)
 
-        # At the same time: nobody waits for clients that do not read.
-        await asyncio.gather(*(self._told(session, tell) for session in tuple(self._sessions)))
+        # Concurrently, so that clients that do not read delay no others.
+        await asyncio.gather(
+            *(self._notified(session, notify) for session in tuple(self._sessions))
+        )
 
-    async def _told(
-        self, session: Connection, tell: Callable[[Connection], Awaitable[None]]
+    async def _notified(
+        self, session: Connection, notify: Callable[[Connection], Awaitable[None]]
     ) -> None:
         try:
             with anyio.fail_after(_SEND_SECONDS):
-                await tell(session)
+                await notify(session)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError, TimeoutError):
-            _log.debug("a client had gone before it heard of a change")
+            _log.debug("a client was gone before it was notified of a change")
             self._sessions.discard(session)
 
     async def subscribe(
@@ -106,7 +108,7 @@ class Changes:
         params: types.SubscribeRequestParams,
         caller: str | None = None,
     ) -> types.EmptyResult:
-        """A session of a caller wants to hear of one resource."""
+        """Subscribe a session of a caller to one resource."""
         session = _connection(context)
         held, uri = self._subscribed.setdefault(session, set()), str(params.uri)
         others = self._by_caller.setdefault(caller, WeakSet())
@@ -128,22 +130,22 @@ class Changes:
     async def unsubscribe(
         self, context: ServerRequestContext[Any], params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """A session has heard enough of one resource."""
+        """End the subscription of a session to one resource."""
         self._subscribed.get(_connection(context), set()).discard(str(params.uri))
         return types.EmptyResult()
 
     async def set_level(
         self, context: ServerRequestContext[Any], params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """A session says how much it wants to be told."""
+        """Set the log level of a session."""
         self._levels[_connection(context)] = params.level
         return types.EmptyResult()
 
     def level_of(self, context: ServerRequestContext[Any]) -> LogLevel:
-        """How much the session of a request wants to be told."""
+        """Return the log level of the session of a request."""
         return self._levels.get(_connection(context), "debug")
 
 
 def _connection(context: ServerRequestContext[Any]) -> Connection:
-    # The session is made anew for each request; what it stands for is not public yet.
+    # The session object is made anew for each request; its connection is not public yet.
     return context.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

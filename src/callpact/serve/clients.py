@@ -1,6 +1,6 @@
-"""How MCP clients are told to start a server: the snippets for their own configuration files.
+"""Snippets for the configuration files of MCP clients, which start a server over stdio.
 
-Clients start a server in a folder of their choosing, so everything in a snippet is absolute.
+Clients start a server in a folder of their choosing, so every path in a snippet is absolute.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def client_config(
     config_file: Path,
     options: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """What to put into a client's configuration, for the named sources or else the file.
+    """Return the entry for a client's configuration, for the named sources or else the file.
 
-    `options` of the command line are handed on as they are.
+    `options` of the command line are passed on unchanged.
     """
     args = ["-m", "callpact", "serve", "--stdio"]
     if name != "callpact":
@@ -33,7 +33,9 @@ def client_config(
     # This interpreter has callpact and what the tools need; a `callpact` on the path may not.
     entry: dict[str, Any] = {"command": sys.executable, "args": args}
     if any(_place_of(ref) is None for ref in refs):
-        entry["env"] = {"PYTHONPATH": str(Path.cwd())}  # Modules are looked for where we are now.
+        entry["env"] = {
+            "PYTHONPATH": str(Path.cwd())
+        }  # Modules are imported from the current folder.
     if client == "vscode":
         return {"servers": {name: {"type": "stdio", **entry}}}
     return {"mcpServers": {name: entry}}
@@ -48,7 +50,7 @@ def _absolute(ref: str) -> str:
 
 
 def _place_of(ref: str) -> str | None:
-    """The file or folder in `kind:place:name`; None where a module is named.
+    """Return the file or folder in `kind:place:name`; None where a module is named.
 
     `python:file.py:name`, `file.py`, `flowmcp:folder`, `File.mjs` and a bare folder have one.
     """

@@ -1,4 +1,4 @@
-"""Completions: what an argument of a prompt, or a variable of a resource, can be."""
+"""Completions: suggested values for an argument of a prompt or a variable of a resource."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, cast
 from callpact.resources import Completer, Offer, completion_of
 
 COMPLETION_SECONDS = 5
-"""Seconds that a completion may take; then there is none."""
+"""Seconds that a completion may take; after that it is empty."""
 MAX_COMPLETED = 10_000
 """Values that a completion is chosen from."""
 _log = logging.getLogger("callpact.serve.mcp")
 
 
 async def complete(offer: Offer, name: str, text: str, others: Mapping[str, str]) -> list[str]:
-    """Values that begin with a text, then those that hold it; of a function, what it gives.
+    """Return the values that begin with a text, then those that contain it; or a function's values.
 
-    A function that fails has nothing to offer, and is logged: a client types on.
+    A function that fails is logged and suggests nothing.
     """
     declared = completion_of(offer, name)
     if not callable(declared):
@@ -38,7 +38,7 @@ async def complete(offer: Offer, name: str, text: str, others: Mapping[str, str]
 
 
 def _called(function: Completer, text: str, others: Mapping[str, str]) -> Any:
-    """Its texts, read where it may block; or what has to be awaited."""
+    """Call a function in a thread, where it may block; returns its texts, or an awaitable."""
     given = function(text, others)
     return given if inspect.isawaitable(given) else _texts(given)
 

@@ -1,4 +1,4 @@
-"""Tools that can destroy something ask first: whoever sits at the client says yes, or nothing runs."""
+"""Confirmation by the user: tools with `destructiveHint` run only if the client's user agrees."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUESTION: dict[str, Any] = {
 
 
 def asking_first(catalog: Catalog) -> Catalog:
-    """The same catalog; its tools with `destructiveHint` run only if the user agrees."""
+    """Return the same catalog; its tools with `destructiveHint` run only if the user agrees."""
     return Catalog(
         (_asking(tool) if is_destructive(tool) else tool for tool in catalog),
         resources=catalog.resources,
@@ -40,7 +40,7 @@ def asking_first(catalog: Catalog) -> Catalog:
 
 
 def is_destructive(tool: Tool) -> bool:
-    """True if a tool says of itself that it can destroy something."""
+    """True if a tool declares that it can destroy something."""
     return tool.annotations.get("destructiveHint") is True and tool.kind != "subscription"
 
 
@@ -50,7 +50,7 @@ def _asking(tool: Tool) -> Tool:
         value: Any = tool.handler(arguments, context)
         return await cast("Awaitable[Any]", value) if hasattr(value, "__await__") else value
 
-    # The user's time is not the tool's.
+    # The time that the user takes does not count against the tool.
     timeout = (tool.timeout or DEFAULT_TIMEOUT) + ANSWER_SECONDS
     return replace(tool, handler=handler, timeout=timeout)
 

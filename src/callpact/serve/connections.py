@@ -1,8 +1,7 @@
 """The connections of the HTTP door: uvicorn's protocol behind strict framing, and shared fairly.
 
 A connection whose bytes are not clearly HTTP/1.1 is answered once and closed (`framing.py`). When
-all connections are taken, the peer address that has the most of them loses the one that idles
-longest.
+all connections are taken, the peer address with the most of them loses the one that is idle longest.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._refused is not None:  # Nobody reads it any more.
+        if self._refused is not None:  # The connection is closing: ignore the rest.
             return
         self._unset_keepalive_if_required()
         self._shares.use(self)

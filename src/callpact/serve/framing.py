@@ -104,7 +104,7 @@ class Framing:
         if not self._left:
             self._step = self._trailers
             return True
-        self.passed += b"%x\r\n" % self._left  # Extensions are for nobody here.
+        self.passed += b"%x\r\n" % self._left  # Extensions are dropped.
         self._step = self._chunk
         return True
 
@@ -133,7 +133,7 @@ class Framing:
             block = self._block(b"\r\n\r\n", "trailers")
             if block is None:
                 return False
-            _fields(block.split(b"\r\n"))  # Checked, and for nobody here.
+            _fields(block.split(b"\r\n"))  # Checked, then dropped.
         self.passed += b"0\r\n\r\n"
         self._step = self._head
         return bool(self._held)
@@ -211,7 +211,7 @@ def _host(values: list[bytes], *, is_needed: bool) -> bytes:
 
 
 def _path(method: bytes, target: bytes, host: bytes) -> bytes:
-    """A target as the path and query that it stands for."""
+    """Return the path and query of a target."""
     if b"#" in target:
         raise _bad("The target of a request has no fragment")
     absolute = _ABSOLUTE.fullmatch(target)

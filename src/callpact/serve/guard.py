@@ -1,8 +1,8 @@
-"""What stands in front of the HTTP door: who may knock, how much may come, how long it may take.
+"""The guard of the HTTP door: which hosts and origins are accepted, and the limits of a request.
 
-An ASGI middleware asks who sent a request, reads it whole, within limits, and hands on only what is
-one message of JSON-RPC in strict JSON. It knows nothing of MCP but which requests are answered by a
-stream, and nothing of tokens but that a doorkeeper does (`auth.py`).
+An ASGI middleware that authenticates a request, reads it whole within limits, and passes on only one
+message of JSON-RPC in strict JSON. Of MCP it knows only which requests are answered by a stream;
+tokens are checked by a `Doorkeeper` (`auth.py`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ its oldest."""
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may ask of the HTTP door."""
+    """Limits of a client over HTTP."""
 
     body_bytes: int = MAX_BODY_BYTES
     header_bytes: int = MAX_HEADER_BYTES
@@ -70,17 +70,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Knockers:
-    """Under which names a server is asked for, and which web pages may do so.
+    """The `Host` names and the `Origin`s that a server accepts.
 
-    This machine is always among them; `hosts` are names without a port, `origins` as browsers have
-    them (`https://app.example.com`).
+    Those of this machine are always accepted; `hosts` are names without a port, `origins` as browsers
+    send them (`https://app.example.com`).
     """
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
     def check(self, scope: Scope) -> None:
-        """Refuse what a web page of others could send.
+        """Refuse a request that a foreign web page could send.
 
         Raises:
             Refused: 403
@@ -104,51 +104,51 @@ class Knockers:
 
 
 class Doorkeeper(Protocol):
-    """Who knows the callers."""
+    """Authenticates requests."""
 
     def public(self, path: str, served: str) -> bytes | None:
-        """What anybody may read at a path, as JSON; None where there is nothing."""
+        """Return the public JSON at a path; None if there is nothing public."""
         ...
 
     async def admit(self, scope: Scope) -> float | None:
-        """Put the caller into a request; gives until when it may last, in epoch seconds.
+        """Put the caller into a request; returns until when it may last, in epoch seconds.
 
         Raises:
-            Refused: this caller may not come in.
+            Refused: this caller is not admitted.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Exchange:
-    """A request that was let in."""
+    """A request that was admitted."""
 
     is_stream: bool
     until: float | None
     id: str | int | None = None
-    """That of the request of JSON-RPC, if it is one."""
+    """The id of the JSON-RPC request, if it is one."""
     cut: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set to end a stream for one that was opened later."""
+    """Set to end a stream in favour of a later one."""
     is_cut: bool = False
-    """True once a stream was ended by us."""
+    """True once the server ended the stream."""
     is_events: bool = False
-    """True if the answer is a stream of events."""
+    """True if the response is a stream of events."""
     last: bytes = b""
     """The event that was sent last."""
 
     @property
     def is_answered(self) -> bool:
-        """True if the last event was the answer to the request."""
+        """True if the last event was the response to the request."""
         for line in self.last.splitlines():
             if line.startswith(b"data: {"):
                 with contextlib.suppress(orjson.JSONDecodeError):
-                    told = orjson.loads(line[6:])
-                    return told.get("id") == self.id and "method" not in told
+                    event = orjson.loads(line[6:])
+                    return event.get("id") == self.id and "method" not in event
         return False
 
 
 class Guard:
-    """Hands on to the application what is within the limits, and refuses the rest."""
+    """ASGI middleware that passes on requests within the limits and refuses the rest."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Guard:
                 if public is not None and scope["method"] in {"GET", "HEAD"}:
                     await respond(send, 200, public, {"cache-control": "public, max-age=3600"})
                     return
-                # Before the body is read: what strangers send costs nothing.
+                # Before the body is read, so that unauthenticated requests cost little.
                 until = await self._doorkeeper.admit(scope)
             _check_headers(scope, self._limits)
             body = await _read(receive, self._limits)
@@ -220,7 +220,7 @@ class Guard:
             self._streams.leave(exchange)
 
     def _make_room(self, exchange: _Exchange, caller: str) -> None:
-        """Open a stream; where all are taken, the oldest of the caller with the most ends."""
+        """Open a stream; if all are taken, end the oldest of the caller with the most."""
         if self._streams.are_taken:
             victim = self._streams.victim(caller)
             if victim is not None:
@@ -261,14 +261,14 @@ class Guard:
             await Refused(503, STOPPED, INTERNAL_ERROR, exchange.id).send(send)
 
     def _is_broken_off(self, exchange: _Exchange) -> bool:
-        """True if the events of a call end before its answer because the server does."""
+        """True if the events of a call end before its response because the server stops."""
         is_call = exchange.is_events and exchange.id is not None and not exchange.is_stream
         return is_call and self._stopping.is_set() and not exchange.is_answered
 
     def _replayed(self, exchange: _Exchange, body: bytes, receive: Receive) -> Receive:
-        """What was read once more; then whatever comes.
+        """Return a `receive` that replays the body, then continues with the connection.
 
-        A stream ends with the server, and with the token that it was asked for with.
+        A stream ends with the server, and with the token of its request.
         """
         read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -309,7 +309,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_headers(scope: Scope, limits: Limits) -> None:
-    """Refuse what no client of MCP sends."""
+    """Refuse headers that no MCP client sends."""
     for length in header_values(scope, b"content-length"):
         if length.isdecimal() and int(length[:20]) > limits.body_bytes:
             raise _too_large(limits)
@@ -322,12 +322,12 @@ def _check_headers(scope: Scope, limits: Limits) -> None:
 
 
 def header_values(scope: Scope, name: bytes) -> Iterable[str]:
-    """The values of a header, each time that it stands there."""
+    """Return all values of a header."""
     return (value.decode("latin-1") for key, value in scope["headers"] if key == name)
 
 
 def _name_of(host: str) -> str:
-    """A host without its port."""
+    """Return a host without its port."""
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
@@ -345,7 +345,7 @@ def _too_large(limits: Limits) -> Refused:
 
 
 async def _read(receive: Receive, limits: Limits) -> bytes | None:
-    """The whole body; None if the client has gone."""
+    """Read the whole body; None if the client is gone."""
     body = bytearray()
     try:
         async with asyncio.timeout(limits.client_seconds):
@@ -371,20 +371,20 @@ def _checked(body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def _event(exchange: _Exchange) -> bytes:
-    """The end of a call that the server broke off, as an event."""
+    """Return the event that ends a call which the server broke off."""
     refused = Refused(503, STOPPED, INTERNAL_ERROR, exchange.id)
     return b"event: message\r\ndata: " + refused.body + b"\r\n\r\n"
 
 
 class SlowClients:
-    """Cuts off connections that take too long to send headers or to read what was written."""
+    """Resets connections that take too long to send headers or to read the response."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._since: dict[Any, tuple[str, float]] = {}
 
     def cut(self, connections: Iterable[Any], now: float) -> None:
-        """Look at the connections of uvicorn; called again and again."""
+        """Check the connections of uvicorn; called periodically."""
         slow: dict[Any, tuple[str, float]] = {}
         for connection in connections:
             doing = _what_delays(connection)
@@ -398,7 +398,7 @@ class SlowClients:
 
 
 def _what_delays(connection: Any) -> str | None:
-    """What a connection waits for the client to do; None if it waits for us, or idles."""
+    """Return what a connection awaits from the client; None if it waits for us or is idle."""
     if connection.transport.get_write_buffer_size():
         return "reading"
     is_open = connection.cycle is not None and not connection.cycle.response_complete
@@ -407,7 +407,7 @@ def _what_delays(connection: Any) -> str | None:
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """End a connection, and what the system still holds for it."""
+    """Reset a connection and drop what the system still buffers for it."""
     if os.name == "posix":
         at_once = struct.pack("ii", 1, 0)
         connected = transport.get_extra_info("socket")

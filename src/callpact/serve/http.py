@@ -49,7 +49,7 @@ METRICS_SCOPE = "metrics"
 MAX_IDLE_SECONDS = 65
 """Seconds that a connection over HTTP may idle between requests."""
 MAX_ENDING_SECONDS = 5
-"""Seconds that calls under way over HTTP have when the server is told to stop."""
+"""Seconds that calls under way over HTTP have when the server stops."""
 
 _ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PATH = re.compile(r"/|(/[A-Za-z0-9._~-]+)+/?")
@@ -68,7 +68,7 @@ def check_place(
     origins: Iterable[str] = (),
     authentication: Authentication | None = None,
 ) -> Knockers:
-    """Refuse a place that cannot or must not be served; gives who may knock there.
+    """Refuse an address that cannot or must not be served; returns the accepted hosts and origins.
 
     Raises:
         InvalidConfig: with what to do instead.
@@ -129,7 +129,7 @@ def _origin(origin: str) -> str:
 
 
 def _is_everywhere(host: str) -> bool:
-    """True for what stands for all addresses of this machine."""
+    """True for the wildcard address of this machine."""
     try:
         return not host or ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -152,10 +152,9 @@ async def serve_http(
 ) -> None:
     """Serve until the task is cancelled; `on_ready` gets the address.
 
-    Calls under way are given `MAX_ENDING_SECONDS` then. With `authentication` every caller needs a
-    token, and only then can the place be one that others reach: under the names in `hosts`, and
-    from the web pages in `origins`. `bound` is what `reserve` gave for this place, `page` writes
-    what stands at /metrics.
+    Calls under way then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
+    and only then may the address be one that others reach: under the names in `hosts`, and from the
+    web pages in `origins`. `bound` is the socket from `reserve`, `page` renders /metrics.
 
     Raises:
         InvalidConfig: the place cannot be served.
@@ -166,7 +165,7 @@ async def serve_http(
     limits = limits or Limits()
     async with contextlib.AsyncExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(bound or reserve(host, port)))
-        with _told(host, port):  # Two may have reserved it; one of them is heard.
+        with _explained(host, port):  # Two may have bound it; only one can listen.
             listening.listen()
         app = server.streamable_http_app(
             streamable_http_path=path,
@@ -178,7 +177,7 @@ async def serve_http(
         if authentication is not None:
             stack.push_async_callback(authentication.aclose)
             authentication.start()
-        # What binds the state of a request to its caller looks there.
+        # The SDK binds the state of a request to the caller that it finds there.
         bound_app = app if authentication is None else AuthContextMiddleware(app)
         inner: ASGIApp = Filling(Sessions(bound_app, limits.sessions))
         if page is not None:
@@ -253,7 +252,7 @@ def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it can be reached, cuts off slow clients, and leaves signals to whoever runs it."""
+    """Reports when it is ready, resets slow clients, and installs no signal handlers."""
 
     on_ready: Callable[[], None] | None = None
 
@@ -272,7 +271,7 @@ class _Uvicorn(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
-        if self.server_state.tasks:  # They had their time and were cancelled; that takes a moment.
+        if self.server_state.tasks:  # They were cancelled after their time; that takes a moment.
             await asyncio.wait(self.server_state.tasks, timeout=1)
 
     @contextlib.contextmanager
@@ -281,19 +280,19 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _bare(host: str) -> str:
-    """An address of IPv6 without its brackets."""
+    """Return an IPv6 address without its brackets."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """A socket at a place, so that one that is taken shows before anything is loaded.
+    """Bind a socket, so that an address in use is reported before anything is loaded.
 
-    Nobody is let in yet: a client is refused, and does not wait for what may take long.
+    It does not listen yet: a client is refused at once instead of waiting for the start.
 
     Raises:
         InvalidConfig: the place cannot be served.
     """
-    with _told(host, port), contextlib.ExitStack() as stack:
+    with _explained(host, port), contextlib.ExitStack() as stack:
         found = socket.getaddrinfo(_bare(host), port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         bound = stack.enter_context(socket.socket(family, kind, protocol))
@@ -305,7 +304,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _told(host: str, port: int) -> Generator[None]:
+def _explained(host: str, port: int) -> Generator[None]:
     try:
         yield
     except OSError as error:

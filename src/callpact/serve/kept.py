@@ -1,7 +1,6 @@
-"""Results that are too large for one answer: what was not sent, and the tool that gives it.
+"""Results that are too large for one response: the rest is kept, and a tool reads it.
 
-The tool is listed from the moment that it is needed: a catalog whose answers are small has nothing
-to explain.
+The tool is listed from the first such result on; a catalog with small results does not need it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _INPUT: dict[str, Any] = {
 
 
 class KeptReader:
-    """What callers did not get yet, by cursor or address."""
+    """The rest of large results, by cursor or address."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -63,20 +62,20 @@ class KeptReader:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What the list of tools has more, by now."""
+        """The tool, once it is listed."""
         return (self.tool,) if self._is_shown else ()
 
     def reading(self, owner: str | None) -> Tool:
-        """The tool, for one caller."""
+        """Return the tool for one caller."""
         return replace(self.tool, handler=partial(self._read, owner))
 
     def show(self) -> bool:
-        """List the tool from now on; True if that is new."""
+        """List the tool from now on; True if it was not listed before."""
         is_new, self._is_shown = not self._is_shown, True
         return is_new
 
     def paging(self, owner: str | None) -> Paging:
-        """How one caller is given what is too large."""
+        """Return the paging of large results for one caller."""
         return Paging(self._results, owner, self._limit, READ_RESULT)
 
     async def _read(

@@ -68,7 +68,7 @@ class IssuerKeys:
     `hosts` are the private addresses that may be reached for it, and the only ones over plain http.
 
     Raises:
-        InvalidConfig: an address that is none.
+        InvalidConfig: an address that is not valid.
         SourceRefused: what sends requests is not installed.
     """
 

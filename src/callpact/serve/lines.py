@@ -44,7 +44,7 @@ class LineReader:
         """The next line, without its end; the last one may have none.
 
         Raises:
-            LineTooLong: it has more bytes than allowed; told as soon as they have come.
+            LineTooLong: it has more bytes than allowed; raised as soon as they are read.
             EOFError: there is no more.
         """
         while not self._is_stopped:
@@ -64,13 +64,13 @@ class LineReader:
         raise EOFError
 
     def stop(self) -> None:
-        """Read no more, and let nobody wait for it."""
+        """Stop reading and wake the reader."""
         self._is_stopped = True
         if self._coming is not None and not self._coming.done():
             self._coming.set_result(b"")
 
     async def _chunk(self) -> bytes:
-        """What there is to read, once there is some; nothing at the end."""
+        """Read the next bytes; empty at the end."""
         loop = asyncio.get_running_loop()
         self._coming = coming = loop.create_future()
         is_watched = False
@@ -150,12 +150,12 @@ class LineWriter:
         self.written = 0
 
     async def write(self, line: bytes, on_end: Callable[[], None] = lambda: None) -> None:
-        """Give back once the system has the line; `on_end` is told when it is written or lost.
+        """Return once the system has the line; `on_end` is called when it is written or lost.
 
-        A line that was begun is written even if nobody waits for that any more.
+        A line that was begun is written to its end even if the waiting task is cancelled.
 
         Raises:
-            BrokenPipeError: nobody reads at the other end.
+            BrokenPipeError: the other end is closed.
         """
         rest = memoryview(line)
         if not self._unsent and not self._is_broken:
@@ -216,7 +216,7 @@ class LineWriter:
             self._watch()
 
     def _written(self, rest: memoryview) -> memoryview:
-        """What is left after as much as goes without waiting."""
+        """Write as much as fits without waiting; returns the rest."""
         try:
             while rest and self._is_ready():
                 number = os.write(self._descriptor, rest[:_PIECE_BYTES])
@@ -270,14 +270,14 @@ def _start(work: Callable[[], Any], done: asyncio.Future[Any]) -> None:
             value = work()
         except OSError as error:
             failed = error
-        with contextlib.suppress(RuntimeError):  # The loop has ended meanwhile.
+        with contextlib.suppress(RuntimeError):  # The loop has ended.
             loop.call_soon_threadsafe(_tell, done, value, failed)
 
     threading.Thread(target=go, daemon=True).start()
 
 
 def _tell(waiting: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
-    if waiting.done():  # Nobody waits any more.
+    if waiting.done():  # The waiting task was cancelled.
         return
     if error is None:
         waiting.set_result(value)

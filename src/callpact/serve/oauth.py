@@ -87,7 +87,7 @@ class OAuth:
 
         Raises:
             BadToken: it is not accepted.
-            CannotTell: nobody can say now.
+            CannotTell: the token cannot be checked now.
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -137,7 +137,7 @@ class OAuth:
 
 
 def _check_claims(token: str) -> None:
-    """Refuse claims that are not strict JSON or name a time that is none, before PyJWT reads them.
+    """Refuse claims that are not strict JSON or have an invalid time, before PyJWT reads them.
 
     PyJWT takes `Infinity`, lone surrogates, booleans and texts of digits.
 
@@ -198,5 +198,5 @@ def _address(url: str, key: str) -> str:
 
 
 def _is_quotable(url: str) -> bool:
-    """True if it can stand in a header between quotes."""
+    """True if it can be quoted in a header."""
     return url.isascii() and url.isprintable() and not set(url) & set(' "\\')

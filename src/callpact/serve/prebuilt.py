@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from callpact.schema.values import is_shallow
-from callpact.wire.mcp_content import tell
+from callpact.wire.mcp_content import encode_json
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -86,7 +86,7 @@ def take_out(result: dict[str, Any]) -> dict[str, Any]:
     structured = result.get("structuredContent")
     if is_shallow(structured, MAX_SDK_DEPTH):
         return result
-    put_aside("structuredContent", tell(structured).text.encode())
+    put_aside("structuredContent", encode_json(structured).text.encode())
     return {**result, "structuredContent": {}}
 
 

@@ -1,8 +1,8 @@
 """Calls that wait for answers of their client between its requests (MCP 2026-07-28).
 
-A call that asks is left waiting, its questions are the answer to the request, and the client sends
-the request again with what its user said: the call goes on where it was. It is never begun twice,
-and leaves one record. It waits in this process; after a restart the client has to call anew.
+A call that asks waits in this process. Its questions are the response to the request; the client sends
+the request again with the answers, and the call resumes. It is never run twice and leaves one record.
+After a restart the client has to call anew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
 MAX_WAITING = 100
-"""Calls that may wait for their clients at one time; then the oldest of whoever has most ends."""
+"""Calls that may wait for their clients at one time; then the oldest of the caller with the most ends."""
 ANSWER_SECONDS = 300
 """Seconds that a call waits for its client to come back."""
 MAX_QUESTIONS = 20
@@ -43,7 +43,7 @@ class WaitingPeer(Peer):
         self._asked = 0
         self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
         self.turn = asyncio.Event()
-        """Set when there may be something to tell the client: a question, or the end."""
+        """Set when there may be something to send to the client: a question, or the end."""
 
     async def ask(self, question: Question, key: str) -> Answer:
         """Wait until the client comes back with an answer."""
@@ -65,13 +65,13 @@ class WaitingPeer(Peer):
 
     @property
     def questions(self) -> dict[str, Question]:
-        """What is asked and not answered."""
+        """The questions without an answer."""
         return {
             key: question for key, (question, waiting) in self._open.items() if not waiting.done()
         }
 
     def resume(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
-        """The client is back, with a new request; what it did not answer is asked again."""
+        """Continue with a new request of the client; questions without an answer stay open."""
         self.request = request
         for key in answers.keys() & self.questions.keys():
             self._open[key][1].set_result(answers[key])
@@ -109,10 +109,10 @@ class Rounds:
         begin: Callable[[WaitingPeer], Coroutine[Any, Any, T]],
         owner: str | None = None,
     ) -> T | types.InputRequiredResult:
-        """Begin a call of an owner, or go on with one; its answer, or the questions it asks.
+        """Begin a call of an owner or resume one; returns its result, or the questions it asks.
 
         Raises:
-            MCPError: the call that should go on is no longer there.
+            MCPError: the call to resume no longer waits.
             BaseException: what the call raises.
         """
         answers = params.input_responses or {}
@@ -184,7 +184,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 
 
 def _seen(peer: WaitingPeer, task: asyncio.Task[Any]) -> None:
-    """Nobody may be there to look at its exception: it is on record already."""
+    """Retrieve its exception, which is on record already, so that asyncio does not log it."""
     peer.turn.set()
     if not task.cancelled():
         task.exception()

@@ -1,8 +1,8 @@
 """The sessions of older clients over HTTP, shared fairly between callers.
 
-An ASGI middleware before the SDK's application, which keeps the sessions themselves. When there are
-as many as there may be, the caller that has the most loses the one that idles longest: it is ended
-as its client would end it (DELETE), so that its id is answered with 404 and the client begins anew.
+An ASGI middleware before the SDK's application, which holds the sessions. At the limit the caller with
+the most sessions loses the one that is idle longest: it is ended as its client would end it (DELETE),
+so that its id is answered with 404 and the client begins anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sessions:
         self._app = app
         self._shares: Shares[bytes] = Shares(most)
         self._scopes: dict[bytes, Scope] = {}
-        """The request that opened each session: whoever ends it must be the same caller."""
+        """The request that opened each session, as only its caller may end it."""
         self._calls: Counter[bytes] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +81,7 @@ class Sessions:
                 del self._calls[session]
 
     def _is_opener(self, session: bytes, scope: Scope) -> bool:
-        """True if a request is of the caller whose session it is; others are answered 404, too."""
+        """True if a request is of the caller who opened the session; others get 404, too."""
         opened = self._scopes.get(session)
         return opened is not None and caller_of(opened) == caller_of(scope)
 
@@ -97,7 +97,7 @@ class Sessions:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(_: Message) -> None:
-            """Nobody asked."""
+            """Drop the response."""
 
         await self._app(scope, receive, send)
 
@@ -107,7 +107,7 @@ class Sessions:
 
 
 def _first(message: MutableMapping[str, Any], name: bytes) -> bytes | None:
-    """The value of a header; where it stands twice the first, as the SDK has it."""
+    """Return the first value of a header, as the SDK does."""
     return next((value for key, value in message["headers"] if key == name), None)
 
 

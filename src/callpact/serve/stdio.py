@@ -63,7 +63,7 @@ _log = logging.getLogger("callpact.serve.stdio")
 
 @dataclass(frozen=True)
 class LineLimits:
-    """What a client may ask of the stdio door."""
+    """Limits of a client over stdio."""
 
     line_bytes: int = MAX_LINE_BYTES
     depth: int = MAX_MESSAGE_DEPTH
@@ -169,12 +169,12 @@ class _UnderWay:
                     await self._change()
 
     def end_reading(self) -> None:
-        """Let nobody wait for room: no more will be read."""
+        """Wake all that wait for room: no more will be read."""
         self._is_ending = True
         self._changed.set()
 
     def give_up(self) -> None:
-        """Let nobody wait any more."""
+        """Wake all that wait."""
         self._is_given_up = True
         self._changed.set()
 
@@ -190,7 +190,7 @@ class _Request:
 
 
 class _Stream:
-    """What the SDK asks of either of its streams, beside `receive` and `send`."""
+    """The methods that the SDK needs of both streams, beside `receive` and `send`."""
 
     async def aclose(self) -> None:
         """Nothing: the descriptors are not ours to close."""
@@ -208,7 +208,7 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """The messages of a client; what is none is answered here."""
+    """The messages of a client; a line that is not a message is answered here."""
 
     def __init__(
         self, descriptor: int, writer: LineWriter, under_way: _UnderWay, limits: LineLimits
@@ -224,7 +224,7 @@ class _Incoming(_Stream):
         self._under_way.end_reading()
 
     def stop(self) -> None:
-        """Nobody is there any more."""
+        """Do nothing: the client is gone."""
         self._reader.stop()
         self._under_way.give_up()
 
@@ -335,7 +335,7 @@ class _Outgoing(_Stream):
 
 
 def _nothing() -> None:
-    """Nobody counts this message."""
+    """Do nothing: this message is not counted."""
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:
@@ -356,7 +356,7 @@ def _encoded(message: JSONRPCMessage) -> bytes:
 
 @contextlib.contextmanager
 def _claimed() -> Generator[tuple[int, int]]:
-    """The descriptors of the wire; 0 leads to nothing meanwhile, and 1 to standard error."""
+    """The descriptors of the wire; while it serves, 0 is empty and 1 is standard error."""
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise InvalidConfig("serving over stdio needs a standard input and a standard output")
     incoming, outgoing = _kept(0), _kept(1)

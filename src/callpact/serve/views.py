@@ -1,7 +1,7 @@
-"""What one caller sees of a catalog: its tools, resources and prompts, in pages, made once.
+"""The lists of one caller: the tools, resources and prompts of a catalog, in pages encoded once.
 
-A view is made for what a caller may use, not for the caller: all who hold the same scopes share it,
-until the catalog is another.
+A view belongs to a set of rights, not to a caller: all with the same scopes share it, until the
+catalog is replaced.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _log = logging.getLogger("callpact.serve.mcp")
 
 
 class Page(NamedTuple):
-    """Entries of a list as JSON, and where the next page begins."""
+    """Entries of a list as JSON, and the cursor of the next page."""
 
     entries: bytes
     cursor: str | None = None
@@ -69,7 +69,7 @@ def is_modern(era: str) -> bool:
 def is_served(tool: Tool, identity: Identity | None) -> bool:
     """True if this door lists a tool for this caller.
 
-    MCP has no call that answers many times, and a tool that is disabled is not exposed (seed 002).
+    MCP has no subscriptions to tools, and a disabled tool is not exposed (seed 002).
     """
     try:
         grant(tool, identity)
@@ -79,7 +79,7 @@ def is_served(tool: Tool, identity: Identity | None) -> bool:
 
 
 class View:
-    """The catalog as callers of one set of rights see it."""
+    """The part of a catalog that callers with one set of rights may use."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class View:
         tools = tuple(tool for tool in self.catalog if self._sees(tool))
         self.has_stand_ins = len(tools) > list_up_to
         self.front = runtime
-        """Runs what is listed: the tools themselves, or those that stand in for them."""
+        """A runtime of the listed tools: all of them, or those that search and call them."""
         if self.has_stand_ins:
             self.front = runtime.over(discovery_tools(runtime, identity=identity))
             always = (tool for tool in tools if tool.always_listed)
@@ -112,7 +112,7 @@ class View:
         return is_served(tool, self._identity)
 
     def resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
-        """The resource at an address, and the values of its variables; fixed addresses first."""
+        """Return the resource at an address and the values of its variables; fixed addresses first."""
         for resource in sorted(self.resources, key=lambda held: held.is_template):
             values = resource.match(uri)
             if values is not None:
@@ -120,17 +120,17 @@ class View:
         return None
 
     def prompt(self, name: str) -> Prompt | None:
-        """The prompt of a name or an id."""
+        """Return the prompt of a name or an id."""
         for prompt in self.prompts:
             if name in {prompt.tool.wire_name, prompt.tool.id}:
                 return prompt
         return None
 
     def page(self, method: str, era: str, cursor: str | None, more: Iterable[Tool] = ()) -> Page:
-        """A page of a list, in the wire form of the era; `more` tools are on the last one.
+        """Return a page of a list, in the wire form of the era; `more` tools are on the last one.
 
         Raises:
-            MCPError: the cursor is none that was given.
+            MCPError: the cursor is not one of this list.
         """
         pages = self._pages.get((method, era))
         if pages is None:
@@ -160,7 +160,7 @@ class View:
 
 
 def key_of(method: str) -> str:
-    """What a list is called in its answer."""
+    """Return the key of a list in its result."""
     return _KEYS[cast("CacheableMethod", method)]
 
 
@@ -170,7 +170,7 @@ def _written_pages(method: str, era: str, entries: list[dict[str, Any]]) -> list
 
 
 def _written(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
-    """Entries as JSON; without those because of which the SDK would refuse the whole list."""
+    """Encode entries as JSON, without those for which the SDK would refuse the whole list."""
     try:
         return _sieved(method, era, entries)
     except _REFUSALS:
@@ -187,7 +187,7 @@ def _one(method: str, era: str, entry: dict[str, Any]) -> bytes:
 
 
 def _sieved(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
-    """Entries as the SDK lets them out."""
+    """Encode entries as the SDK serializes them."""
     whole: dict[str, Any] = {key_of(method): entries}
     if is_modern(era):
         whole |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -195,12 +195,12 @@ def _sieved(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
 
 
 def _joined(lists: Iterable[bytes]) -> bytes:
-    """One list of several, all as JSON."""
+    """Join several lists, all as JSON."""
     return b"[" + b",".join(inner for part in lists if (inner := part[1:-1])) + b"]"
 
 
 class Views:
-    """The views of a runtime's catalog, one for each set of rights that was seen lately."""
+    """A cache of views, one for each set of rights that was seen recently."""
 
     def __init__(
         self, runtime: Runtime, *, list_up_to: int, advertise: Advertise, rendering: Rendering
@@ -212,7 +212,7 @@ class Views:
         self._views: OrderedDict[Any, View] = OrderedDict()
 
     def of(self, identity: Identity | None) -> View:
-        """What a caller sees now."""
+        """Return the view of a caller's rights over the current catalog."""
         rights = (
             None
             if identity is None

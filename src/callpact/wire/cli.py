@@ -130,7 +130,7 @@ def argument_names(tool: Tool) -> list[str]:
 
 
 def first_line(description: str) -> str:
-    """What a list has room for."""
+    """Return the first line of a description."""
     return description.strip().partition("\n")[0]
 
 
@@ -169,7 +169,7 @@ def _encode_access(access: Access) -> dict[str, Any]:
 
 
 def encode_needs(access: Access) -> str:
-    """What a caller needs, in words; empty where it is nothing."""
+    """Describe the rights that a caller needs; empty if it needs none."""
     needs: list[str] = []
     if access.scopes:
         needs.append(f"scope{'s' * (len(access.scopes) > 1)} {', '.join(access.scopes)}")
@@ -181,7 +181,7 @@ def encode_needs(access: Access) -> str:
 
 
 def encode_traits(tool: Tool) -> str:
-    """What makes a tool unlike most others: disabled, a subscription, not for everybody."""
+    """Return the marks of a tool: disabled, a subscription, restricted access."""
     needs = encode_needs(tool.access)
     traits = [f"disabled: {tool.disabled.reason}"] if tool.disabled is not None else []
     traits += ["subscription"] if tool.kind == "subscription" else []
@@ -189,7 +189,7 @@ def encode_traits(tool: Tool) -> str:
 
 
 def encode_facts(tool: Tool) -> dict[str, str]:
-    """What there is to know of a tool beside its schemas, by label."""
+    """Return the properties of a tool beside its schemas, by label."""
     is_served = tool.kind != "subscription" and tool.disabled is None
     facts = {
         "policy": tool.contract.policy,
@@ -237,8 +237,8 @@ def _encode_terms(terms: Terms) -> dict[str, Any]:
 def encode_description(tool: Tool) -> dict[str, Any]:
     """A tool in full."""
     terms = _encode_terms(tool.terms)
-    told = {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
-    return {**told, "terms": terms} if terms else told
+    details = {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
+    return {**details, "terms": terms} if terms else details
 
 
 def encode_json(value: Any, *, is_line: bool = False) -> str:
@@ -267,7 +267,7 @@ def encode_failure(error: CallError, form: Form, tool_name: str) -> Any:
 
 
 def encode_notes(envelope: ResponseEnvelope[Any]) -> list[str]:
-    """What the contract had to say about an answer: warnings, then changes."""
+    """Return the findings of the contract about an output: warnings, then changes."""
     notes = [f"warning: {issue.message} [{issue.code}]" for issue in envelope.warnings]
     notes += [
         f"changed: {change.path or '(the whole answer)'} was {change.action}"

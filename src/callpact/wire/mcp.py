@@ -23,8 +23,9 @@ from callpact.wire.gate import encode_error as encode_gate_error
 from callpact.wire.gate import encode_issue
 from callpact.wire.mcp_content import (
     Block,
-    Told,
+    EncodedJson,
     change_blocks,
+    encode_json,
     encoded_media,
     link_block,
     media_block,
@@ -32,7 +33,6 @@ from callpact.wire.mcp_content import (
     notes,
     page_note,
     page_text,
-    tell,
     text_block,
 )
 from callpact.wire.mcp_portable import explicit
@@ -94,27 +94,27 @@ def encode_tool(
 
 
 def _annotations(tool: Tool) -> dict[str, Any]:
-    told = dict(tool.annotations)
+    annotations = dict(tool.annotations)
     if tool.kind == "query":
-        told.setdefault("readOnlyHint", True)
-    return told
+        annotations.setdefault("readOnlyHint", True)
+    return annotations
 
 
 def _definition_notes(tool: Tool) -> dict[str, Any]:
-    """What helps clients to find a tool among many: short, because every tool of a list pays."""
-    told: dict[str, Any] = {}
+    """Return hints for clients that search among many tools; short, as each entry of a list has them."""
+    hints: dict[str, Any] = {}
     if tool.search_hint:
-        told["anthropic/searchHint"] = tool.search_hint
+        hints["anthropic/searchHint"] = tool.search_hint
     elif tool.tags:
         first = tool.description.strip().split("\n", 1)[0].split(". ", 1)[0]
-        told["anthropic/searchHint"] = f"{first[:_HINT_LENGTH]} ({', '.join(tool.tags)})"
+        hints["anthropic/searchHint"] = f"{first[:_HINT_LENGTH]} ({', '.join(tool.tags)})"
     if tool.always_listed:
-        told["anthropic/alwaysLoad"] = True
+        hints["anthropic/alwaysLoad"] = True
     if tool.tags:
-        told["callpact/tags"] = list(tool.tags)
+        hints["callpact/tags"] = list(tool.tags)
     if tool.version:
-        told["callpact/version"] = tool.version
-    return told
+        hints["callpact/version"] = tool.version
+    return hints
 
 
 # --- results --------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def encode_error(
 
 
 def _texted(answer: _Answer, data: str) -> dict[str, Any]:
-    """Text that nobody asked structure of: a medium, or itself."""
+    """Render text without a declared structure: as a medium, or as it is."""
     block = _drawn(answer, data)
     blocks = _text_blocks(answer, data) if block is None else [block]
     return {"content": [*blocks, *change_blocks(answer.envelope)], "_meta": answer.notes()}
@@ -206,30 +206,30 @@ def _structured(answer: _Answer, data: Any, others: list[Block] | None = None) -
 
     `others` are blocks that say something else.
     """
-    told = tell(data)
-    if told.value is not data and not _keeps(answer, told.value):
+    encoded = encode_json(data)
+    if encoded.value is not data and not _keeps(answer, encoded.value):
         return _broken(answer)
     is_interactive = answer.tool.kind == "interactive"
-    if is_over(answer.paging, told.size) and not is_interactive:
-        return _sized(answer, told, others or [])
-    told = _fitted(answer, told)
-    text = _one_line(answer.tool) if is_interactive else told.text
+    if is_over(answer.paging, encoded.size) and not is_interactive:
+        return _sized(answer, encoded, others or [])
+    encoded = _fitted(answer, encoded)
+    text = _one_line(answer.tool) if is_interactive else encoded.text
     content = [text_block(text), *(others or ()), *change_blocks(answer.envelope)]
-    return _with_structure(told.value, {"content": content, "_meta": answer.notes()})
+    return _with_structure(encoded.value, {"content": content, "_meta": answer.notes()})
 
 
-def _fitted(answer: _Answer, told: Told) -> Told:
+def _fitted(answer: _Answer, encoded: EncodedJson) -> EncodedJson:
     """The value in the form that the published schema and the era speak of.
 
     Under `warn` an answer may be of any kind: what the era cannot send is put into an object too.
     """
     if answer.view.is_enveloped:
-        return told.enveloped()
+        return encoded.enveloped()
     if answer.view.is_wrapped:
-        return told.boxed()
-    if told.value is None:  # The SDK drops a null in every era.
-        return told.boxed() if answer.view.is_published else told
-    return told if answer.modern or isinstance(told.value, dict) else told.boxed()
+        return encoded.boxed()
+    if encoded.value is None:  # The SDK drops a null in every era.
+        return encoded.boxed() if answer.view.is_published else encoded
+    return encoded if answer.modern or isinstance(encoded.value, dict) else encoded.boxed()
 
 
 def _with_structure(structured: Any, result: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _binary(answer: _Answer, data: bytes) -> dict[str, Any]:
         is_bare = answer.view.is_enveloped
         plain = written["data"] if is_bare else {k: written[k] for k in ("data", "encoding")}
         content = [media_block(data, kind, tool)]
-        structured = _fitted(answer, tell(plain)).value
+        structured = _fitted(answer, encode_json(plain)).value
         return _with_structure(structured, {"content": content, "_meta": answer.notes()})
     is_drawn = kind.startswith(("image/", "audio/"))
     if not is_drawn and is_over(answer.paging, len(data)):
@@ -266,16 +266,16 @@ def _binary(answer: _Answer, data: bytes) -> dict[str, Any]:
 # --- what is too large ----------------------------------------------------------------------
 
 
-def _sized(answer: _Answer, told: Told, others: list[Block]) -> dict[str, Any]:
+def _sized(answer: _Answer, encoded: EncodedJson, others: list[Block]) -> dict[str, Any]:
     """A page of whole items if there are some that fit, else a preview."""
     paging = cast("Paging", answer.paging)
-    items = take_apart(told.value)
+    items = take_apart(encoded.value)
     page = None if items is None else cut(items, paging.limit)
     if items is None or page is None or page.size > paging.limit or not _keeps(answer, page.value):
-        return _previewed(answer, told, others)
+        return _previewed(answer, encoded, others)
     kept = answer.keep(items)
     note = page_note(page, kept, paging)
-    fitted = _fitted(answer, tell(page.value))
+    fitted = _fitted(answer, encode_json(page.value))
     content = [text_block(fitted.text), text_block(page_text(page, note, paging))]
     if kept is not None:
         content.append(link_block(kept))
@@ -290,20 +290,22 @@ def _keeps(answer: _Answer, value: Any) -> bool:
     return not answer.view.is_strict or compiled is None or compiled.accepts(value)
 
 
-def _previewed(answer: _Answer, told: Told, others: list[Block]) -> dict[str, Any]:
+def _previewed(answer: _Answer, encoded: EncodedJson, others: list[Block]) -> dict[str, Any]:
     """A preview as text, and where all of it is.
 
     Structured content is whole under a strict schema, which no preview keeps; under a relaxed one
     it is the preview.
     """
-    kept = answer.keep(told.text.encode())
-    blocks = _preview_blocks(told.value, told.size, kept)
+    kept = answer.keep(encoded.text.encode())
+    blocks = _preview_blocks(encoded.value, encoded.size, kept)
     content = [*blocks, *others, *change_blocks(answer.envelope)]
-    note: dict[str, Any] = {"bytes": told.size} | ({} if kept is None else {"uri": kept.uri})
+    note: dict[str, Any] = {"bytes": encoded.size} | ({} if kept is None else {"uri": kept.uri})
     result = {"content": content, "_meta": {**answer.notes(), "callpact/preview": note}}
     if not answer.view.is_published:
         return result
-    shown = told if answer.view.is_strict else tell({"preview": blocks[0]["text"], **note})
+    shown = (
+        encoded if answer.view.is_strict else encode_json({"preview": blocks[0]["text"], **note})
+    )
     return _with_structure(_fitted(answer, shown).value, result)
 
 
@@ -333,7 +335,7 @@ def encode_page(cursor: str, paging: Paging) -> dict[str, Any] | None:
     about = [text_block(page_text(page, note, paging)), link_block(kept)]
     if page.size > paging.limit:
         return {"content": [text_block(_item_preview(kept.content, start)), *about], "_meta": meta}
-    body = tell({"page": page.value, **_counts(note)})
+    body = encode_json({"page": page.value, **_counts(note)})
     content = [text_block(body.text), *about]
     return {"content": content, "structuredContent": body.value, "_meta": meta}
 
@@ -348,7 +350,7 @@ def _counts(note: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_kept(uri: str, paging: Paging) -> dict[str, Any] | None:
-    """All of a kept result, as the answer to `resources/read`; None if there is none there."""
+    """All of a kept result, as the result of `resources/read`; None if nothing is kept there."""
     kept = paging.kept.find(uri, paging.owner)
     if kept is None:
         return None
@@ -376,7 +378,7 @@ def _relayed(answer: _Answer, meta: MCPResponseMeta) -> dict[str, Any]:
     result = _structured(answer, answer.envelope.data, others)
     is_whole = not {"callpact/page", "callpact/preview"} & result["_meta"].keys()
     if is_whole and not answer.envelope.changes and len(others) < len(blocks):
-        result["content"] = blocks  # The upstream's own text stands.
+        result["content"] = blocks  # The upstream's own text is kept.
     return result
 
 
@@ -393,7 +395,7 @@ def _is_content(answer: _Answer, meta: MCPResponseMeta, blocks: list[Block]) -> 
 
 def _content_alone(answer: _Answer, blocks: list[Block]) -> dict[str, Any]:
     if answer.view.is_published:
-        structured = _fitted(answer, tell(blocks)).value
+        structured = _fitted(answer, encode_json(blocks)).value
         result = {"content": blocks, "_meta": answer.notes()}
         return _with_structure(structured, result)
     content: list[Block] = []
@@ -434,24 +436,24 @@ def _broken(answer: _Answer, blocks: list[Block] | None = None) -> dict[str, Any
         }
     }
     others = blocks or []
-    if answer.view.is_enveloped:  # Seed 000 has no data in a failure: it stands beside it.
+    if answer.view.is_enveloped:  # Seed 000 has no data in a failure: it goes beside it.
         body = flowmcp.encode_error(OutputRejected(lambda: issues), answer.tool.name)
-        others = others or _text_blocks(answer, tell(answer.envelope.data).text)
+        others = others or _text_blocks(answer, encode_json(answer.envelope.data).text)
     if not others:
-        told = tell(answer.envelope.data)
-        if is_over(answer.paging, told.size):
-            kept = answer.keep(told.text.encode())
-            others = _preview_blocks(told.value, told.size, kept)
+        encoded = encode_json(answer.envelope.data)
+        if is_over(answer.paging, encoded.size):
+            kept = answer.keep(encoded.text.encode())
+            others = _preview_blocks(encoded.value, encoded.size, kept)
         else:
-            body["data"] = told.value
-    content = [text_block(tell(body).text), *others, *change_blocks(answer.envelope)]
+            body["data"] = encoded.value
+    content = [text_block(encode_json(body).text), *others, *change_blocks(answer.envelope)]
     return {"content": content, "isError": True, "_meta": answer.notes()}
 
 
 def _issues(answer: _Answer) -> list[Issue]:
-    """What is wrong: `warn` says nothing of what is missing, a published schema does."""
+    """Return the violations: `warn` reports nothing missing, a published schema does."""
     compiled, envelope = answer.tool.contract.compiled_output, answer.envelope
-    is_told = answer.tool.contract.policy != "warn" or isinstance(envelope.data, bytes)
-    if compiled is None or (is_told and envelope.warnings):
+    is_complete = answer.tool.contract.policy != "warn" or isinstance(envelope.data, bytes)
+    if compiled is None or (is_complete and envelope.warnings):
         return list(envelope.warnings)
-    return explain(compiled, compiled.errors(tell(envelope.data).value), "Output")
+    return explain(compiled, compiled.errors(encode_json(envelope.data).value), "Output")

@@ -47,7 +47,7 @@ _NAME_LENGTH = 100
 _PLAIN_PATH = re.compile(r"[\w/~.…-]+")
 
 
-class Told(Struct, frozen=True):
+class EncodedJson(Struct, frozen=True):
     """A JSON value that every peer can read, with its text."""
 
     value: Any
@@ -55,31 +55,31 @@ class Told(Struct, frozen=True):
     size: int
     """Bytes of the text."""
 
-    def boxed(self) -> Told:
+    def boxed(self) -> EncodedJson:
         """The same as `{"result": …}`."""
-        return Told({"result": self.value}, f'{{"result":{self.text}}}', self.size + 11)
+        return EncodedJson({"result": self.value}, f'{{"result":{self.text}}}', self.size + 11)
 
-    def enveloped(self) -> Told:
+    def enveloped(self) -> EncodedJson:
         """The same as a success of FlowMCP (seed 000)."""
         begin = '{"status":true,"messages":[],"data":'
         value: dict[str, Any] = {"status": True, "messages": [], "data": self.value}
-        return Told(value, f"{begin}{self.text}}}", self.size + len(begin) + 1)
+        return EncodedJson(value, f"{begin}{self.text}}}", self.size + len(begin) + 1)
 
 
-def tell(value: Any) -> Told:
-    """A JSON value and its text; what not all peers could read is told in another way."""
+def encode_json(value: Any) -> EncodedJson:
+    """Return a JSON value and its text, with values that not all peers can read converted."""
     try:
         text = orjson.dumps(value)
     except TypeError:  # Integers beyond 64 bits, and lone surrogates.
         pass
     else:
-        return Told(value, text.decode(), len(text))
+        return EncodedJson(value, text.decode(), len(text))
     try:
         text = msgspec.json.encode(value)
     except (ValueError, TypeError):  # Integers beyond what is read anywhere.
         value = _readable(value)
         text = json_text(value).encode()
-    return Told(value, text.decode(), len(text))
+    return EncodedJson(value, text.decode(), len(text))
 
 
 def _readable(value: Any) -> Any:
@@ -115,7 +115,7 @@ def media_block(data: bytes, kind: str, tool: Tool) -> Block:
 
 
 def media_kind(data: bytes, declared: str | None, envelope: ResponseEnvelope[Any]) -> str:
-    """What bytes are: as declared, else as the upstream said, else as they begin."""
+    """Return the media type of bytes: as declared, else by the upstream, else by their beginning."""
     begins = sniffed(data)
     said = declared or ""
     if not said and isinstance(envelope.meta, HTTPResponseMeta):
@@ -127,7 +127,7 @@ def media_kind(data: bytes, declared: str | None, envelope: ResponseEnvelope[Any
 
 
 def sniffed(data: bytes) -> str:
-    """The media type that bytes begin like; empty if they tell none."""
+    """Return the media type by the first bytes; empty if unknown."""
     return next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "")
 
 
@@ -191,48 +191,48 @@ def _place(path: str) -> str:
 
 
 def notes(envelope: ResponseEnvelope[Any], duration: float | None = None) -> dict[str, Any]:
-    """How an answer came, what was wrong with it and what was done to it.
+    """Return the notes on a result: its origin, its warnings and its changes.
 
     `duration` is in seconds.
     """
     meta = envelope.meta
-    told: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
     if isinstance(meta, MCPResponseMeta):
-        told |= _relayed_notes(meta)
-    told["callpact/source"] = meta.source
+        notes |= _relayed_notes(meta)
+    notes["callpact/source"] = meta.source
     if isinstance(meta, HTTPResponseMeta) and type(meta.status_code) is int:
-        told["callpact/status"] = meta.status_code
+        notes["callpact/status"] = meta.status_code
     if duration is not None:
-        told["callpact/durationMs"] = round(duration * 1000, 1)
+        notes["callpact/durationMs"] = round(duration * 1000, 1)
     if envelope.warnings:
         found = msgspec.to_builtins(list(envelope.warnings[:MAX_NOTES]))
-        told["callpact/warnings"] = sendable(found)
+        notes["callpact/warnings"] = sendable(found)
     if envelope.changes:
         # What was invented always shows.
         ordered = sorted(envelope.changes, key=lambda change: not change.invented)
-        told["callpact/changes"] = [_change(change) for change in ordered[:MAX_NOTES]]
+        notes["callpact/changes"] = [_change(change) for change in ordered[:MAX_NOTES]]
     for name in ("warnings", "changes"):
         left = len(getattr(envelope, name)) - MAX_NOTES
         if left > 0:
-            told[f"callpact/more{name.capitalize()}"] = left
-    return told
+            notes[f"callpact/more{name.capitalize()}"] = left
+    return notes
 
 
 def _relayed_notes(meta: MCPResponseMeta) -> dict[str, Any]:
-    """What another server noted; what it said of itself and its connection is not said of us."""
+    """Return the notes of another server, without those about itself and its connection."""
     if not isinstance(meta.meta_ext, dict):
         return {}
-    told = {key: value for key, value in meta.meta_ext.items() if not key.startswith(_RESERVED)}
+    notes = {key: value for key, value in meta.meta_ext.items() if not key.startswith(_RESERVED)}
     server = meta.meta_ext.get(_SERVER)
     if isinstance(server, dict):
         info = cast("dict[str, Any]", server)
-        told["callpact/server"] = {key: info[key] for key in ("name", "version") if key in info}
-    return cast("dict[str, Any]", sendable(told))
+        notes["callpact/server"] = {key: info[key] for key in ("name", "version") if key in info}
+    return cast("dict[str, Any]", sendable(notes))
 
 
 def _change(change: Any) -> dict[str, Any]:
     shown: dict[str, Any] = {"path": change.path, "action": change.action}
-    before = tell(sendable(change.before))
+    before = encode_json(sendable(change.before))
     if before.size <= MAX_BEFORE:
         shown["before"] = before.value
     else:

@@ -37,7 +37,7 @@ def encode_resource(resource: Resource) -> dict[str, Any]:
 def encode_contents(
     envelope: ResponseEnvelope[Any], resource: Resource, uri: str
 ) -> dict[str, Any]:
-    """What was read, as `ReadResourceResult`."""
+    """Encode the content of a resource as `ReadResourceResult`."""
     data = envelope.data
     parts = cast("list[Any]", data) if isinstance(data, list) else []
     if parts and all(_is_content(part) for part in parts):

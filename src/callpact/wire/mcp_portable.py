@@ -37,9 +37,9 @@ _JUDGING = frozenset(
         *("minProperties", "maxProperties", "required", "dependentRequired"),
     }
 )
-"""Keywords of which one must stand in a schema, lest clients warn that it is none."""
+"""Keywords of which a schema needs one, lest clients warn that it is not a schema."""
 VACUOUS: dict[str, Any] = {"minLength": 0}
-"""The shortest keyword that every value keeps: for what is told without asserting anything."""
+"""The shortest keyword that every value satisfies, for a schema that asserts nothing."""
 _ANY: dict[str, Any] = {
     "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "object", "array", "null")]
 }
@@ -111,10 +111,10 @@ _LEFT_OUT = _INVERTING.union(
 
 
 def agreed(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema that takes all that the given one takes, whoever validates.
+    """Return a schema that accepts all that the given one accepts, in every validator.
 
     It is the given one, unless that holds a pattern that is not plain, or a step such as 0.01 that
-    floating point knows only about. Those are told in words then, and what could turn an assertion
+    floating point knows only about. Those are described in words then, and what could turn an assertion
     that is not made into one that is, is left out.
     """
     return loosened(schema) if _is_odd(schema) else schema
@@ -176,6 +176,6 @@ def _agreed(node: Any, _: str) -> Any:
         kept["patternProperties"] = {name: named[name] for name in named if name not in odd_names}
         kept.pop("additionalProperties", None)
     if odd:
-        told = ", ".join(f"{key} {schema[key]}" for key in odd)
-        kept["description"] = f"{schema.get('description', '')} (declared: {told})".strip()
+        declared = ", ".join(f"{key} {schema[key]}" for key in odd)
+        kept["description"] = f"{schema.get('description', '')} (declared: {declared})".strip()
     return inside(kept, _agreed)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from callpact.tool import Tool
 
 Advertise = Literal["full", "declared", "relaxed", "top", "none"]
-"""How much of an output schema clients are told: by its policy (`full`: as declared under `cast`,
+"""How much of an output schema is published: by its policy (`full`: as declared under `cast`,
 `convert` and `reject`, relaxed under `warn`), always as declared, always relaxed, the first level, nothing.
 """
 ADVERTISE: tuple[str, ...] = get_args(Advertise)
@@ -43,7 +43,7 @@ Rendering = Literal["mcp", "flowmcp"]
 _RECURSIVE = frozenset({"$recursiveRef", "$recursiveAnchor"})
 _REFERENCES = ("$ref", "$dynamicRef")
 _RELAXED_NODES = 2_000
-"""Fields that a relaxed schema tells; what lies beyond is left open."""
+"""Fields of a relaxed schema; further ones are left open."""
 _ANCHORED = re.compile(r'"(?:\$id|\$anchor|\$dynamic\w+|\$recursive\w+)":')
 _HOISTED_FROM = 2_000
 _SHARED_FROM = 150
@@ -61,10 +61,10 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 
 
 class View(Struct, frozen=True, gc=False):
-    """What one peer is told of a tool's answers, and so how they travel."""
+    """The published form of a tool's results for one peer."""
 
     is_published: bool
-    """Clients are told what the tool gives."""
+    """True if an output schema is published."""
     is_strict: bool
     """The published schema is one that an answer could break."""
     is_wrapped: bool
@@ -78,11 +78,11 @@ class View(Struct, frozen=True, gc=False):
 def view_of(
     tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
 ) -> View:
-    """How the answers of a tool travel to a peer of one era.
+    """Return the published form of a tool's results for a peer of one era.
 
-    Clients are not told of a medium: its schema would ask for base64 text beside the picture.
+    The schema of a medium is not published: it would ask for base64 text beside the picture.
     """
-    if rendering == "flowmcp":  # The envelope is an object, and is always told.
+    if rendering == "flowmcp":  # The envelope is an object, and is always published.
         view = view_of(tool, modern=modern, advertise=advertise)
         return View(True, view.is_strict, False, view.media, is_enveloped=True)
     contract = tool.contract
@@ -124,7 +124,7 @@ def output_schema(
 
 
 def _shown(tool: Tool, view: View, advertise: Advertise) -> dict[str, Any]:
-    """What is published of the declared schema."""
+    """Return the published part of the declared schema."""
     declared = cast("dict[str, Any]", tool.contract.output)
     if not view.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
@@ -182,7 +182,7 @@ def _top(schema: dict[str, Any]) -> dict[str, Any]:
     """The first level of a schema: never stricter than the whole."""
     top = {"$schema": schema["$schema"]} if "$schema" in schema else {}
     parts = _demands(schema, schema)
-    top |= _first_told(parts)
+    top |= _first_words(parts)
     required: dict[str, None] = {}
     fields: dict[str, Any] = {}
     for part in parts:
@@ -203,21 +203,21 @@ def _top(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leaf(node: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """What stands below the first level, without what stands below itself."""
-    return {"not": {}} if node is False else bounded(_first_told(_demands(node, root)))
+    """Return the schema of a field of the first level, without its own fields."""
+    return {"not": {}} if node is False else bounded(_first_words(_demands(node, root)))
 
 
-def _first_told(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The words and the type that come first."""
-    told: dict[str, Any] = {}
+def _first_words(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the description and the type that come first."""
+    words: dict[str, Any] = {}
     for part in parts:
-        told = _words(part) | told
+        words = _words(part) | words
         kinds = _kinds(part)
-        if kinds and told.keys().isdisjoint(("type", "anyOf")):
+        if kinds and words.keys().isdisjoint(("type", "anyOf")):
             # Some clients take one type only.
             alike = [{"type": kind} for kind in kinds]
-            told |= alike[0] if len(alike) == 1 else {"anyOf": alike}
-    return told
+            words |= alike[0] if len(alike) == 1 else {"anyOf": alike}
+    return words
 
 
 def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
@@ -240,7 +240,7 @@ def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema with parts that stand in it several times as definitions, if that is shorter.
+    """Return the same schema with repeated parts as definitions, if that is shorter.
 
     Parts are moved only where nothing but definitions is referred to, so that no reference can miss
     its target.
@@ -344,8 +344,8 @@ class _Relaxer:
             if is_open and items is None and isinstance(part.get("items"), dict):
                 items = self._relax(part["items"], path, level + 1)
         if kinds:
-            told = f"(declared: {' or '.join(kinds)})"
-            words["description"] = f"{words.get('description', '')} {told}".strip()
+            declared = f"(declared: {' or '.join(kinds)})"
+            words["description"] = f"{words.get('description', '')} {declared}".strip()
         relaxed: dict[str, Any] = dict(words)
         if properties:
             relaxed["properties"] = properties
@@ -397,7 +397,7 @@ def _words(schema: dict[str, Any]) -> dict[str, str]:
 
 
 def _references(root: dict[str, Any]) -> list[str]:
-    """Every reference of a document, as often as it stands there."""
+    """Return every reference of a document, with repetitions."""
     found: list[str] = []
     pending: list[Any] = [root]
     while pending:

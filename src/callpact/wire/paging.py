@@ -2,7 +2,7 @@
 
 A page is cut from the longest list of a value, at its root or one level below, and never inside an
 item. What was not sent can be fetched for a while: by cursor, page after page, or whole, under a
-URI. Nothing here knows MCP's forms; those stand in `mcp.py` and `mcp_content.py`.
+URI. Nothing here knows MCP's forms; those are in `mcp.py` and `mcp_content.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHOWN_SCALAR = 80
 
 
 class Items(Struct, frozen=True):
-    """A value taken apart: its longest list, as the JSON of each item, and what stands around."""
+    """A value taken apart: its longest list, as the JSON of each item, and the JSON around it."""
 
     texts: tuple[bytes, ...]
     path: str = ""
@@ -115,7 +115,7 @@ def cut(items: Items, limit: int, start: int = 0) -> Page:
 
 
 def preview(value: Any) -> str:
-    """What a value is, in words and short: the beginning of a text, the keys of an object.
+    """Describe a value briefly: the beginning of a text, the keys of an object.
 
     Never a piece of JSON: what is cut there cannot be read, or reads as something else.
     """
@@ -254,11 +254,11 @@ class KeptResults:
         return kept
 
     def find(self, uri: str, owner: str | None) -> Kept | None:
-        """The result under a URI; None if there is none, or it is another's."""
+        """Return the result under a URI; None if it is unknown or another caller's."""
         return self._owned(uri.removeprefix(SCHEME), owner) if uri.startswith(SCHEME) else None
 
     def cursor(self, kept: Kept, start: int) -> str:
-        """What its owner asks with for the page that begins at `start`."""
+        """Return the cursor of the page that begins at `start`."""
         place = bytes.fromhex(kept.key) + start.to_bytes(8)
         return base64.urlsafe_b64encode(place + self._mac(place)).decode().rstrip("=")
 
@@ -307,11 +307,11 @@ class KeptResults:
 
 
 class Paging(Struct, frozen=True):
-    """How one caller is given what is too large: what fits, and where the rest is kept."""
+    """The paging of large results for one caller: the limit, and the store of the rest."""
 
     kept: KeptResults
     owner: str | None = None
-    """Who may read the rest: the id of the caller, or of its session."""
+    """The owner of the rest: the id of the caller, or of its session."""
     limit: int = LIMIT
     """Bytes of JSON that one answer may hold."""
     reader: str = ""
@@ -319,5 +319,5 @@ class Paging(Struct, frozen=True):
 
 
 def is_over(paging: Paging | None, size: int) -> bool:
-    """True if so many bytes are too many for one answer."""
+    """True if this number of bytes is too large for one result."""
     return paging is not None and size > paging.limit
