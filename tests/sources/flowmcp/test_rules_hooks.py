@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from callpact.sources.flowmcp.outline import Outline
 from callpact.sources.flowmcp.rules.hooks import hook_hits
+from callpact.sources.flowmcp.tokens import line_starts
 
 MAIN = {"tools": {"getA": {}, "getB": {}, "get-c": {}}, "resources": {"places": {}}}
 BEGIN = "export const main = {}\n// ${'`\nexport const handlers = "
@@ -26,12 +27,16 @@ WORDS = st.tuples(
 ).map(lambda drawn: drawn[0].join(drawn[1]))
 
 
+def offset(text, hit):
+    return line_starts(text)[hit.line - 1] + hit.column - 1
+
+
 def hits(code, main=MAIN):
     """The key of each hit, and the word or sign that it points at."""
     text = BEGIN + code
     start = text.index("export const handlers")
     found = hook_hits(text, start, main)
-    return [(hit.key, re.match(r"'?[\w$]+'?|.", text[at:])[0]) for hit, at in found]
+    return [(hit.key, re.match(r"'?[\w$]+'?|.", text[offset(text, hit) :])[0]) for hit in found]
 
 
 def in_hook(kind, body):
@@ -150,7 +155,7 @@ def test_keys_that_may_be_reached_are_not_told(code):
 
 def test_what_was_probably_meant_is_suggested_and_the_tool_is_named():
     text = "export const handlers = () => ({ getA: { preRequst: f }, getAA: {} })"
-    first, second = (found.hit for found in hook_hits(text, 0, MAIN))
+    first, second = hook_hits(text, 0, MAIN)
     assert first.path == "/tools/getA"
     assert first.meant == ("preRequst", ("preRequest", "executeRequest", "postRequest"))
     assert second.meant[0] == "getAA"
@@ -160,7 +165,7 @@ def test_what_was_probably_meant_is_suggested_and_the_tool_is_named():
 def test_tools_under_their_old_name_are_tools():
     text = "export const handlers = () => ({ getA: { b: 1 }, getX: {} })"
     found = [*hook_hits(text, 0, {"routes": {"getA": {}}})]
-    assert [(hit.key, hit.path) for hit, _ in found] == [("VAL161", "/routes/getA"), ("VAL005", "")]
+    assert [(hit.key, hit.path) for hit in found] == [("VAL161", "/routes/getA"), ("VAL005", "")]
 
 
 # --- what hooks return ----------------------------------------------------------------------
@@ -285,9 +290,9 @@ def test_the_message_names_hook_and_tool_and_both_shapes():
     text = "export const handlers = () => ({ getA: { postRequest: () => ({ data: 1 }) } })"
     (found,) = hook_hits(text, 0, MAIN)
     for part in ("postRequest", "'getA'", "{ response }", "{ data }"):
-        assert part in found.hit.message
-    assert found.hit.path == "/tools/getA"
-    assert found.offset == text.index("{ data")
+        assert part in found.message
+    assert found.path == "/tools/getA"
+    assert offset(text, found) == text.index("{ data")
 
 
 # --- fetch ----------------------------------------------------------------------------------
@@ -363,7 +368,7 @@ def test_any_code_is_taken(code, begin):
 def test_offsets_point_into_the_code(code):
     text = f"{BEGIN}() => ({{ getA: {{ preRequest() {{ {code} }} }}, getX: {{}} }})"
     start = text.index("export const handlers")
-    assert all(start < at < len(text) for _, at in hook_hits(text, start, MAIN))
+    assert all(start < offset(text, hit) < len(text) for hit in hook_hits(text, start, MAIN))
 
 
 UNITS = """a, a:1, a:{}, getA:{}, getA:{preRequest(){}}, preRequest(){}, preRequest:()=>({}),

@@ -7,12 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.sources.flowmcp.scan import blank, hooked_tools, scan, uses_hook
+from callpact.sources.flowmcp.tokens import line_starts
 
 CODE = st.text(alphabet="'\"`/\\${}()[]*;=>\n\r ai.x1\u2028", max_size=60)
 
 
 def codes(text, kind="schema"):
-    return [hit.code for hit in scan(text, kind)]
+    return [hit.key.partition(":")[0] for hit in scan(text, kind)]
+
+
+def offset(text, hit):
+    return line_starts(text)[hit.line - 1] + hit.column - 1
+
+
+def word(hit):
+    return hit.message.partition("'")[2].partition("' must not")[0]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +213,7 @@ def test_code_next_to_texts_is_still_seen(text):
 
 def test_hits_come_in_the_order_of_the_text_with_their_offsets():
     text = "// eval\nfs.a ; import( x ) ; fs.b"
-    assert [(hit.offset, hit.word) for hit in scan(text)] == [
+    assert [(offset(text, hit), word(hit)) for hit in scan(text)] == [
         (text.index("fs.a"), "fs"),
         (text.index("import"), "import"),
         (text.index("fs.b"), "fs"),
@@ -213,7 +222,7 @@ def test_hits_come_in_the_order_of_the_text_with_their_offsets():
 
 def test_what_stands_before_the_code_is_not_looked_at():
     text = "{ import } eval( 1 )"
-    assert [(hit.code, hit.offset) for hit in scan(text, "schema", 10)] == [("SEC003", 11)]
+    assert [(hit.key, offset(text, hit)) for hit in scan(text, "schema", 10)] == [("SEC003", 11)]
 
 
 @pytest.mark.parametrize(
@@ -300,9 +309,9 @@ def test_blanking_keeps_every_offset_and_adds_nothing(text):
 def test_the_scan_takes_any_text(first, second):
     text = f"{first}import{second}eval"
     assert all(
-        text[hit.offset :].startswith(("import", "eval"))
+        text[offset(text, hit) :].startswith(("import", "eval"))
         for hit in scan(text, "list")
-        if hit.code == "SEC204" and hit.word != "\\u"
+        if hit.key == "SEC204" and word(hit) != "\\u"
     )
 
 

@@ -10,22 +10,22 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callpact.errors import InvalidManifest
+from callpact.errors import DeclarationError, InvalidManifest
 from callpact.sources.flowmcp.checking import (
     Checked,
     CheckedList,
-    ListFile,
+    GatheredLists,
     check_text,
     gather_lists,
     read_list,
 )
 from callpact.sources.flowmcp.codes import Profile
-from callpact.sources.flowmcp.file_hooks import CatalogueHooks
+from callpact.sources.flowmcp.file_hooks import CatalogueHooks, Unhooked
 from callpact.sources.flowmcp.files import (
     Candidate,
     as_text,
@@ -35,12 +35,15 @@ from callpact.sources.flowmcp.files import (
 )
 from callpact.sources.flowmcp.grants import read_root
 from callpact.sources.flowmcp.kinds import other_kind
-from callpact.sources.flowmcp.opened import opened_hits
 from callpact.sources.flowmcp.places import Places, in_order
 from callpact.sources.flowmcp.reading import read_schema_file
-from callpact.sources.flowmcp.rules.hit import is_text, items, members
-from callpact.sources.flowmcp.rules.hooks import hook_hits
+from callpact.sources.flowmcp.rules.hit import Hit, Hits, is_text, items, members, texts
+from callpact.sources.flowmcp.rules.hooks import hook_hits, hook_key_hit, key_hit, owners
+from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
+
+if TYPE_CHECKING:
+    from callpact.hooks.realm import Realm
 
 _EXPORTS = re.compile(r"^[ \t]*export\s++const\s++(main|schema|list)\b", re.MULTILINE)
 
@@ -88,7 +91,7 @@ class Catalogue:
                 self._inside.setdefault(found.root, []).append(found)
         self._folders: dict[tuple[Path, Path | None], tuple[str, ...]] = {}
         self._read: dict[str, CheckedList] = {}
-        self._gathered: dict[tuple[str, ...], _Gathered] = {}
+        self._gathered: dict[tuple[str, ...], GatheredLists] = {}
         self._told: set[str] = set()
         self._hooks: list[CatalogueHooks] = []
 
@@ -175,7 +178,7 @@ class Catalogue:
         self._hooks.append(CatalogueHooks(gathered.lists, profile))
         return self._hooks[-1]
 
-    def _lists_of(self, candidate: Candidate, *own: str) -> _Gathered:
+    def _lists_of(self, candidate: Candidate, *own: str) -> GatheredLists:
         """The lists that a file can refer to, in the order in which a source reads them."""
         rules = self._rules_of(candidate.path)
         root = candidate.root
@@ -187,14 +190,13 @@ class Catalogue:
             self._gathered[key] = self._gather(key[1:], rules.profile)
         return self._gathered[key]
 
-    def _gather(self, folders: Iterable[str], profile: Profile) -> _Gathered:
+    def _gather(self, folders: Iterable[str], profile: Profile) -> GatheredLists:
         found = [candidate for folder in folders for candidate in find_lists(Path(folder))]
         each = {os.path.realpath(candidate.path): candidate for candidate in found}
         read = [
             self._read_list(replace(candidate, path=Path(file))) for file, candidate in each.items()
         ]
-        lists, findings = gather_lists(read, profile)
-        return _Gathered(lists, findings)
+        return gather_lists(read, profile)
 
     def _read_list(self, candidate: Candidate, text: str | None = None) -> CheckedList:
         file = str(candidate.path)
@@ -215,11 +217,6 @@ class _Looked(NamedTuple):
     """Of a schema file that could be read."""
 
 
-class _Gathered(Struct, frozen=True):
-    lists: dict[str, ListFile]
-    findings: tuple[Finding, ...]
-
-
 def _is_list(text: str) -> bool:
     names = _EXPORTS.findall(text)
     return "list" in names and "main" not in names
@@ -227,3 +224,54 @@ def _is_list(text: str) -> bool:
 
 def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+# --- opened hooks ---------------------------------------------------------------------------
+
+_CODES = {"LibraryFailed": "SEC103", "MainChanged": "VAL162", "NoFactory": "VAL004"}
+"""What went wrong by the engine's name for it; everything else is the factory's failure."""
+_LIBRARIES = "/requiredLibraries"
+
+
+async def opened_hits(hooks: CatalogueHooks, checked: Checked) -> list[Hit]:
+    """What opening the hooks of a checked file tells; nothing of a file that cannot be loaded."""
+    main, handlers = checked.manifest, checked.handlers
+    if main is None or handlers is None:
+        return []
+    libraries = texts(main.get("requiredLibraries"))
+    try:
+        found = hooks.of_file(checked.file, checked.text, handlers, main["tools"], libraries)
+        if isinstance(found, Unhooked):
+            return [Hit("SEC103", _LIBRARIES, found.reason)]
+        realm = await found.open()
+    except DeclarationError as error:
+        return [_refused(error, checked, handlers)]
+    line, column = place_of(line_starts(checked.text), handlers)
+    return [hit._replace(line=line, column=column) for hit in _key_hits(realm, checked, handlers)]
+
+
+def _refused(error: DeclarationError, checked: Checked, handlers: int) -> Hit:
+    from callpact.hooks.loading import HooksRefused
+
+    if not isinstance(error, HooksRefused):  # The pack itself.
+        return Hit("SEC103", _LIBRARIES, str(error))
+    code = _CODES.get(error.name, "SEC104")
+    if code == "SEC103":
+        return Hit(code, _LIBRARIES, error.message)
+    words = error.message if code != "SEC104" else f"{error.name}: {error.message}"
+    place = (error.line, error.column) if error.line else None
+    return Hit(code, "", words, None, *(place or place_of(line_starts(checked.text), handlers)))
+
+
+def _key_hits(realm: Realm, checked: Checked, handlers: int) -> Hits:
+    main = checked.manifest or {}
+    known = owners(main)
+    # A hook may use what stands beside it by `this`.
+    uses_this = "this" in checked.text[handlers:]
+    for name, kinds in realm.hooks.items():
+        hit = key_hit(name, known)
+        if hit is not None:
+            yield hit
+        elif name in main["tools"] and not uses_this:
+            found = (hook_key_hit(kind, name, main) for kind in sorted(kinds))
+            yield from (each for each in found if each is not None)

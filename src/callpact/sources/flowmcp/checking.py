@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from callpact.schema import schema_hash
 from callpact.schema.wording import nearest
-from callpact.sources.flowmcp.codes import RULES, Profile, Rule, Severity
-from callpact.sources.flowmcp.imports import module_imports
+from callpact.sources.flowmcp.codes import RULES, Profile, Rule
 from callpact.sources.flowmcp.places import Places, in_order
 from callpact.sources.flowmcp.reading import Reading, read_list_file, read_schema_file
 from callpact.sources.flowmcp.rules.hit import Hit, members
@@ -31,11 +31,7 @@ from callpact.sources.flowmcp.rules.main import character_hits, file_hits, hash_
 from callpact.sources.flowmcp.rules.resources import resource_hits
 from callpact.sources.flowmcp.rules.tools import tools_hits
 from callpact.sources.flowmcp.scan import FileKind, hooked_tools, scan, uses_hook
-from callpact.sources.flowmcp.tokens import line_starts, place_of
-from callpact.sources.loaded import Finding
-
-if TYPE_CHECKING:
-    from callpact.sources.flowmcp.rules.hooks import CodeHit
+from callpact.sources.loaded import Finding, Severity
 
 MAX_FINDINGS = 200
 """Findings told about one FlowMCP file, errors before the rest."""
@@ -46,20 +42,12 @@ __all__ = [
     "MAX_FINDINGS",
     "Checked",
     "CheckedList",
+    "GatheredLists",
     "ListFile",
-    "PlacedHit",
     "check_text",
     "gather_lists",
     "read_list",
 ]
-
-
-class PlacedHit(NamedTuple):
-    """A hit and where it stands, if its path does not say so."""
-
-    hit: Hit
-    line: int | None = None
-    column: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +69,13 @@ class Checked:
         """Everything there is to say, with line and column, in the order of the file."""
         return in_order(self._places.placed(finding) for finding in self.unplaced)
 
-    def findings_with(self, hits: Iterable[PlacedHit], profile: Profile) -> tuple[Finding, ...]:
-        """All of it together with what was found out since; what is known is not told again."""
-        found = _Found(profile)
-        for hit, line, column in hits:
-            found.tell(hit, line, column)
+    def findings_with(self, hits: Iterable[Hit], profile: Profile) -> tuple[Finding, ...]:
+        """The findings with those of further hits; none is repeated."""
+        found = _Findings(self.file, profile)
+        for hit in hits:
+            found.report(hit)
         known = {(finding.code, finding.message) for finding in self.findings}
-        more = [
-            each for each in found.findings(self.file) if (each.code, each.message) not in known
-        ]
+        more = [each for each in found.worst() if (each.code, each.message) not in known]
         return in_order([*self.findings, *map(self._places.placed, more)])
 
     @cached_property
@@ -131,7 +117,7 @@ def check_text(
     profile: Profile = "compat",
     lists: Mapping[str, ListFile],
     libraries: Collection[str] = (),
-    hook_rules: Callable[[str, int, Mapping[str, Any]], Iterable[CodeHit]] | None = None,
+    hook_rules: Callable[[str, int, Mapping[str, Any]], Iterable[Hit]] | None = None,
 ) -> Checked:
     """Check the text of a schema file; `libraries` are allowed beside the six of FlowMCP.
 
@@ -139,7 +125,7 @@ def check_text(
     a hook is no reason not to load the file.
     """
     reading = read_schema_file(text)
-    found = _Found(profile)
+    found = _Findings(file, profile)
     _add_reading(found, reading, text, "schema")
     main = reading.data
     entries: dict[str, Entries] = {}
@@ -157,12 +143,12 @@ def check_text(
         found.add(known.unused_hits(resolved.hits, tail))
     manifest = None if found.is_error or main is None else _lifted(main)
     if hook_rules is not None and main is not None and reading.handlers is not None:
-        found.add_placed(hook_rules(text, reading.handlers, main), text)
+        found.add(hook_rules(text, reading.handlers, main))
     return Checked(
         file=file,
         manifest=manifest,
         shared_lists=entries,
-        unplaced=found.findings(file),
+        unplaced=found.worst(),
         _places=Places(text, reading.export, reading.prefix),
         _reading=reading,
     )
@@ -170,53 +156,52 @@ def check_text(
 
 def read_list(text: str, file: str, profile: Profile = "compat") -> CheckedList:
     """Check the text of a list file."""
-    found = _Found(profile)
+    found = _Findings(file, profile)
     reading = read_list_file(text)
     _add_reading(found, reading, text, "list")
     if reading.data is not None:
         found.add(list_hits(reading.data))
         found.add(character_hits(reading.data))
     made = None if found.is_error or reading.data is None else made_list(reading.data, file)
-    return CheckedList(list=made, unplaced=found.findings(file), _places=Places(text, "list"))
+    return CheckedList(list=made, unplaced=found.worst(), _places=Places(text, "list"))
 
 
-def gather_lists(
-    read: Iterable[CheckedList], profile: Profile = "compat"
-) -> tuple[dict[str, ListFile], tuple[Finding, ...]]:
-    """The lists by name, and what is wrong with them together; of two namesakes the first counts."""
+class GatheredLists(NamedTuple):
+    """The usable lists by name, and the findings that concern several of them."""
+
+    lists: dict[str, ListFile]
+    findings: tuple[Finding, ...]
+
+
+def gather_lists(read: Iterable[CheckedList], profile: Profile = "compat") -> GatheredLists:
+    """Put lists together; of two with one name the first is used."""
     available: dict[str, ListFile] = {}
     findings: list[Finding] = []
     for known in (checked.list for checked in read if checked.list is not None):
-        found = _Found(profile)
-        if known.name in available:
-            words = f"the list '{known.name}' is also in {available[known.name].file}"
-            found.add([Hit("LST002", "/meta/name", words)])
-            findings += found.findings(known.file)
-        else:
-            available[known.name] = known
+        first = available.setdefault(known.name, known)
+        if first is not known:
+            found = _Findings(known.file, profile)
+            words = f"the list '{known.name}' is also in {first.file}"
+            found.report(Hit("LST002", "/meta/name", words))
+            findings += found.worst()
     for known in available.values():
-        found = _Found(profile)
+        found = _Findings(known.file, profile)
         found.add(chain_hits(known, available, "/meta/dependsOn"))
-        findings += found.findings(known.file)
-    return available, tuple(findings)
+        findings += found.worst()
+    return GatheredLists(available, tuple(findings))
 
 
-def _add_reading(found: _Found, reading: Reading, text: str, kind: FileKind) -> None:
+def _add_reading(found: _Findings, reading: Reading, text: str, kind: FileKind) -> None:
     found.add(reading.hits)
     scanned = scan(text, kind, reading.code_begins)
-    starts = line_starts(text) if scanned else []
-    lines: set[int] = set()
-    built_in = {found.offset for found in module_imports(text)} if scanned else set[int]()
     for hit in scanned:
-        line, column = place_of(starts, hit.offset)
-        lines.add(line)
-        is_built_in = hit.code == "SEC001" and hit.offset in built_in
-        key = "SEC001:builtin" if is_built_in else hit.code
-        found.tell(Hit(key, "", f"'{hit.word}' must not stand in the code"), line, column)
+        found.report(hit)
     failure = reading.failure
-    is_told = failure is not None and failure.key in _NOT_DATA and failure.line in lines
-    if failure is not None and not is_told:  # One word for one thing.
-        found.tell(Hit(failure.key, "", failure.message), failure.line, failure.column)
+    if failure is None:
+        return
+    # A forbidden word is one finding, though it is also why the file is not data.
+    if failure.key not in _NOT_DATA or failure.line not in {hit.line for hit in scanned}:
+        found.report(failure)
 
 
 def _is_hooked(main: dict[str, Any], text: str, reading: Reading) -> bool:
@@ -233,32 +218,71 @@ def _lifted(main: dict[str, Any]) -> dict[str, Any]:
     return {"tools" if key == "routes" else key: value for key, value in main.items()}
 
 
-class _Told(NamedTuple):
-    """A finding in the making."""
+class _Findings:
+    """The findings about one file; of each severity, the first `MAX_FINDINGS` are kept."""
 
-    order: int
-    severity: Severity
-    rule: Rule
-    hit: Hit
-    line: int | None
-    column: int | None
+    def __init__(self, file: str, profile: Profile) -> None:
+        self._file = file
+        self._profile: Profile = profile
+        self._kept: dict[Severity, list[tuple[int, Finding]]] = {
+            "error": [],
+            "warning": [],
+            "info": [],
+        }
+        self._added: int = 0
+        self._count: int = 0
 
-    def finding(self, file: str) -> Finding:
-        hit = self.hit
+    @property
+    def is_error(self) -> bool:
+        return bool(self._kept["error"])
+
+    def add(self, hits: Iterable[Hit]) -> None:
+        """Report hits, up to a limit: a file that breaks so many rules cannot be loaded."""
+        if self._added > _MOST_HITS:
+            return
+        for hit in hits:
+            self._added += 1
+            if self._added > _MOST_HITS:
+                words = f"rules are broken more than {_MOST_HITS:,} times; no more was looked at"
+                del self._kept["error"][MAX_FINDINGS - 2 :]
+                self.report(Hit("VAL154", "", words))
+                return
+            self.report(hit)
+
+    def report(self, hit: Hit) -> None:
+        """Keep the finding of a hit, unless the profile ignores its rule."""
+        rule = RULES[hit.key]
+        severity = rule.severity(self._profile)
+        if severity is None:
+            return
+        self._count += 1
+        kept = self._kept[severity]
+        if len(kept) < MAX_FINDINGS:
+            kept.append((self._count, self._finding(hit, rule, severity)))
+
+    def worst(self) -> tuple[Finding, ...]:
+        """At most `MAX_FINDINGS` findings, errors before the rest, in the order of reporting."""
+        kept = [pair for pairs in self._kept.values() for pair in pairs]
+        if self._count > MAX_FINDINGS:
+            kept = kept[: MAX_FINDINGS - 1]
+            last = Hit("VAL152", "", f"{self._count - len(kept)} more findings are left out")
+            kept.append((self._count + 1, self._finding(last, RULES["VAL152"], "info")))
+        return tuple(finding for _, finding in sorted(kept, key=itemgetter(0)))
+
+    def _finding(self, hit: Hit, rule: Rule, severity: Severity) -> Finding:
         meant = hit.meant and _nearest(hit.meant[0], tuple(hit.meant[1]))
-        text = f"{hit.message}; {meant or ''}{' ' if meant else ''}{self.rule.remedy}"
         path = hit.path
         if not path.isascii():  # It is to be printed.
             path = path.encode("utf-8", "backslashreplace").decode()
         return Finding(
-            file,
-            self.severity,
-            text,
-            self.rule.code,
+            self._file,
+            severity,
+            f"{hit.message}; {meant or ''}{' ' if meant else ''}{rule.remedy}",
+            rule.code,
             path,
-            self.line,
-            self.column,
-            is_left_out=self.rule.key == "VAL165",
+            hit.line,
+            hit.column,
+            is_left_out=rule.key == "VAL165",
         )
 
 
@@ -266,69 +290,3 @@ class _Told(NamedTuple):
 def _nearest(word: str, options: tuple[str, ...]) -> str | None:
     """A suggestion; the same few words are wrong in many files."""
     return nearest(word, [*options])
-
-
-class _Found:
-    """What was found so far: the worst is kept, however much there is."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._profile: Profile = profile
-        self._told: dict[Severity, list[_Told]] = {"error": [], "warning": [], "info": []}
-        self._seen: int = 0
-        self._count: int = 0
-
-    @property
-    def is_error(self) -> bool:
-        return bool(self._told["error"])
-
-    def add(self, hits: Iterable[Hit]) -> None:
-        """Take hits, but not without end: what breaks so many rules cannot be loaded."""
-        if self._seen > _MOST_HITS:
-            return
-        for hit in hits:
-            if not self._is_room():
-                return
-            self.tell(hit)
-
-    def add_placed(self, hits: Iterable[CodeHit], text: str) -> None:
-        """Take hits in the code of a text, but not without end."""
-        if self._seen > _MOST_HITS:
-            return
-        starts: list[int] = []
-        for hit, offset in hits:
-            if not self._is_room():
-                return
-            starts = starts or line_starts(text)
-            self.tell(hit, *place_of(starts, offset))
-
-    def _is_room(self) -> bool:
-        """Count one more; False, and told, when it is too many."""
-        self._seen += 1
-        if self._seen > _MOST_HITS:
-            words = f"rules are broken more than {_MOST_HITS:,} times; no more was looked at"
-            del self._told["error"][MAX_FINDINGS - 2 :]
-            self.tell(Hit("VAL154", "", words))
-        return self._seen <= _MOST_HITS
-
-    def tell(self, hit: Hit, line: int | None = None, column: int | None = None) -> None:
-        rule = RULES[hit.key]
-        severity = rule.severity(self._profile)
-        if severity is None:
-            return
-        self._count += 1
-        told = self._told[severity]
-        if len(told) < MAX_FINDINGS:
-            told.append(_Told(self._count, severity, rule, hit, line, column))
-
-    def findings(self, file: str) -> tuple[Finding, ...]:
-        kept = [told for of_severity in self._told.values() for told in of_severity]
-        if self._count > MAX_FINDINGS:
-            kept = kept[: MAX_FINDINGS - 1]
-            words = f"{self._count - len(kept)} more findings are left out"
-            last = Hit("VAL152", "", words)
-            kept.append(_Told(self._count + 1, "info", RULES["VAL152"], last, None, None))
-        return tuple(told.finding(file) for told in sorted(kept, key=_order))
-
-
-def _order(told: _Told) -> int:
-    return told.order

@@ -17,8 +17,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from callpact.sources.loaded import Severity
+
 Profile = Literal["strict", "compat"]
-Severity = Literal["error", "warning", "info"]
 
 
 class Rule(Struct, frozen=True):

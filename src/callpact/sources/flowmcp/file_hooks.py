@@ -18,10 +18,9 @@ from callpact.folders import cache_folder
 from callpact.hooks.modules import needed_modules, node_module
 from callpact.sources.flowmcp.careful import stringify
 from callpact.sources.flowmcp.codes import Profile
-from callpact.sources.flowmcp.imports import module_imports, without_imports
 from callpact.sources.flowmcp.literal import read_exports
 from callpact.sources.flowmcp.rules.lists import ListFile, resolve_lists
-from callpact.sources.flowmcp.scan import hooked_tools
+from callpact.sources.flowmcp.scan import hooked_tools, module_imports, without_imports
 
 if TYPE_CHECKING:
     from callpact.hooks.engine import Engine

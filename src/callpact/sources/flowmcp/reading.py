@@ -24,15 +24,6 @@ _FLAT = (
 )
 
 
-class Failure(Struct, frozen=True):
-    """Why a file cannot be read as data, and where."""
-
-    key: str
-    message: str
-    line: int = 1
-    column: int = 1
-
-
 class Reading(Struct, frozen=True):
     """The data of a file, where its code begins, and what is wrong with its exports."""
 
@@ -42,7 +33,8 @@ class Reading(Struct, frozen=True):
     handlers: int | None = None
     code_begins: int = 0
     hits: tuple[Hit, ...] = ()
-    failure: Failure | None = None
+    failure: Hit | None = None
+    """Why the file cannot be read as data."""
 
 
 def read_schema_file(text: str) -> Reading:
@@ -64,7 +56,7 @@ def read_schema_file(text: str) -> Reading:
         lifted = _lifted(values["schema"])
         return Reading(lifted, "schema", "/main", exports.handlers, begins, hits)
     words = f"there is no `main`: {_told(list(values))}{_version(values.get('schema'))}"
-    return Reading(code_begins=begins, failure=Failure("VAL001", words))
+    return Reading(code_begins=begins, failure=_failure("VAL001", words))
 
 
 def read_list_file(text: str) -> Reading:
@@ -77,7 +69,7 @@ def read_list_file(text: str) -> Reading:
     value = exports.values.get("list")
     if not isinstance(value, dict):
         words = f"there is no object `list`: the file exports {_names(list(exports.values))}"
-        return Reading(export="list", hits=hits, failure=Failure("LST001", words))
+        return Reading(export="list", hits=hits, failure=_failure("LST001", words))
     return Reading(members(value), "list", hits=hits)
 
 
@@ -102,15 +94,19 @@ def _unreadable(
     text: str, error: InvalidManifest, wanted: str, not_data: str, not_there: str
 ) -> Reading:
     if len(text) > MAX_FILE_BYTES or len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES:
-        failure = Failure("VAL135", f"a file must have at most {MAX_FILE_BYTES:,} bytes")
+        failure = _failure("VAL135", f"a file must have at most {MAX_FILE_BYTES:,} bytes")
         return Reading(export=wanted, code_begins=len(text), failure=failure)
     names = export_names(text)
     if wanted in names:
-        failure = Failure(not_data, error.message, error.line, error.column)
+        failure = _failure(not_data, error.message, error.line, error.column)
     else:
         words = f"there is no `{wanted}`: {_told(names)}"
-        failure = Failure(not_there, words, error.line, error.column)
+        failure = _failure(not_there, words, error.line, error.column)
     return Reading(export=wanted, failure=failure)
+
+
+def _failure(key: str, message: str, line: int = 1, column: int = 1) -> Hit:
+    return Hit(key, "", message, None, line, column)
 
 
 def _told(names: list[str]) -> str:

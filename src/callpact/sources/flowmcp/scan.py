@@ -11,26 +11,26 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
-from msgspec.structs import replace
-
+from callpact.hooks.modules import IMPORTER, NODE, node_module
 from callpact.sources.flowmcp.names import references
+from callpact.sources.flowmcp.rules.hit import Hit
+from callpact.sources.flowmcp.tokens import line_starts, place_of
 
 FileKind = Literal["schema", "list"]
 
 
-class ScanHit(Struct, frozen=True):
-    """A word that may not stand where it stands."""
+class _Use(NamedTuple):
+    """A forbidden word in the code, by its offset."""
 
-    code: str
     offset: int
+    key: str
     word: str
 
 
-def scan(text: str, kind: FileKind = "schema", start: int = 0) -> tuple[ScanHit, ...]:
+def scan(text: str, kind: FileKind = "schema", start: int = 0) -> tuple[Hit, ...]:
     """Every word of the code that a file of this kind may not use, in the order of the text.
 
-    What stands before `start` is known to be data.
+    Everything before `start` is known to be data and is not scanned.
     """
     tail = text[start:]
     names = _NAMES if kind == "schema" else {**_NAMES, **_LIST_NAMES}
@@ -42,16 +42,32 @@ def scan(text: str, kind: FileKind = "schema", start: int = 0) -> tuple[ScanHit,
     ):  # Most files have none of the words, comments and texts included.
         return ()
     code = blank(tail)
-    hits = [hit for pattern in suspects for hit in _found(pattern, code, tail)]
-    seen = {at for hit in hits for at in range(hit.offset, hit.offset + len(hit.word))}
+    uses = [use for pattern in suspects for use in _found(pattern, code, tail)]
+    seen = {at for use in uses for at in range(use.offset, use.offset + len(use.word))}
     for used in references(code, named):
         if used.offset not in seen:
             is_made = (used.before, used.name) == ("new", "Function")
-            hits.append(ScanHit("SEC005" if is_made else names[used.name], used.offset, used.name))
-    if kind == "list":
-        hits = [hit if hit.code[3] == "2" else replace(hit, code="SEC204") for hit in hits]
-    placed = (replace(hit, offset=start + hit.offset) for hit in hits)
-    return tuple(sorted(placed, key=lambda hit: hit.offset))
+            uses.append(_Use(used.offset, "SEC005" if is_made else names[used.name], used.name))
+    if not uses:
+        return ()
+    built_in = {found.offset - start for found in module_imports(text)}
+    starts = line_starts(text)
+    return tuple(
+        Hit(
+            _key(use, kind, built_in),
+            "",
+            f"'{use.word}' must not stand in the code",
+            None,
+            *place_of(starts, start + use.offset),
+        )
+        for use in sorted(uses, key=lambda use: use.offset)
+    )
+
+
+def _key(use: _Use, kind: FileKind, built_in: Collection[int]) -> str:
+    if kind == "list" and use.key[3] != "2":
+        return "SEC204"
+    return "SEC001:builtin" if use.key == "SEC001" and use.offset in built_in else use.key
 
 
 def hooked_tools(text: str, handlers_offset: int, names: Collection[str]) -> frozenset[str]:
@@ -129,12 +145,12 @@ _COMPARES = re.compile(r"(?:[!=]==?|instanceof\s)\s*[\w$.?]*\Z")
 _BEFORE_MEMBER = re.compile(r"(?:[\w$)\]}]|\?\.)\s*\Z")
 
 
-def _found(searched: _Pattern, code: str, text: str) -> Iterator[ScanHit]:
+def _found(searched: _Pattern, code: str, text: str) -> Iterator[_Use]:
     for match in searched.pattern.finditer(text if "'" in searched.pattern.pattern else code):
         begin, end = match.span()
         if searched.code == "SEC005" and not _makes_functions(code, begin, end):
             continue
-        yield ScanHit(searched.code, begin, " ".join(match[0].split()))
+        yield _Use(begin, searched.code, " ".join(match[0].split()))
 
 
 def _makes_functions(code: str, begin: int, end: int) -> bool:
@@ -145,6 +161,41 @@ def _makes_functions(code: str, begin: int, end: int) -> bool:
     if code[begin] == "[" and (code[end - 1] != "]" or not _BEFORE_MEMBER.search(before)):
         return False
     return not _READS_A_NAME.match(code, end) and not _COMPARES.search(before)
+
+
+# --- imports of built-in modules ------------------------------------------------------------
+
+_IMPORT = re.compile(rf"(?<![\w$.])import\s*\(\s*(['\"])((?:node:)?(?:{'|'.join(NODE)}))\1\s*\)")
+
+
+class ModuleImport(NamedTuple):
+    """An import of a module that hooks have."""
+
+    offset: int
+    module: str
+
+
+def module_imports(text: str) -> tuple[ModuleImport, ...]:
+    """Every such import in the code of a file, in the order of the text."""
+    found = [*_IMPORT.finditer(text)]
+    if not found:
+        return ()
+    code = blank(text)
+    return tuple(
+        ModuleImport(match.start(), node_module(match[2]) or "")
+        for match in found
+        if code.startswith("import", match.start())
+    )
+
+
+def without_imports(text: str) -> str:
+    """The text with calls of a function in the place of such imports; all places stay the same."""
+    parts: list[str] = []
+    at = 0
+    for offset, _ in module_imports(text):
+        parts += (text[at:offset], IMPORTER)
+        at = offset + len(IMPORTER)
+    return "".join([*parts, text[at:]])
 
 
 # --- keys -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a rule yields, and the words of its message."""
+"""`Hit`, the type that every rule yields, and helpers for its path and message."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from callpact.schema.wording import cut, shown
 
 
 class Hit(NamedTuple):
-    """A breach of a rule: its key in the table of codes, where, and what was expected and came."""
+    """One breach of a rule; `checking.py` turns it into a `Finding`, once."""
 
     key: str
+    """The key of the rule in the table of codes."""
     path: str
+    """JSON Pointer of the value that breaks the rule."""
     message: str
+    """What was expected and what was found."""
     meant: tuple[str, Collection[str]] | None = None
-    """A name that is not known, and those that are: for a suggestion, made only if it is told."""
+    """An unknown name and the known ones, for a suggestion, which is made only if it is reported."""
+    line: int | None = None
+    """Line and column of a breach in code; None if `path` says where it is."""
+    column: int | None = None
 
 
 Hits = Iterator[Hit]

@@ -9,12 +9,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from callpact.schema.wording import cut
 from callpact.sources.flowmcp.names import references
 from callpact.sources.flowmcp.outline import Function, Member, Outline
-from callpact.sources.flowmcp.rules.hit import Hit, at, members
+from callpact.sources.flowmcp.rules.hit import Hit, Hits, at, members
+from callpact.sources.flowmcp.tokens import line_starts, place_of
 
 HOOKS = ("preRequest", "executeRequest", "postRequest")
 """The hooks that a tool can have, in the order in which they run."""
@@ -41,18 +42,12 @@ _ENOUGH = {
 """Any one of these is taken under `compat`."""
 
 
-class CodeHit(NamedTuple):
-    """A breach of a rule, and where in the file it stands."""
-
-    hit: Hit
-    offset: int
-
-
-def hook_hits(text: str, handlers: int, main: Mapping[str, Any]) -> Iterator[CodeHit]:
-    """What can be seen of the hooks whose code begins at an offset of the text."""
+def hook_hits(text: str, handlers: int, main: Mapping[str, Any]) -> Hits:
+    """Breaches that can be seen in the code of hooks, which begins at an offset of the text."""
     if len(text) - handlers > _MOST_CODE:
         words = f"more than {_MOST_CODE:,} characters of hook code are not looked at"
-        yield CodeHit(Hit("VAL163", "", words), handlers)
+        place = place_of(line_starts(text), handlers)
+        yield Hit("VAL163", "", words, None, *place)
         return
     outline = Outline(text, handlers)
     begin = _EXPORT.match(outline.code)
@@ -61,8 +56,11 @@ def hook_hits(text: str, handlers: int, main: Mapping[str, Any]) -> Iterator[Cod
     factory = outline.function_at(begin.end())
     if factory is None:
         return
+    starts: list[int] = []
     for hit, offset in _Hooks(outline, main).hits(factory):
-        yield CodeHit(hit, handlers + offset)
+        starts = starts or line_starts(text)
+        line, column = place_of(starts, handlers + offset)
+        yield hit._replace(line=line, column=column)
 
 
 def owners(main: Mapping[str, Any]) -> Collection[str]:
@@ -86,6 +84,10 @@ def hook_key_hit(name: str, tool: str, main: Mapping[str, Any]) -> Hit | None:
     return Hit("VAL161", _path(tool, main), words, (name, HOOKS))
 
 
+_Placed = tuple[Hit, int]
+"""A hit and its offset in the code of the hooks."""
+
+
 class _Hooks:
     def __init__(self, outline: Outline, main: Mapping[str, Any]) -> None:
         self._outline = outline
@@ -102,22 +104,22 @@ class _Hooks:
         found = references(self._code, {"fetch"})
         return [used.offset for used in found if used.before != "typeof"]
 
-    def hits(self, factory: Function) -> Iterator[CodeHit]:
+    def hits(self, factory: Function) -> Iterator[_Placed]:
         for literal in self._outline.returned(factory):
             for member in self._outline.members(literal):
                 if member.key is None:
                     continue
                 hit = key_hit(member.key, self._owners)
                 if hit is not None:
-                    yield CodeHit(hit, member.offset)
+                    yield hit, member.offset
                 elif member.key in self._tools:
                     yield from self._of_tool(member.key, member)
 
-    def _of_tool(self, tool: str, owner: Member) -> Iterator[CodeHit]:
+    def _of_tool(self, tool: str, owner: Member) -> Iterator[_Placed]:
         outline = self._outline
         if owner.is_method or outline.function_at(owner.value) is not None:
             words = f"the hooks of '{cut(tool)}' must be an object, got a function"
-            yield CodeHit(Hit("VAL161", _path(tool, self._main), words), owner.offset)
+            yield Hit("VAL161", _path(tool, self._main), words), owner.offset
             return
         if not outline.object_at(owner.value):
             return
@@ -130,9 +132,9 @@ class _Hooks:
             elif not uses_this:
                 hit = hook_key_hit(member.key, tool, self._main)
                 if hit is not None:
-                    yield CodeHit(hit, member.offset)
+                    yield hit, member.offset
 
-    def _of_hook(self, tool: str, kind: str, hook: Member) -> Iterator[CodeHit]:
+    def _of_hook(self, tool: str, kind: str, hook: Member) -> Iterator[_Placed]:
         find = self._outline.method_at if hook.is_method else self._outline.function_at
         function = find(hook.value)
         if function is None:
@@ -142,10 +144,10 @@ class _Hooks:
             first, last = (bisect_left(self._fetched, edge) for edge in (hook.value, hook.end))
             for offset in self._fetched[first:last]:
                 words = f"{kind} of '{cut(tool)}' uses `fetch`"
-                yield CodeHit(Hit("SEC100", path, words), offset)
+                yield Hit("SEC100", path, words), offset
         yield from self._of_returns(tool, kind, function)
 
-    def _of_returns(self, tool: str, kind: str, function: Function) -> Iterator[CodeHit]:
+    def _of_returns(self, tool: str, kind: str, function: Function) -> Iterator[_Placed]:
         path = _path(tool, self._main)
         is_told = False
         for literal in self._outline.returned(function):
@@ -159,7 +161,7 @@ class _Hooks:
                 is_told = True
             came = _shape([*sorted(keys)][:5])
             words = f"{kind} of '{cut(tool)}' must return {_MUST_RETURN[kind]}, it returns {came}"
-            yield CodeHit(Hit(rule, path, words), literal)
+            yield Hit(rule, path, words), literal
 
     def _keys(self, literal: int) -> frozenset[str] | None:
         """The keys of an object; None if it may have others."""
