@@ -83,7 +83,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "sources.marker",
         "sources.function",
         "sources.data",
-        "sources.flowmcp.loading",
+        "sources.flowmcp.source",
     ),
     "Envelopes": ("envelope", "schema.values"),
     "Events and bus": ("events", "observers", "bus"),

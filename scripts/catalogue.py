@@ -27,7 +27,7 @@ from callpact.secrets import Secrets
 from callpact.sources.flowmcp.file_hooks import Unhooked
 from callpact.sources.flowmcp.files import find_files, read_text
 from callpact.sources.flowmcp.literal import read_exports
-from callpact.sources.flowmcp.loading import FlowMCPTools
+from callpact.sources.flowmcp.source import FlowMCPTools
 from callpact.testing import StubTransport
 
 FILES, TOOLS = 358, 1_500

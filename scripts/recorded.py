@@ -19,8 +19,8 @@ from callpact import CallError, Runtime, Tool
 from callpact.net import Request
 from callpact.sources.flowmcp.files import read_text
 from callpact.sources.flowmcp.literal import read_exports
-from callpact.sources.flowmcp.loading import FlowMCPTools
 from callpact.sources.flowmcp.request import as_text
+from callpact.sources.flowmcp.source import FlowMCPTools
 from callpact.testing import StubTransport
 
 DEVIATIONS = {

@@ -20,7 +20,7 @@ import callpact
 from callpact.cli import whole
 from callpact.codes import CODES, OWN_CODE
 from callpact.config import Config, LimitsConfig, SourceConfig
-from callpact.sources.flowmcp.codes import RULES, Rule
+from callpact.sources.flowmcp.rule_table import RULES, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ from msgspec import Struct
 from callpact import CallError, Runtime, from_flowmcp
 from callpact.hooks.limits import HookLimits
 from callpact.net import Request
-from callpact.sources.flowmcp.loading import FlowMCPTools
+from callpact.sources.flowmcp.source import FlowMCPTools
 from callpact.testing import StubTransport
 
 CALLS = 100_000

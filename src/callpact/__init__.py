@@ -145,7 +145,7 @@ if TYPE_CHECKING:
         PropertyString,
     )
     from callpact.sources.data import data_tool, exhausted_message
-    from callpact.sources.flowmcp.loading import from_flowmcp
+    from callpact.sources.flowmcp.source import from_flowmcp
     from callpact.sources.function import from_functions
 
 _LAZY = {
@@ -193,7 +193,7 @@ _LAZY = {
     "data_tool": "callpact.sources.data",
     "default_stuck_loop_rule": "callpact.answer.reliability",
     "exhausted_message": "callpact.sources.data",
-    "from_flowmcp": "callpact.sources.flowmcp.loading",
+    "from_flowmcp": "callpact.sources.flowmcp.source",
     "from_functions": "callpact.sources.function",
     "last_n_validation_errors_match": "callpact.answer.reliability",
     "open_model": "callpact.answer.models",

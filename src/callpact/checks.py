@@ -16,9 +16,9 @@ from callpact import hooks
 from callpact.config import DEFAULT_FILE, SourceConfig, config_of, hold_limits, read_config
 from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
-from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.files import Candidate, find_files
-from callpact.sources.flowmcp.fixing import NotWritten, fix_file
+from callpact.sources.flowmcp.fixes import NotWritten, fix_file
+from callpact.sources.flowmcp.rule_table import Profile
 from callpact.sources.loaded import Finding, Opening
 from callpact.terminal import (
     Row,

@@ -1,7 +1,7 @@
 """The one table of codes that a call can fail with: what each is called on each wire.
 
 Data only: `errors.py` has the classes, `wire/` and `events.py` the renderings. What checking a
-FlowMCP file can give are other codes, with a table of their own (`sources/flowmcp/codes.py`).
+FlowMCP file can give are other codes, with a table of their own (`sources/flowmcp/rule_table.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import callpact
 from callpact.codes import CODES
 from callpact.hooks.limits import HookLimits
 from callpact.schema import check
-from callpact.sources.flowmcp.codes import RULES
+from callpact.sources.flowmcp.rule_table import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from callpact.errors import CallError, InvalidManifest
 from callpact.masker import MIN_MASKED
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.careful import in_key_order, read_carefully, stringify
 from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_exports
-from callpact.sources.flowmcp.loading import from_flowmcp
+from callpact.sources.flowmcp.literal_parser import in_key_order, read_carefully, stringify
+from callpact.sources.flowmcp.source import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 from kit import every_place

@@ -8,8 +8,8 @@ import stat
 import pytest
 
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp import loading
-from callpact.sources.flowmcp.loading import from_flowmcp
+from callpact.sources.flowmcp import source
+from callpact.sources.flowmcp.source import from_flowmcp
 from callpact.testing import StubTransport
 
 FILE = """
@@ -36,13 +36,13 @@ export const main = {
 def checked(monkeypatch):
     """The files that were really checked."""
     seen = []
-    check = loading.check_text
+    check = source.check_text
 
     def counted(text, **options):
         seen.append(options["file"])
         return check(text, **options)
 
-    monkeypatch.setattr(loading, "check_text", counted)
+    monkeypatch.setattr(source, "check_text", counted)
     return seen
 
 

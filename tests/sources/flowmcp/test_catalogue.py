@@ -12,7 +12,7 @@ from callpact.errors import InvalidManifest, SourceRefused
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.files import Candidate, find_files, find_lists, read_text, unreadable
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
-from callpact.sources.flowmcp.loading import from_flowmcp
+from callpact.sources.flowmcp.source import from_flowmcp
 from callpact.sources.loaded import Finding
 from callpact.testing import StubTransport
 

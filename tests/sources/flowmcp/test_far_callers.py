@@ -12,7 +12,7 @@ from callpact.catalog import Catalog
 from callpact.discovery import CALL_TOOL, DESCRIBE_TOOL, discovery_tools
 from callpact.errors import CallError
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.loading import from_flowmcp
+from callpact.sources.flowmcp.source import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp, gate, mcp
 

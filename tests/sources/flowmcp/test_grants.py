@@ -12,7 +12,7 @@ from callpact.errors import CallError, InvalidConfig
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
 from callpact.sources.flowmcp.grants import KeyGrants, read_root
-from callpact.sources.flowmcp.loading import from_flowmcp
+from callpact.sources.flowmcp.source import from_flowmcp
 from callpact.testing import StubTransport
 
 VALUE = "the-value-of-the-key"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kit
-from callpact.sources.flowmcp.checking import gather_lists, read_list
+from callpact.sources.flowmcp.file_check import gather_lists, read_list
 from callpact.sources.flowmcp.rules.lists import resolve_lists
 
 changed, told, GONE, STATIONS = kit.changed, kit.told, kit.GONE, kit.STATIONS

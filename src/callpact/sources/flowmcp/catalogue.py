@@ -16,30 +16,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.errors import DeclarationError, InvalidManifest
-from callpact.sources.flowmcp.checking import (
+from callpact.sources.flowmcp.exports import read_schema_file
+from callpact.sources.flowmcp.file_check import (
     Checked,
     CheckedList,
     GatheredLists,
+    Places,
     check_text,
     gather_lists,
+    in_order,
     read_list,
 )
-from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks, Unhooked
 from callpact.sources.flowmcp.files import (
     Candidate,
     as_text,
     find_lists,
     list_folders,
+    other_kind,
     unreadable,
 )
 from callpact.sources.flowmcp.grants import read_root
-from callpact.sources.flowmcp.kinds import other_kind
-from callpact.sources.flowmcp.places import Places, in_order
-from callpact.sources.flowmcp.reading import read_schema_file
+from callpact.sources.flowmcp.literal_parser import line_starts, place_of
+from callpact.sources.flowmcp.rule_table import Profile
 from callpact.sources.flowmcp.rules.hit import Hit, Hits, is_text, items, members, texts
 from callpact.sources.flowmcp.rules.hooks import hook_hits, hook_key_hit, key_hit, owners
-from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from callpact import hooks
 from callpact.errors import DeclarationError, UsageError
 from callpact.folders import cache_folder
 from callpact.hooks.modules import needed_modules, node_module
-from callpact.sources.flowmcp.careful import stringify
-from callpact.sources.flowmcp.codes import Profile
 from callpact.sources.flowmcp.literal import read_exports
+from callpact.sources.flowmcp.literal_parser import stringify
+from callpact.sources.flowmcp.rule_table import Profile
 from callpact.sources.flowmcp.rules.lists import ListFile, resolve_lists
 from callpact.sources.flowmcp.scan import hooked_tools, module_imports, without_imports
 

@@ -16,9 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.errors import InvalidManifest, SourceRefused
+from callpact.sources.flowmcp.exports import kind_of
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
+from callpact.sources.flowmcp.literal_parser import line_starts, place_of
 from callpact.sources.flowmcp.registry import REGISTRY, read_registry
-from callpact.sources.flowmcp.tokens import line_starts, place_of
 from callpact.sources.loaded import Finding
 
 LIST_FOLDERS = ("_lists", "_shared")
@@ -116,6 +117,15 @@ def unreadable(path: Path | str, error: InvalidManifest) -> Finding:
         return error.finding
     line, column = error.line or 1, error.column or 1
     return Finding(str(path), "error", error.message, "VAL155", "", line, column)
+
+
+def other_kind(path: Path, text: str) -> Finding | None:
+    """What is to be said of a file of a catalogue that is no schema file by nature."""
+    kind = kind_of(text)
+    if kind is None:
+        return None
+    words = f"the file is {kind}, not a schema file; it is not loaded"
+    return Finding(str(path), "info", words, "VAL159", "", 1, 1)
 
 
 def find_files(paths: Iterable[Path]) -> list[Candidate]:

@@ -4,7 +4,7 @@
 literal of objects, arrays, strings, decimal numbers, `true`, `false`, `null`. A literal is cut into
 its texts and the code between them; the code, of which there is little and which repeats, becomes
 JSON piece by piece, and a JSON parser does the rest. What that does not take is read again with
-care (`careful.py`), which accepts it or says where and why it is not data.
+care (`literal_parser.py`), which accepts it or says where and why it is not data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from callpact.errors import InvalidManifest
 from callpact.schema.hashing import canonical_string
-from callpact.sources.flowmcp.careful import (
+from callpact.sources.flowmcp.literal_parser import (
     MAX_LITERAL_DEPTH,
     in_key_order,
     is_export_name,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from callpact.sources.flowmcp.literal_parser import STRINGS, TRIVIA
 from callpact.sources.flowmcp.scan import blank
-from callpact.sources.flowmcp.tokens import STRINGS, TRIVIA
 
 _BRACKET = re.compile(r"[()\[\]{}]")
 _OPENED_BY = {")": "(", "]": "[", "}": "{"}

@@ -7,6 +7,9 @@ caller gives can never be one, also if a hook of another call has shown it its o
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -21,14 +24,24 @@ from msgspec.structs import replace
 from callpact.errors import InvalidInput, InvalidSchema, Issue
 from callpact.masker import MASK, Masker
 from callpact.net import Request
-from callpact.sources.flowmcp.careful import stringify
-from callpact.sources.flowmcp.digests import DIGEST, digest_of
+from callpact.sources.flowmcp.literal_parser import stringify
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
 
 # Letters that no encoding touches. Of a plan alone; no hook and no caller ever sees it.
 _SLOT = f"callpact-slot-{os.urandom(8).hex()}-"
 _SLOTS = re.compile(rf"{_SLOT}([A-Za-z0-9_]+)-end")
-_PLACEHOLDER = re.compile(rf"callpact-secret-([0-9a-f]{{16}})-(?:([A-Za-z0-9_]+)|{DIGEST})-end")
+_DIGEST = (
+    r"(?P<kind>hash|hmac)-(?P<algorithm>md5|sha1|sha224|sha256|sha384|sha512)"
+    r"-(?P<encoding>hex|base64|base64url)-(?P<message>[0-9a-f]*)-(?P<key>[0-9a-f]*)"
+)
+"""The placeholder of a digest of a key, between the mark of the host and its end.
+
+A hook sees a placeholder instead of a key, so a hash that it computed would be that of the
+placeholder. `node_crypto.js` therefore writes what is to be hashed into a placeholder of its own:
+`hash` or `hmac`, the algorithm, the encoding, and the message and the key in hex. The host computes
+the digest when the request leaves.
+"""
+_PLACEHOLDER = re.compile(rf"callpact-secret-([0-9a-f]{{16}})-(?:([A-Za-z0-9_]+)|{_DIGEST})-end")
 """What a hook has in place of a key, or of a digest of one that it asked for."""
 _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
 _BODIED = frozenset({"POST", "PUT"})
@@ -69,7 +82,7 @@ class Placeholders:
         """
 
         def raw(match: re.Match[str]) -> str:
-            return digest_of(match, hashed) if match[2] is None else value(match[2])
+            return _digest(match, hashed) if match[2] is None else value(match[2])
 
         def hashed(part: str) -> str:
             return self._each(part, lambda match: _bytewise(raw(match)))
@@ -91,6 +104,30 @@ class Placeholders:
 def _bytewise(text: str) -> str:
     """One character for each byte of a text in UTF-8."""
     return text.encode().decode("latin-1")
+
+
+def _digest(match: re.Match[str], fill: Callable[[str], str]) -> str:
+    """The digest that a placeholder stands for; `fill` puts keys into a text."""
+    message, key = (_digested(match[part], fill) for part in ("message", "key"))
+    algorithm = match["algorithm"]
+    if match["kind"] == "hmac":
+        made = hmac.digest(key, message, algorithm)
+    else:
+        made = hashlib.new(algorithm, message, usedforsecurity=False).digest()
+    match match["encoding"]:
+        case "hex":
+            return made.hex()
+        case "base64":
+            return base64.b64encode(made).decode()
+        case _:
+            return base64.urlsafe_b64encode(made).decode().rstrip("=")
+
+
+def _digested(digits: str, fill: Callable[[str], str]) -> bytes:
+    """The bytes with keys in the place of their placeholders; an odd digit at the end is dropped."""
+    data = bytes.fromhex(digits[: len(digits) // 2 * 2])
+    # Placeholders are ASCII; keys are hashed in UTF-8, as JavaScript does.
+    return fill(data.decode("latin-1")).encode("latin-1")
 
 
 def _named(match: re.Match[str]) -> str:

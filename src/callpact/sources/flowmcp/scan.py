@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
 from callpact.hooks.modules import IMPORTER, NODE, node_module
+from callpact.sources.flowmcp.literal_parser import line_starts, place_of
 from callpact.sources.flowmcp.names import references
 from callpact.sources.flowmcp.rules.hit import Hit
-from callpact.sources.flowmcp.tokens import line_starts, place_of
 
 FileKind = Literal["schema", "list"]
 

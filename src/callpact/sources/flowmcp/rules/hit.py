@@ -12,7 +12,7 @@ from callpact.schema.wording import cut, shown
 
 
 class Hit(NamedTuple):
-    """One breach of a rule; `checking.py` turns it into a `Finding`, once."""
+    """One breach of a rule; `file_check.py` turns it into a `Finding`, once."""
 
     key: str
     """The key of the rule in the table of codes."""

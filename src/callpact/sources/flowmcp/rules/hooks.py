@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from callpact.schema.wording import cut
+from callpact.sources.flowmcp.literal_parser import line_starts, place_of
 from callpact.sources.flowmcp.names import references
 from callpact.sources.flowmcp.outline import Function, Member, Outline
 from callpact.sources.flowmcp.rules.hit import Hit, Hits, at, members
-from callpact.sources.flowmcp.tokens import line_starts, place_of
 
 HOOKS = ("preRequest", "executeRequest", "postRequest")
 """The hooks that a tool can have, in the order in which they run."""

@@ -14,7 +14,7 @@ import pytest
 import calls
 from callpact.errors import Failed, ToolError, UpstreamError
 from callpact.net import Response
-from callpact.sources.flowmcp.answer import MAX_SHOWN, read_answer
+from callpact.sources.flowmcp.response import MAX_SHOWN, read_response
 from callpact.wire import flowmcp
 
 Shop, answered, main, parameter, tool = (
@@ -330,5 +330,5 @@ def test_output_that_is_held_back_is_e009(shop):
 
 
 def test_an_answer_is_read_without_a_content_type():
-    envelope = read_answer(Response(200, {}, b"[1]"), "application/json")
+    envelope = read_response(Response(200, {}, b"[1]"), "application/json")
     assert (envelope.data, envelope.meta.content_type) == ([1], "")

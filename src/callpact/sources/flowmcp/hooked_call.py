@@ -2,7 +2,7 @@
 
 The shapes are those of seed 002 and, under `compat`, also those that real files rely on. A hook
 never sees a secret: it sees a placeholder (`request.py`), made for this one call, which the host
-replaces when the request leaves. What hooks may fetch stands in `fetching.py`; the JavaScript itself runs in
+replaces when the request leaves. What hooks may fetch stands in `hook_fetch.py`; the JavaScript itself runs in
 `callpact.hooks`.
 """
 
@@ -22,8 +22,8 @@ from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed, InvalidInput
 from callpact.net import Request
 from callpact.schema.limits import with_room
-from callpact.sources.flowmcp.fetching import Fetching
 from callpact.sources.flowmcp.file_hooks import FileHooks
+from callpact.sources.flowmcp.hook_fetch import Fetching
 from callpact.sources.flowmcp.request import Draft, Placeholders, RequestPlan, as_text
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from callpact.net import HttpTransport, Transport
 from callpact.net.host_patterns import HostPatterns
 from callpact.secrets import Secrets, key_name
 from callpact.sources.flowmcp.cache import Cache, Entry, Manifest, hash_of, packed
-from callpact.sources.flowmcp.checking import ListFile, check_text, read_list
-from callpact.sources.flowmcp.codes import Profile
+from callpact.sources.flowmcp.file_check import ListFile, check_text, read_list
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.files import (
     SKIPPED_FOLDERS,
@@ -33,15 +32,15 @@ from callpact.sources.flowmcp.files import (
     find_lists,
     list_folders,
     lists_above,
+    other_kind,
     unreadable,
 )
 from callpact.sources.flowmcp.grants import Asked, FileKeys, KeyGrants, Root, read_root
-from callpact.sources.flowmcp.kinds import other_kind
-from callpact.sources.flowmcp.making import Workshop
-from callpact.sources.flowmcp.naming import Loaded, tell_apart
 from callpact.sources.flowmcp.parameters import argument_aliases
 from callpact.sources.flowmcp.registry import REGISTRY
+from callpact.sources.flowmcp.rule_table import Profile
 from callpact.sources.flowmcp.scan import hooked_tools
+from callpact.sources.flowmcp.tool_factory import Loaded, Workshop, tell_apart
 from callpact.sources.loaded import Finding, Opening, Tools, Watched
 from callpact.tool import Tool
 

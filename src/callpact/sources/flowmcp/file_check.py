@@ -1,7 +1,7 @@
 """Checking one FlowMCP file: read as data, scanned, held to every rule; nothing of it is run.
 
 `check_text` gives everything that is to be said about a file at once, and what a source needs to
-load it: an error means that it cannot be loaded. Severities are those of a profile (`codes.py`).
+load it: an error means that it cannot be loaded. Severities are those of a profile (`rule_table.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from callpact.errors import InvalidManifest
 from callpact.schema import schema_hash
 from callpact.schema.wording import nearest
-from callpact.sources.flowmcp.codes import RULES, Profile, Rule
-from callpact.sources.flowmcp.places import Places, in_order
-from callpact.sources.flowmcp.reading import Reading, read_list_file, read_schema_file
+from callpact.sources.flowmcp.exports import Reading, read_list_file, read_schema_file
+from callpact.sources.flowmcp.literal_parser import line_starts, place_of, read_carefully
+from callpact.sources.flowmcp.rule_table import RULES, Profile, Rule
 from callpact.sources.flowmcp.rules.hit import Hit, members
 from callpact.sources.flowmcp.rules.lists import (
     Entries,
@@ -290,3 +293,56 @@ class _Findings:
 def _nearest(word: str, options: tuple[str, ...]) -> str | None:
     """A suggestion; the same few words are wrong in many files."""
     return nearest(word, [*options])
+
+
+# --- lines and columns -----------------------------------------------------------------------
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings in the order of the file."""
+    return tuple(sorted(findings, key=lambda found: (found.line or 0, found.column or 0)))
+
+
+class Places:
+    """The places of an export's values; the file is read again, with care, on first use.
+
+    `prefix` is where in the export the data begins, if it is not all of it.
+    """
+
+    def __init__(self, text: str, export: str, prefix: str = "") -> None:
+        self.text = text
+        self._export = export
+        self._prefix = prefix
+
+    @cached_property
+    def _offsets(self) -> dict[str, int]:
+        """Offsets by JSON Pointer; of `export const main = schema`, those of `schema`."""
+        try:
+            found = read_carefully(self.text)
+        except InvalidManifest:
+            return {}
+        value = found.values.get(self._export)
+        same = (name for name in found.values if found.values[name] is value)
+        export = next((name for name in same if (name, "") in found.places), self._export)
+        return {path: offset for (name, path), offset in found.places.items() if name == export}
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return line_starts(self.text)
+
+    def placed(self, finding: Finding) -> Finding:
+        """The finding with its line and column; of what is missing, where it should stand."""
+        if finding.line is not None:
+            return finding
+        line, column = place_of(self._starts, self._offset(finding.path))
+        return replace(finding, line=line, column=column)
+
+    def _offset(self, path: str) -> int:
+        while True:
+            for prefix in (self._prefix, ""):
+                offset = self._offsets.get(prefix + path)
+                if offset is not None:
+                    return offset
+            if not path:
+                return 0
+            path = path.rpartition("/")[0]

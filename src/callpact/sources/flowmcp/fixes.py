@@ -19,11 +19,17 @@ from msgspec import Struct
 
 from callpact.errors import CallpactError, InvalidManifest, InvalidSchema
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.careful import Found, read_carefully
+from callpact.sources.flowmcp.exports import Reading, read_schema_file
 from callpact.sources.flowmcp.files import read_text
-from callpact.sources.flowmcp.reading import Reading, read_schema_file
+from callpact.sources.flowmcp.literal_parser import (
+    LINE_END,
+    NAME,
+    STRINGS,
+    TRIVIA,
+    Found,
+    read_carefully,
+)
 from callpact.sources.flowmcp.scan import blank
-from callpact.sources.flowmcp.tokens import LINE_END, NAME, STRINGS, TRIVIA
 
 FIRST_VERSION = "1.0.0"
 """The `schemaVersion` of a file that had none (seed 002: migrated schemas start with it)."""

@@ -9,7 +9,7 @@ import pytest
 from callpact.hooks.limits import HookLimits
 from callpact.hooks.packs import keep
 from callpact.sources.flowmcp.catalogue import opened_hits
-from callpact.sources.flowmcp.checking import check_text, read_list
+from callpact.sources.flowmcp.file_check import check_text, read_list
 from callpact.sources.flowmcp.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.rules.hooks import hook_hits
 

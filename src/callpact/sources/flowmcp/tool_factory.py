@@ -1,12 +1,14 @@
 """Tools of checked FlowMCP files: what a call needs is made when the tool is first called.
 
-Nothing is checked here; `loading.py` gives what checking let pass.
+Nothing is checked here; `source.py` gives what checking let pass.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -18,15 +20,12 @@ from callpact.net import Request, Transport
 from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.answer import read_answer
 from callpact.sources.flowmcp.cache import Entry, Head, Manifest
-from callpact.sources.flowmcp.checking import ListFile
-from callpact.sources.flowmcp.fetching import Fetching
+from callpact.sources.flowmcp.file_check import ListFile
 from callpact.sources.flowmcp.file_hooks import FileHooks, Unhooked
 from callpact.sources.flowmcp.grants import FileKeys
-from callpact.sources.flowmcp.hooking import HookedCall
-from callpact.sources.flowmcp.naming import id_part
-from callpact.sources.flowmcp.output import JSON, mime_type, output_schema
+from callpact.sources.flowmcp.hook_fetch import Fetching
+from callpact.sources.flowmcp.hooked_call import HookedCall
 from callpact.sources.flowmcp.parameters import (
     Parameter,
     input_schema,
@@ -40,8 +39,21 @@ from callpact.sources.flowmcp.request import (
     seal,
     unsealed,
 )
+from callpact.sources.flowmcp.response import JSON, mime_type, output_schema, read_response
 from callpact.sources.flowmcp.rules.lists import resolve_lists
-from callpact.tool import Contract, Disabled, Kind, Terms, Tool, wire_name
+from callpact.sources.loaded import (
+    Finding,
+)
+from callpact.tool import (
+    Contract,
+    Disabled,
+    Kind,
+    Terms,
+    Tool,
+    wire_name,
+)
+
+_NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -149,7 +161,7 @@ class _Calling:
         try:
             response = await self.transport.send(request, deadline=context.deadline)
             is_json = for_hook and "json" in response.headers.get("content-type", "")
-            return read_answer(response, JSON if is_json else self.mime_type, self.used)
+            return read_response(response, JSON if is_json else self.mime_type, self.used)
         except Failed as error:
             raise _masked(error, self.keys.secrets) from None
 
@@ -255,3 +267,54 @@ def _terms(head: Head) -> Terms:
         head.data_license_name,
     )
     return Terms(docs, *(text if isinstance(text, str) and text else None for text in given))
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A tool, with its name and that of its file as they are written."""
+
+    name: str
+    file: str
+    tool: Tool
+
+
+def id_part(name: str, otherwise: str) -> str:
+    """A name as part of an id."""
+    return _NOT_ID.sub("_", name).strip("_") or otherwise
+
+
+def tell_apart(loaded: list[Loaded], report: list[Finding]) -> list[Tool]:
+    """Tools of one name in several files get the file's name into theirs, each with a warning."""
+    count = Counter(item.tool.id for item in loaded)
+    tools: list[Tool] = []
+    names: dict[str, Tool] = {}
+    for item in loaded:
+        tool = item.tool
+        if count[tool.id] > 1:
+            tool = _renamed(item, count[tool.id], report)
+        own = (tool.id, tool.wire_name, *tool.aliases)
+        taken = next((name for name in own if name in names), None)
+        if taken is not None:
+            other = _file_of(names[taken])
+            text = f"'{taken}' is already a tool of {other}: rename the tool or its file"
+            report.append(Finding(_file_of(tool), "error", text))
+            continue
+        names |= dict.fromkeys(own, tool)
+        tools.append(tool)
+    return tools
+
+
+def _renamed(item: Loaded, count: int, report: list[Finding]) -> Tool:
+    tool = item.tool
+    file = id_part(item.file, "file")
+    new = f"{tool.namespace}.{file}.{tool.name}"
+    text = f"'{tool.id}' is declared {count} times; here it is '{new}'"
+    report.append(Finding(_file_of(tool), "warning", text))
+    return replace(tool, id=new, wire_name=wire_name(f"{item.name}_{file}_{tool.namespace}"))
+
+
+def _file_of(tool: Tool) -> str:
+    return tool.source.removeprefix("flowmcp:")

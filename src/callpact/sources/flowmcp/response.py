@@ -11,7 +11,8 @@ import json
 import math
 import re
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 
@@ -20,8 +21,10 @@ from callpact.errors import UpstreamError
 from callpact.net import Response, retry_after
 from callpact.schema.limits import with_room
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.output import JSON, PNG
 
+_TYPES = frozenset({"string", "number", "boolean", "object", "array"})
+JSON = "application/json"
+PNG = "image/png"
 MAX_SHOWN = 2_000
 """Bytes of an upstream's error answer that are shown in the details of the error."""
 
@@ -33,7 +36,7 @@ _CHARSETS = re.compile(
 )
 
 
-def read_answer(
+def read_response(
     response: Response, mime_type: str, used: Secrets | None = None
 ) -> ResponseEnvelope[Any]:
     """The envelope of an answer, without the secrets that were `used` for it.
@@ -156,3 +159,53 @@ def _details(response: Response, kind: str, used: Secrets | None) -> dict[str, A
     shown = text if used is None else used.mask(text)
     shown = shown.encode("utf-8", "replace")[:MAX_SHOWN].decode("utf-8", "ignore")
     return {**details, "body": shown} if shown else details
+
+
+# --- the declared output ---------------------------------------------------------------------
+
+
+def output_schema(output: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The JSON Schema of a declared `output`; None if nothing is declared.
+
+    Keywords that the dialect excludes are left out, as seed 000 has it: APIs may return more.
+    """
+    if output is None or not isinstance(output.get("schema"), Mapping):
+        return None
+    node = _node(cast("Mapping[str, Any]", output["schema"]))
+    if output.get("mimeType") == PNG:  # Seed 000: the text is the picture, in base64.
+        node |= {"contentEncoding": "base64", "contentMediaType": PNG}
+    return node
+
+
+def _node(declared: Mapping[str, Any]) -> dict[str, Any]:
+    node: dict[str, Any] = {}
+    nullable = declared.get("nullable") is True
+    kind = declared.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        node["type"] = [kind, "null"] if nullable else kind
+    elif kind == "integer":  # Not of the dialect; real files have it, and mean a number.
+        node["type"] = ["number", "null"] if nullable else "number"
+    for keyword in ("description", "format"):
+        if isinstance(declared.get(keyword), str):
+            node[keyword] = declared[keyword]
+    values = declared.get("enum")
+    if isinstance(values, list):
+        node["enum"] = [*values, None] if nullable and None not in values else values
+    properties = declared.get("properties")
+    if isinstance(properties, Mapping) and kind == "object":
+        held = cast("Mapping[str, Any]", properties).items()
+        node["properties"] = {name: _node(child) for name, child in held if _is_node(child)}
+    items: Any = declared.get("items")
+    if _is_node(items) and kind == "array":
+        node["items"] = _node(items)
+    return node
+
+
+def _is_node(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def mime_type(output: Mapping[str, Any] | None) -> str:
+    """What the answer is read as; JSON if nothing is declared."""
+    declared = None if output is None else output.get("mimeType")
+    return declared if isinstance(declared, str) else JSON

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from callpact.errors import InvalidManifest
-from callpact.sources.flowmcp.careful import read_carefully, stringify
 from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_exports
-from callpact.sources.flowmcp.tokens import line_starts, place_of
+from callpact.sources.flowmcp.literal_parser import line_starts, place_of, read_carefully, stringify
 
 
 def places(text):

@@ -9,10 +9,22 @@ from msgspec import Struct
 
 from callpact.errors import InvalidManifest
 from callpact.schema.wording import cut, shown
-from callpact.sources.flowmcp.kinds import KINDS, export_names
 from callpact.sources.flowmcp.literal import MAX_FILE_BYTES, Exports, read_exports
 from callpact.sources.flowmcp.rules.hit import Hit, Hits, got, members
+from callpact.sources.flowmcp.scan import blank
 
+KINDS = {
+    "list": "a shared list",
+    "skill": "a skill",
+    "prompt": "a prompt",
+    "content": "the text of a prompt",
+    "selection": "a selection",
+    "agent": "an agent",
+}
+"""Exports of files that are no schema files, and what such a file is."""
+_EXPORT = re.compile(
+    r"(?<![\w$.])export\s++(?:const|let|var|class|(?:async\s++)?function)\s++([\w$]++)"
+)
 _HANDLERS = re.compile(
     r"export\s++const\s++handlers\s*+=(?>(?:\s++|//[^\n\r]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
 )
@@ -134,3 +146,19 @@ def _lifted(schema: dict[str, Any]) -> dict[str, Any]:
         if name in schema and name not in main:
             main[name] = schema[name]
     return main
+
+
+# --- kinds of files --------------------------------------------------------------------------
+
+
+def export_names(text: str) -> list[str]:
+    """The names that a file exports, whatever stands behind them."""
+    return _EXPORT.findall(blank(text))
+
+
+def kind_of(text: str) -> str | None:
+    """What a file is that is not meant to be a schema file; None if it may be meant as one."""
+    names = export_names(text)
+    if "main" in names or "schema" in names:
+        return None
+    return next((told for name, told in KINDS.items() if name in names), None)
