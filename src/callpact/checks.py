@@ -1,4 +1,4 @@
-"""`callpact check`: which files, held to what, told as tables or as lines of JSON."""
+"""`callpact check`: checks files by the settings of their sources, and prints tables or JSON lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
 class Demands:
-    """What each file is held to: what was given, before what `callpact.toml` says of its source.
+    """The rules for each file: options first, then the settings of its source in `callpact.toml`.
 
     Raises:
         InvalidConfig: the file cannot be used.
@@ -81,7 +81,7 @@ class Demands:
 
 
 def _root(folder: Path, ref: str) -> Path | None:
-    """Where a FlowMCP source is; None for other kinds."""
+    """The path of a FlowMCP source; None for other kinds."""
     if ref.startswith("flowmcp:"):
         return (folder / ref.removeprefix("flowmcp:")).resolve()
     path = folder / ref
@@ -96,11 +96,11 @@ def check_paths(
     fixes: bool,
     opens_hooks: bool = False,
 ) -> bool:
-    """Check every file under the paths, tell what was found, and say whether there are errors.
+    """Check every file under the paths and print the findings; True if there are errors.
 
     Raises:
         SourceRefused: a path does not exist, or holds no file.
-        UsageError: hooks are to be opened, and what runs them is not installed.
+        UsageError: hooks are to be opened, and the extra that runs them is not installed.
     """
     if opens_hooks and not hooks.is_installed():
         raise UsageError("--hooks needs the extra 'hooks': pip install 'callpact[hooks]'")
@@ -151,8 +151,8 @@ def _opened(catalogue: Catalogue, candidates: Iterable[Candidate]) -> Iterator[F
 
 
 def _fix(candidates: list[Candidate]) -> bool:
-    """Mend the files; True if all that had to be written was."""
-    told: list[str] = []
+    """Fix the files; False if one could not be written."""
+    notes: list[str] = []
     was_written = True
     readable = [candidate for candidate in candidates if candidate.trouble is None]
     for candidate in _tracked(readable, "fixing"):
@@ -160,13 +160,13 @@ def _fix(candidates: list[Candidate]) -> bool:
             fix = fix_file(candidate.path)
         except NotWritten as error:
             was_written = False
-            told.append(f"[red]error:[/] {plain(str(error))}")
+            notes.append(f"[red]error:[/] {plain(str(error))}")
             continue
         if fix.changes:
-            told.append(f"fixed {plain(str(candidate.path))}: {plain('; '.join(fix.changes))}")
+            notes.append(f"fixed {plain(str(candidate.path))}: {plain('; '.join(fix.changes))}")
         if fix.refused:
-            told.append(f"[yellow]not fixed[/] {plain(f'{candidate.path}: {fix.refused}')}")
-    for line in told or ["nothing to fix"]:
+            notes.append(f"[yellow]not fixed[/] {plain(f'{candidate.path}: {fix.refused}')}")
+    for line in notes or ["nothing to fix"]:
         err.print(line)
     return was_written
 
@@ -180,7 +180,7 @@ def _tracked(
 
 
 def _print(report: FileReport) -> None:
-    """The findings of one file in columns; rich is too slow for thousands of rows."""
+    """Print the findings of one file in columns; rich is too slow for thousands of rows."""
     rows = [_row(found) for found in report.findings]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     lines: list[tuple[str, str]] = []
@@ -197,7 +197,7 @@ def _print(report: FileReport) -> None:
 
 
 def _print_keys(asking: list[FileReport]) -> None:
-    """Which file asks for which key, and where it would be sent."""
+    """Print which file asks for which key, and the host it would be sent to."""
     if not asking:
         return
     rows = [

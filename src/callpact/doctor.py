@@ -1,4 +1,4 @@
-"""`callpact doctor`, and the table of keys of `callpact list`: which file sends which key where."""
+"""`callpact doctor`, and the table of keys of `callpact list`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MISSING = "server_param_missing"
 
 
 def print_keys(tools: Iterable[Tool]) -> None:
-    """Write which file asks for which key, where it is sent, and whether it is granted."""
+    """Print which file asks for which key, the host it is sent to, and whether it is granted."""
     files: dict[tuple[str, str, str], str] = {}
     for tool in tools:
         is_missing = tool.disabled is not None and tool.disabled.code == _MISSING
@@ -28,7 +28,7 @@ def print_keys(tools: Iterable[Tool]) -> None:
 
 
 def examine(app: App) -> bool:
-    """Write what keeps tools from being called, with what to do; True if nothing does."""
+    """Print why tools cannot be called, with the remedy; True if all can."""
     tools = tuple(app.catalog)
     reasons = Counter(tool.disabled.reason for tool in tools if tool.disabled is not None)
     errors = sum(found.severity == "error" for found in app.report)

@@ -1,4 +1,4 @@
-"""What loading gives: tools, and what happened to each declaration."""
+"""The types that all sources share: `Source`, `Opening`, the loaded `Tools` and their `Finding`s."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Severity = Literal["info", "warning", "error"]
 
 
 class Finding(Struct, frozen=True):
-    """One remark of the load report: about what, how bad, and what to do.
+    """One finding about a declaration, in the load report and in `callpact check`.
 
-    `place` is the file or function; `code`, `path` (a JSON Pointer), `line` and `column` say more
-    where there is more to say.
+    `place` is the file or function. Findings of FlowMCP rules also have a `code`, a `path` (a JSON
+    Pointer), a `line` and a `column`.
     """
 
     place: str
@@ -34,11 +34,11 @@ class Finding(Struct, frozen=True):
     line: int | None = None
     column: int | None = None
     is_left_out: bool = False
-    """Nothing of the place is loaded, though it is not wrong."""
+    """True if nothing of the place is loaded, though there is no error."""
 
 
 class Tools(list[Tool]):
-    """A plain list of tools, with the report of how they were loaded and what came beside them."""
+    """A list of tools, with the findings of loading, and the resources and prompts."""
 
     def __init__(
         self,
@@ -54,24 +54,24 @@ class Tools(list[Tool]):
 
 
 class Opening(Struct, frozen=True):
-    """What a kind of source is given to open one: where it is, and what its table says of it."""
+    """The reference and the settings that a source is opened with."""
 
     ref: str
     """The reference behind its kind: `shop.py` of `python:shop.py`."""
     namespace: str | None = None
     """For tools that have none of their own."""
     folder: Path | None = None
-    """Where relative references start; the current directory if it is None."""
+    """The base of relative references; None for the current directory."""
     profile: str | None = None
     lists: str | None = None
     libraries: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     """Private addresses that its tools may reach, by name."""
     upstreams: Mapping[str, str] = {}
-    """Roots of upstreams that stand for others."""
+    """Replacements for the roots of upstreams."""
     secrets: Secrets | None = None
     hook_hosts: tuple[str, ...] = ()
-    """Hosts that its hooks may reach beside the one that their file names."""
+    """Hosts that its hooks may reach, besides the root of their file."""
     keys: tuple[str, ...] = ()
     """Names of the environment that it is granted, some bound to a host: `SHOP_KEY@api.x.com`."""
     hook_timeout: float | None = None
@@ -79,14 +79,14 @@ class Opening(Struct, frozen=True):
 
 
 class Source(Protocol):
-    """Turns declarations into Tools, and holds what they need while they can be called."""
+    """Turns declarations into Tools, and owns the resources that these need."""
 
     async def load(self) -> Tools:
         """Read the declarations. One bad declaration never takes the others down."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         ...
 
 
@@ -95,17 +95,17 @@ class Watched(Struct, frozen=True):
 
     path: Path
     suffix: str = ""
-    """How the names of those files in a folder end that count."""
+    """The suffix of the files in a folder that are watched."""
     skips: tuple[str, ...] = ()
-    """Names of folders in a folder that are not looked into."""
+    """Names of folders that are skipped."""
     levels: int | None = None
-    """How many levels of a folder are looked at; all, if it is None."""
+    """Levels of a folder that are watched; None for all."""
 
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A source that says what it is read from; of any other it is what its reference names."""
+    """A source that names its files; for any other, the path of its reference is watched."""
 
     def watched(self) -> Iterable[Watched]:
-        """What the last loading read, or would have read if it had not failed."""
+        """The files that the last load read, or would have read if it had not failed."""
         ...

@@ -1,8 +1,8 @@
-"""What checking gave, kept between runs: files that did not change are not checked again.
+"""A cache of check results between runs: unchanged files are not checked again.
 
-One file per catalogue and profile, found by what the outcome depends on: the rules, the profile,
-the libraries, the lists. Inside, a file is found by its path and the hash of its text. A cache that
-cannot be read is no cache; one that cannot be written costs the next run its time and nothing else.
+There is one cache file per catalogue and profile, named by a hash of all that the results depend
+on: rules, profile, libraries, lists. Its entries are keyed by the path and the hash of a file. A
+cache that cannot be read is ignored; one that cannot be written only costs the next run time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from callpact.sources.loaded import Finding
 
 MAX_CACHE_BYTES = 200_000_000
-"""Bytes of a cache that is still read; a larger one is made anew."""
+"""Bytes of a cache that is still read; a larger one is replaced."""
 
 _log = logging.getLogger("callpact.sources.flowmcp")
 
@@ -30,7 +30,7 @@ _NOTHING = Raw(msgspec.msgpack.encode(None))
 
 
 class ToolHead(Struct, frozen=True):
-    """What a tool says of itself before it is called; the rules know what each field holds."""
+    """The fields of a tool that loading needs; the rules have checked their types."""
 
     description: Any
     method: Any
@@ -39,7 +39,7 @@ class ToolHead(Struct, frozen=True):
 
 
 class Head(Struct, frozen=True, rename="camel"):
-    """What a file says of its tools before one is called: far less than all of it."""
+    """The fields of `main` that loading needs: far less than all of it."""
 
     namespace: Any
     name: Any
@@ -60,19 +60,19 @@ class Head(Struct, frozen=True, rename="camel"):
 
 
 class Manifest:
-    """The `main` of a checked file, read no further than it is asked for."""
+    """The `main` of a checked file, decoded on demand."""
 
     def __init__(self, data: Raw) -> None:
         self._data = data
 
     @cached_property
     def head(self) -> Head:
-        """What loading needs."""
+        """The fields that loading needs."""
         return _heads.decode(self._data)
 
     @cached_property
     def main(self) -> dict[str, Any]:
-        """All of it, which a call needs."""
+        """All fields, which a call needs."""
         return msgspec.msgpack.decode(self._data)
 
 
@@ -80,13 +80,13 @@ _heads = msgspec.msgpack.Decoder(Head)
 
 
 class Entry(Struct, frozen=True):
-    """What is known of one file."""
+    """The check result of one file."""
 
     data: Raw = _NOTHING
     """Its `main`, as bytes: most files are loaded and never called."""
     findings: tuple[Finding, ...] = ()
     handlers: int | None = None
-    """Where the code of its hooks begins, if it has some."""
+    """The offset of the code of hooks; None if the file has none."""
     hooked: tuple[str, ...] | None = None
     """The tools that may have hooks; only of files that need libraries, which may be missing."""
     aliases: dict[str, dict[str, str]] = {}
@@ -99,7 +99,7 @@ class Entry(Struct, frozen=True):
 
 
 class Cache:
-    """The entries of one catalogue; `save` keeps those that were asked for or added."""
+    """The entries of one catalogue; `save` writes those that were read or added."""
 
     def __init__(self, folder: Path | None, parts: Iterable[str] = ()) -> None:
         name = hashlib.sha256("\0".join([_rules(), *parts]).encode()).hexdigest()[:32]
@@ -108,7 +108,7 @@ class Cache:
         self._new: dict[str, Entry] = {}
 
     def key(self, file: str, text: bytes) -> str:
-        """What a file is found by."""
+        """The key of a file."""
         return f"{file}\0{hashlib.sha256(text).hexdigest()}"
 
     def get(self, key: str) -> tuple[Entry, Manifest | None] | None:
@@ -120,17 +120,17 @@ class Cache:
         try:
             if manifest is not None:
                 _ = manifest.head
-        except msgspec.DecodeError:  # Somebody's hands were in it.
+        except msgspec.DecodeError:  # The cache was tampered with.
             return None
         self._new[key] = entry
         return entry, manifest
 
     def add(self, key: str, entry: Entry) -> None:
-        """Remember a file that was checked."""
+        """Add a file that was checked."""
         self._new[key] = entry
 
     def save(self) -> None:
-        """Write what changed, in one step, readable by nobody else."""
+        """Replace the cache file if entries changed; no other user can read it."""
         if self._path is None or self._new.keys() == self._old.keys():
             return
         try:
@@ -164,6 +164,6 @@ def _read(path: Path | None) -> dict[str, Entry]:
 
 
 def _rules() -> str:
-    """What changes when the rules do, in a release or under the hands of their author."""
+    """A fingerprint of the rules, which changes with a release or an edit."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return ";".join(f"{file.name}:{(s := file.stat()).st_size}:{s.st_mtime_ns}" for file in files)

@@ -1,7 +1,7 @@
-"""Checking whole FlowMCP catalogues: what is to be said about each of their files.
+"""The check of whole FlowMCP catalogues: one report per file.
 
-Every file is read once, held to the rules that go for it, and told in one report. Nothing is
-written, nothing is run unless hooks are to be opened, and one bad file never stops the others.
+Every file is read once and checked against the rules for its folder. Nothing is written, no code is
+run unless hooks are to be opened, and one bad file never stops the others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Verdict = Literal["ok", "warning", "error"]
 
 
 class Rules(Struct, frozen=True):
-    """What a file is held to."""
+    """The settings that a file is checked with."""
 
     profile: Profile = "compat"
     libraries: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class Rules(Struct, frozen=True):
 
 
 class FileReport(Struct, frozen=True):
-    """What is to be said about one file."""
+    """The findings about one file, and the facts that `callpact check` prints."""
 
     file: str
     findings: tuple[Finding, ...]
@@ -76,13 +76,13 @@ class FileReport(Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """As bad as the worst finding."""
+        """The severity of the worst finding; infos count as ok."""
         found = {finding.severity for finding in self.findings}
         return "error" if "error" in found else "warning" if "warning" in found else "ok"
 
 
 class Catalogue:
-    """Checks files, and knows which shared lists go with each."""
+    """Checks files, each with the shared lists that it can refer to."""
 
     def __init__(self, candidates: Iterable[Candidate], rules_of: Callable[[Path], Rules]) -> None:
         self._rules_of = rules_of
@@ -93,15 +93,15 @@ class Catalogue:
         self._folders: dict[tuple[Path, Path | None], tuple[str, ...]] = {}
         self._read: dict[str, CheckedList] = {}
         self._gathered: dict[tuple[str, ...], GatheredLists] = {}
-        self._told: set[str] = set()
+        self._seen: set[str] = set()
         self._hooks: list[CatalogueHooks] = []
 
     def check(self, candidate: Candidate) -> FileReport:
-        """Everything there is to say about a file whose hooks are not run."""
+        """Check a file without running its hooks."""
         return self._look(candidate).report
 
     async def check_opened(self, candidate: Candidate) -> FileReport:
-        """The same, and what is seen when its hooks are opened in the sandbox."""
+        """Check a file, and open its hooks in the sandbox."""
         report, checked = self._look(candidate)
         if checked is None or checked.handlers is None:
             return report
@@ -110,13 +110,13 @@ class Catalogue:
         return replace(report, findings=checked.findings_with(hits, profile))
 
     async def aclose(self) -> None:
-        """End what runs hooks."""
+        """Stop the engines that run hooks."""
         for hooks in self._hooks:
             await hooks.aclose()
 
     def _look(self, candidate: Candidate) -> _Looked:
         path = candidate.path
-        self._told.add(os.path.realpath(path))
+        self._seen.add(os.path.realpath(path))
         try:
             text = as_text(candidate.read())
         except InvalidManifest as error:
@@ -152,9 +152,9 @@ class Catalogue:
         return _Looked(report, checked)
 
     def unseen(self) -> Iterator[FileReport]:
-        """The lists that were needed but not asked about, if they cannot be used."""
+        """Reports of unusable lists that checked files refer to, but that were not checked themselves."""
         for file, read in self._read.items():
-            if file not in self._told and read.list is None:
+            if file not in self._seen and read.list is None:
                 yield FileReport(file, read.findings)
 
     def _check_list(self, candidate: Candidate, text: str) -> FileReport:
@@ -166,11 +166,11 @@ class Catalogue:
         findings = [*read.findings]
         findings += [places.placed(found) for found in gathered.findings if found.place == file]
         name = None if read.list is None else read.list.name
-        told = in_order(replace(found, place=str(path)) for found in findings)
-        return FileReport(str(path), told, name=name)
+        placed = in_order(replace(found, place=str(path)) for found in findings)
+        return FileReport(str(path), placed, name=name)
 
     def _hooks_of(self, candidate: Candidate) -> CatalogueHooks:
-        """What opens the hooks of files that have the same lists and the same profile."""
+        """The hooks of all files with the same lists and the same profile."""
         gathered = self._lists_of(candidate)
         profile = self._rules_of(candidate.path).profile
         for hooks in self._hooks:
@@ -207,8 +207,10 @@ class Catalogue:
                 profile = self._rules_of(candidate.path).profile
                 self._read[file] = read_list(text, file, profile)
             except InvalidManifest as error:
-                told = (unreadable(file, error),)
-                self._read[file] = CheckedList(list=None, unplaced=told, _places=Places("", "list"))
+                found = (unreadable(file, error),)
+                self._read[file] = CheckedList(
+                    list=None, unplaced=found, _places=Places("", "list")
+                )
         return self._read[file]
 
 
@@ -230,12 +232,16 @@ def _text_or_none(value: Any) -> str | None:
 # --- opened hooks ---------------------------------------------------------------------------
 
 _CODES = {"LibraryFailed": "SEC103", "MainChanged": "VAL162", "NoFactory": "VAL004"}
-"""What went wrong by the engine's name for it; everything else is the factory's failure."""
+"""Codes by the engine's name of an error; any other error is a failure of the factory."""
 _LIBRARIES = "/requiredLibraries"
 
 
 async def opened_hits(hooks: CatalogueHooks, checked: Checked) -> list[Hit]:
-    """What opening the hooks of a checked file tells; nothing of a file that cannot be loaded."""
+    """Breaches that show when the hooks of a checked file are opened in the sandbox.
+
+    The code of the file runs, within its limits; no hook is called. A file that cannot be loaded is
+    not opened.
+    """
     main, handlers = checked.manifest, checked.handlers
     if main is None or handlers is None:
         return []
@@ -267,7 +273,7 @@ def _refused(error: DeclarationError, checked: Checked, handlers: int) -> Hit:
 def _key_hits(realm: Realm, checked: Checked, handlers: int) -> Hits:
     main = checked.manifest or {}
     known = owners(main)
-    # A hook may use what stands beside it by `this`.
+    # A hook may use other members through `this`.
     uses_this = "this" in checked.text[handlers:]
     for name, kinds in realm.hooks.items():
         hit = key_hit(name, known)

@@ -1,4 +1,4 @@
-"""What a FlowMCP file exports, and what it is if it is not what it should be."""
+"""The exports of a FlowMCP file, and the kind of a file that is not a schema file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
     "selection": "a selection",
     "agent": "an agent",
 }
-"""Exports of files that are no schema files, and what such a file is."""
+"""The kinds of files that are not schema files, by the name that they export."""
 _EXPORT = re.compile(
     r"(?<![\w$.])export\s++(?:const|let|var|class|(?:async\s++)?function)\s++([\w$]++)"
 )
@@ -46,11 +46,11 @@ class Reading(Struct, frozen=True):
     code_begins: int = 0
     hits: tuple[Hit, ...] = ()
     failure: Hit | None = None
-    """Why the file cannot be read as data."""
+    """The reason why the file cannot be read as data."""
 
 
 def read_schema_file(text: str) -> Reading:
-    """The `main` of a schema file, or what the file is instead."""
+    """Read the `main` of a schema file."""
     try:
         exports = read_exports(text)
     except InvalidManifest as error:
@@ -67,12 +67,12 @@ def read_schema_file(text: str) -> Reading:
         hits = (Hit("VAL148", "", "`main` stands inside of `schema`"), *hits)
         lifted = _lifted(values["schema"])
         return Reading(lifted, "schema", "/main", exports.handlers, begins, hits)
-    words = f"there is no `main`: {_told(list(values))}{_version(values.get('schema'))}"
+    words = f"there is no `main`: {_described(list(values))}{_version(values.get('schema'))}"
     return Reading(code_begins=begins, failure=_failure("VAL001", words))
 
 
 def read_list_file(text: str) -> Reading:
-    """The `list` of a list file."""
+    """Read the `list` of a list file."""
     try:
         exports = read_exports(text)
     except InvalidManifest as error:
@@ -112,7 +112,7 @@ def _unreadable(
     if wanted in names:
         failure = _failure(not_data, error.message, error.line, error.column)
     else:
-        words = f"there is no `{wanted}`: {_told(names)}"
+        words = f"there is no `{wanted}`: {_described(names)}"
         failure = _failure(not_there, words, error.line, error.column)
     return Reading(export=wanted, failure=failure)
 
@@ -121,10 +121,10 @@ def _failure(key: str, message: str, line: int = 1, column: int = 1) -> Hit:
     return Hit(key, "", message, None, line, column)
 
 
-def _told(names: list[str]) -> str:
+def _described(names: list[str]) -> str:
     if "schema" in names:
         return _FLAT
-    kind = next((told for name, told in KINDS.items() if name in names), None)
+    kind = next((kind for name, kind in KINDS.items() if name in names), None)
     if kind is not None:
         return f"the file is {kind}, not a schema file"
     return f"the file exports {_names(names)}"
@@ -140,7 +140,7 @@ def _version(schema: Any) -> str:
 
 
 def _lifted(schema: dict[str, Any]) -> dict[str, Any]:
-    """`main` with what stands beside it in `schema`."""
+    """`main` with the fields beside it in `schema`."""
     main = dict(members(schema["main"]))
     for name in ("tools", "routes", "resources"):
         if name in schema and name not in main:
@@ -152,13 +152,13 @@ def _lifted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def export_names(text: str) -> list[str]:
-    """The names that a file exports, whatever stands behind them."""
+    """The names that a file exports, of any kind; none of it is read as data."""
     return _EXPORT.findall(blank(text))
 
 
 def kind_of(text: str) -> str | None:
-    """What a file is that is not meant to be a schema file; None if it may be meant as one."""
+    """The kind of a file that is not a schema file; None if it may be meant as one."""
     names = export_names(text)
     if "main" in names or "schema" in names:
         return None
-    return next((told for name, told in KINDS.items() if name in names), None)
+    return next((kind for name, kind in KINDS.items() if name in names), None)

@@ -1,7 +1,7 @@
-"""Checking one FlowMCP file: read as data, scanned, held to every rule; nothing of it is run.
+"""The check of one FlowMCP file: read as data, scanned, and checked against every rule.
 
-`check_text` gives everything that is to be said about a file at once, and what a source needs to
-load it: an error means that it cannot be loaded. Severities are those of a profile (`rule_table.py`).
+`check_text` returns all findings about a file, and the manifest that a source loads, unless a
+finding is an error. Severities depend on the profile (`rule_table.py`). No code of the file is run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from callpact.sources.flowmcp.scan import FileKind, hooked_tools, scan, uses_hoo
 from callpact.sources.loaded import Finding, Severity
 
 MAX_FINDINGS = 200
-"""Findings told about one FlowMCP file, errors before the rest."""
+"""Findings reported for one FlowMCP file, errors before the rest."""
 _MOST_HITS = 10_000
 _NOT_DATA = frozenset({"SEC017", "SEC019"})
 
@@ -55,21 +55,21 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What checking a schema file gives."""
+    """The result of checking a schema file."""
 
     file: str
     manifest: dict[str, Any] | None = field(repr=False)
-    """The data of `main`, with `routes` as `tools`; None if an error forbids to load it."""
+    """The data of `main`, with `routes` as `tools`; None if there is an error."""
     shared_lists: dict[str, Entries] = field(repr=False)
-    """The lists that the file refers to: filtered, and nobody can change them."""
+    """The lists that the file refers to, filtered and immutable."""
     unplaced: tuple[Finding, ...] = field(repr=False)
-    """The findings without line and column, which cost more to find than all the rest."""
+    """The findings without line and column, which take longer to compute than all the rest."""
     _places: Places = field(repr=False)
     _reading: Reading = field(repr=False)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything there is to say, with line and column, in the order of the file."""
+        """All findings with line and column, in the order of the file."""
         return in_order(self._places.placed(finding) for finding in self.unplaced)
 
     def findings_with(self, hits: Iterable[Hit], profile: Profile) -> tuple[Finding, ...]:
@@ -93,23 +93,23 @@ class Checked:
 
     @property
     def handlers(self) -> int | None:
-        """Where the code of the file's hooks begins, if it has some."""
+        """The offset of the code of hooks; None if the file has none."""
         return self._reading.handlers
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedList:
-    """What checking a list file gives."""
+    """The result of checking a list file."""
 
     list: ListFile | None = field(repr=False)
-    """None if an error forbids to use it."""
+    """None if there is an error."""
     unplaced: tuple[Finding, ...] = field(repr=False)
     """The findings without line and column."""
     _places: Places = field(repr=False)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything there is to say, with line and column, in the order of the file."""
+        """All findings with line and column, in the order of the file."""
         return in_order(self._places.placed(finding) for finding in self.unplaced)
 
 
@@ -124,8 +124,8 @@ def check_text(
 ) -> Checked:
     """Check the text of a schema file; `libraries` are allowed beside the six of FlowMCP.
 
-    `hook_rules` look at the code of hooks. Loading has none: they cost time, and what is wrong with
-    a hook is no reason not to load the file.
+    `hook_rules` check the code of hooks. Loading passes none: they take time, and a broken hook is
+    no reason not to load the file.
     """
     reading = read_schema_file(text)
     found = _Findings(file, profile)
@@ -240,7 +240,7 @@ class _Findings:
         return bool(self._kept["error"])
 
     def add(self, hits: Iterable[Hit]) -> None:
-        """Report hits, up to a limit: a file that breaks so many rules cannot be loaded."""
+        """Report hits, up to a limit: beyond it, the file is refused."""
         if self._added > _MOST_HITS:
             return
         for hit in hits:
@@ -304,9 +304,9 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 class Places:
-    """The places of an export's values; the file is read again, with care, on first use.
+    """The offsets of an export's values; the file is parsed for them on first use.
 
-    `prefix` is where in the export the data begins, if it is not all of it.
+    `prefix` is the JSON Pointer of the data in the export, if it is not all of it.
     """
 
     def __init__(self, text: str, export: str, prefix: str = "") -> None:
@@ -331,7 +331,7 @@ class Places:
         return line_starts(self.text)
 
     def placed(self, finding: Finding) -> Finding:
-        """The finding with its line and column; of what is missing, where it should stand."""
+        """The finding with line and column; for a missing value, those of the object it belongs in."""
         if finding.line is not None:
             return finding
         line, column = place_of(self._starts, self._offset(finding.path))

@@ -1,7 +1,7 @@
 """The hooks of checked files: opened in the sandbox when a tool of theirs is first called.
 
-`CatalogueHooks` has one engine for all files of a loading, started with the first hook. It says of
-a file whose hooks cannot run which tools that concerns and why.
+`CatalogueHooks` has one engine for all files of a load, started with the first hook. For a file whose
+hooks cannot run it returns the tools concerned and the reason.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class CatalogueHooks:
         return [self._installed[name] for name in libraries if node_module(name) is None]
 
     def _hindrance(self, libraries: Sequence[str]) -> str | None:
-        """Why hooks that need these libraries cannot run."""
+        """The reason why hooks that need these libraries cannot run; None if they can."""
         if not self._is_installed:
             return "It needs its hooks, which run with `pip install 'callpact[hooks]'`"
         try:
@@ -93,13 +93,13 @@ class CatalogueHooks:
         return _lacking(missing) if missing else None
 
     def shown(self, error: DeclarationError) -> str:
-        """An error as callers see it, who may be far away: without the folder of libraries."""
+        """The text of an error for remote callers: without the folder of libraries."""
         folder = str(self._folder)
         return str(error).replace(f"{folder}{os.sep}", "").replace(folder, "the libraries")
 
     @cached_property
     def pool(self) -> Pool:
-        """What runs hooks; it is started when it is first asked for.
+        """The pool that runs hooks, started on first use.
 
         Raises:
             UsageError: the hooks are closed.
@@ -150,7 +150,7 @@ class FileHooks:
         libraries: Sequence[str],
     ) -> None:
         self.file = file
-        """Its name as callers see it, who may be far away."""
+        """Its name for remote callers."""
         self._handlers = handlers
         self._names = names
         self.profile: Profile = catalogue.profile
@@ -222,8 +222,8 @@ def _lacking(names: Sequence[str]) -> str:
     never = [reason for name in names if (reason := unusable(name))]
     if never:
         return f"Its hooks cannot run: {'; '.join(never)}"
-    told = " ".join(names)
-    return f"Its hooks need {', '.join(names)}, which `callpact libs add {told}` builds"
+    wanted = " ".join(names)
+    return f"Its hooks need {', '.join(names)}, which `callpact libs add {wanted}` builds"
 
 
 def _thawed(value: Any) -> Any:

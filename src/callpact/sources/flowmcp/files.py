@@ -1,7 +1,7 @@
-"""The files of FlowMCP catalogues: which there are, and what stands in them.
+"""The files of FlowMCP catalogues: finding and reading them.
 
-Whoever looks at a catalogue finds its files here, so that what is checked is what is loaded. What
-cannot be read is told, never left out. Nothing is written, and nothing is known of the rules.
+Checking and loading both find files here, so they see the same ones. A file that cannot be read is
+reported, never skipped. Nothing is written, and no rule is applied.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Candidate(Struct, frozen=True):
     path: Path
     root: Path
     trouble: Finding | None = None
-    """Why it is not even looked at."""
+    """The reason why it is not read."""
 
     @property
     def is_named(self) -> bool:
@@ -50,11 +50,11 @@ class Candidate(Struct, frozen=True):
 
     @property
     def is_list(self) -> bool:
-        """True if it stands where shared lists do."""
+        """True if it is in a folder of shared lists."""
         return self.path.parent.name in LIST_FOLDERS
 
     def read(self) -> bytes:
-        """What stands in the file; of one that is too large, enough to say so.
+        """The contents of the file; of one that is too large, a part that is also too large.
 
         Raises:
             InvalidManifest: it cannot be read.
@@ -65,7 +65,7 @@ class Candidate(Struct, frozen=True):
 
 
 class _Troubled(InvalidManifest):
-    """A file is not looked at, for a reason that is a finding already."""
+    """A file is not read, for a reason that is a finding already."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -73,7 +73,7 @@ class _Troubled(InvalidManifest):
 
 
 def read_data(path: Path) -> bytes:
-    """What stands in a file; of one that is too large, enough to say so.
+    """The contents of a file; of one that is too large, a part that is also too large.
 
     Raises:
         InvalidManifest: it cannot be read.
@@ -84,7 +84,7 @@ def read_data(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidManifest(f"the file cannot be read: {_told(error)}") from None
+        raise InvalidManifest(f"the file cannot be read: {_reason(error)}") from None
 
 
 def as_text(data: bytes) -> str:
@@ -112,7 +112,7 @@ def read_text(path: Path) -> str:
 
 
 def unreadable(path: Path | str, error: InvalidManifest) -> Finding:
-    """What is to be said of a file or folder that cannot be read."""
+    """The finding about a file or folder that cannot be read."""
     if isinstance(error, _Troubled):
         return error.finding
     line, column = error.line or 1, error.column or 1
@@ -120,7 +120,7 @@ def unreadable(path: Path | str, error: InvalidManifest) -> Finding:
 
 
 def other_kind(path: Path, text: str) -> Finding | None:
-    """What is to be said of a file of a catalogue that is no schema file by nature."""
+    """The finding about a file of a catalogue that is of another kind than a schema file."""
     kind = kind_of(text)
     if kind is None:
         return None
@@ -142,7 +142,7 @@ def find_files(paths: Iterable[Path]) -> list[Candidate]:
         try:
             is_folder = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
-            raise SourceRefused(f"{path}: {_told(error)}") from None
+            raise SourceRefused(f"{path}: {_reason(error)}") from None
         candidates = _walked(path) if is_folder else {os.path.realpath(path): Candidate(path, path)}
         if not candidates:
             raise SourceRefused(f"{path} holds no .mjs file")
@@ -178,7 +178,7 @@ def _walked(root: Path) -> dict[str, Candidate]:
 
 
 def _may_be_meant(candidate: Candidate, tops: Collection[str]) -> bool:
-    """True for a file that stands where those of a registry do."""
+    """True for a file in a folder that the registry has files of."""
     path = candidate.path.relative_to(candidate.root)
     return _top(path) in tops and _OTHER_FOLDERS.isdisjoint(path.parts[:-1])
 
@@ -196,13 +196,13 @@ def _all_below(root: Path) -> dict[str, Candidate]:
     found: dict[str, tuple[str, Finding | None]] = {}
     top, base = os.fspath(root), os.path.realpath(root)
 
-    def tell(error: OSError) -> None:
+    def report(error: OSError) -> None:
         folder = error.filename
-        trouble = InvalidManifest(f"the folder cannot be read: {_told(error)}")
+        trouble = InvalidManifest(f"the folder cannot be read: {_reason(error)}")
         found[folder] = (folder, unreadable(folder, trouble))
 
     is_repository = any(os.path.exists(f"{top}{os.sep}{name}") for name in _REPOSITORY)  # noqa: PTH110 - as below
-    for folder, folders, files in os.walk(root, onerror=tell):
+    for folder, folders, files in os.walk(root, onerror=report):
         is_root = is_repository and folder == top
         folders[:] = [name for name in folders if not _is_skipped(name, is_root=is_root)]
         real = base + folder[len(top) :]
@@ -241,13 +241,13 @@ def list_folders(
     folders += lists_above(root)
     each: dict[str, Path] = {}
     for folder in folders:
-        if os.path.isdir(folder):  # noqa: PTH112 - one that may not be looked at is none
+        if os.path.isdir(folder):  # noqa: PTH112 - unlike pathlib's, it is False for one that may not be read
             each.setdefault(os.path.realpath(folder), folder)
     return each
 
 
 def lists_above(root: Path) -> Iterator[Path]:
-    """Where shared lists of a catalogue may be, outside of it."""
+    """Folders outside of a catalogue that may hold its shared lists."""
     base = root.absolute()
     for parent in base.parents[: _LEVELS_ABOVE + (not base.is_dir())]:
         yield from (parent / name for name in LIST_FOLDERS)
@@ -258,12 +258,12 @@ def find_lists(folder: Path) -> list[Candidate]:
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".mjs"))  # noqa: PTH208 - names are all that is asked for
     except OSError as error:
-        trouble = InvalidManifest(f"the folder cannot be read: {_told(error)}")
+        trouble = InvalidManifest(f"the folder cannot be read: {_reason(error)}")
         return [Candidate(folder, folder, unreadable(folder, trouble))]
     return [Candidate(folder / name, folder) for name in names]
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "its symbolic links lead in a circle"
     if error.errno == errno.ENOENT:

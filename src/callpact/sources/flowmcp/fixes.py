@@ -1,8 +1,8 @@
-"""Mending a FlowMCP file: `schemaVersion`, `schemaHash`, and `tools` for `routes`.
+"""Fixes of FlowMCP files: `schemaVersion`, `schemaHash`, and `tools` for `routes`.
 
-The text is edited in place: comments, quotes, indentation and line endings stay as they are. What
-the edits make of the data is read back before anything is written, and files are replaced whole.
-A file that cannot be read as data is left alone.
+The text is edited in place: comments, quotes, indentation and line endings stay as they are. The
+edited text is read back before it is written, and a file is replaced in one step. A file that
+cannot be read as data is not changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _READ_BY_HOOKS = re.compile(r"(?<![\w$.])main\s*+(?:\?\.|\.)\s*+routes(?![\w$])"
 
 
 class Fix(Struct, frozen=True):
-    """What mending makes of a text: the new text, what was changed, and what could not be."""
+    """A fixed text, the changes, and the reason for what could not be fixed."""
 
     text: str
     changes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Fix(Struct, frozen=True):
 
 
 class NotWritten(CallpactError):
-    """A file that was mended but could not be written."""
+    """A fixed file could not be written."""
 
 
 class _Member(NamedTuple):
@@ -75,7 +75,7 @@ class _Edit(NamedTuple):
 
 
 def fix_text(text: str) -> Fix:
-    """Mend the text of a schema file; what needs no mending comes back as it is."""
+    """Fix the text of a schema file; a text that needs no fix is returned unchanged."""
     reading = read_schema_file(text)
     main = reading.data
     if main is None:
@@ -104,7 +104,7 @@ def fix_text(text: str) -> Fix:
 
 
 def fix_file(path: Path) -> Fix:
-    """Mend a file in place; nothing is written where nothing changes.
+    """Fix a file in place; it is written only if something changes.
 
     Raises:
         NotWritten: the file could not be replaced; it is as it was.
@@ -123,7 +123,7 @@ def fix_file(path: Path) -> Fix:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put new bytes in the place of a file, all of them or none."""
+    """Replace the contents of a file in one step."""
     before = path.stat()
     if not os.access(path, os.W_OK):
         raise PermissionError(0, "it is read-only")
@@ -134,7 +134,7 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         if hasattr(os, "chown"):
-            with contextlib.suppress(PermissionError):  # Others' files stay others' if we may.
+            with contextlib.suppress(PermissionError):  # Keep the owner if we may.
                 os.chown(name, before.st_uid, before.st_gid)
         Path(name).chmod(stat.S_IMODE(before.st_mode))
         Path(name).replace(path)
@@ -150,7 +150,7 @@ def _is_read_by_hooks(text: str, reading: Reading) -> bool:
 
 
 def _says(fixed: str, wanted: dict[str, Any], before: str, reading: Reading) -> bool:
-    """True if a text says what is wanted, and its code is what it was."""
+    """True if a fixed text has the wanted data and the same code as before."""
     again = read_schema_file(fixed)
     if again.data != wanted or (again.handlers is None) != (reading.handlers is None):
         return False
@@ -196,18 +196,18 @@ def _edited(
 
 
 class _Places:
-    """Where the members of `main` stand in the text, and how they are written there."""
+    """The positions of the members of `main` in the text, and how they are written."""
 
     def __init__(self, text: str, found: Found, reading: Reading) -> None:
         self._text = text
         self._offsets = found.places
         self._prefix = reading.prefix
         main = found.values[reading.export]
-        # Of `export const main = schema` the places are those of `schema`, which stands first.
+        # With `export const main = schema` the offsets are those of `schema`, which comes first.
         self._export = next(name for name in found.values if found.values[name] is main)
 
     def member(self, key: str, *, is_beside: bool = False) -> _Member | None:
-        """A member of `main`; or what stands beside `main` in `schema` and was taken into it."""
+        """A member of `main`, or a member of `schema` beside `main` that was lifted into it."""
         prefix = "" if is_beside else self._prefix
         offset = self._offsets.get((self._export, f"{prefix}/{key}"))
         return None if offset is None else self._measured(offset)
@@ -260,7 +260,7 @@ class _Places:
         return between if _COLON.match(between) else ": "
 
     def _line_of(self, offset: int) -> tuple[int, str]:
-        """Where the line begins, and what ended the line before it."""
+        """The start of a line, and the end-of-line mark before it."""
         start, line_end = 0, "\n"
         for match in LINE_END.finditer(self._text, 0, offset):
             start, line_end = match.end(), match[0]
@@ -290,7 +290,7 @@ def _skipped(text: str, at: int) -> int:
 
 
 def _value_end(text: str, at: int) -> int:
-    """The end of a value of which is known that it is data."""
+    """The end of a value that is known to be data."""
     depth, end = 0, at
     while at < len(text):
         first = text[at]

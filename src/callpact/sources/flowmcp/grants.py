@@ -1,8 +1,8 @@
-"""Which keys a FlowMCP file is given, and where each of them may be sent.
+"""Grants of keys to FlowMCP files, and the hosts that each key may be sent to.
 
 The `keys` of a source grant names: `NAME` of the environment, `NAME@host` for these hosts alone,
 `*` for every name. A key that no entry binds to hosts goes to the root of the files that ask for
-it, as long as they all have the same one. Values come from `Secrets`; nothing is sent here.
+it, if they all have the same one. Values come from `Secrets`; nothing is sent here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
 
 class Root(NamedTuple):
-    """Where the requests of a file go."""
+    """The destination of the requests of a file."""
 
     origin: tuple[str, str, int] | None
     """Scheme, host and port; None if the host is a template or there is no root."""
@@ -38,7 +38,7 @@ class Root(NamedTuple):
 
 
 def read_root(root: str, names: Iterable[str] = ()) -> Root:
-    """Where a `root` leads; `names` are those of the file's keys."""
+    """Parse a `root`; `names` are those of the file's keys."""
     try:
         place = place_of(root)
     except Refused:
@@ -88,7 +88,7 @@ class KeyGrants:
         return self._hosts.get(name)
 
     def line(self, entry: str) -> str:
-        """The line of the configuration that grants one more, and the option that does."""
+        """The configuration line and the option that grant one more key."""
         quoted = ", ".join(f'"{each}"' for each in (*self.entries, entry))
         return f"`keys = [{quoted}]` in the table of its source, or `--key {entry}`"
 
@@ -138,7 +138,7 @@ class FileKeys:
         return ", ".join(hosts.entries) if hosts is not None else self.root.host or "nowhere"
 
     def disabled(self) -> Disabled | None:
-        """Why the tools of the file cannot be called, if one of its keys is why."""
+        """The reason why a key keeps the tools of the file from being called; None if none does."""
         for name in self.names:
             reason = self._hindrance(name)
             if reason is not None:
@@ -197,7 +197,7 @@ class FileKeys:
         return root.is_keyed and HostPatterns([root.host or "*"], "root").match(place, _TLS_PORT)
 
     def _hindrance(self, name: str) -> str | None:
-        """Why a key cannot be sent by the file, with what to do."""
+        """The reason why the file cannot send a key, with the remedy."""
         grants, root = self._grants, self.root
         standing = self.secrets.standing(name)
         if standing == "withheld":
@@ -221,9 +221,9 @@ class FileKeys:
             )
         asked = self._asked.hosts(name)
         if hosts is None and not grants.trusts_all and len(asked) > 1:
-            told = ", ".join(sorted(asked)[:MAX_NAMED_HOSTS])
+            named = ", ".join(sorted(asked)[:MAX_NAMED_HOSTS])
             return (
-                f"The key {name} is asked for by files with different hosts ({told}); name those "
+                f"The key {name} is asked for by files with different hosts ({named}); name those "
                 f"that may have it: {grants.line(f'{name}@{root.host}')}"
             )
         if hosts is not None and not self._has_hooks and root.origin is not None:

@@ -1,8 +1,8 @@
-"""The requests that hooks may make: to the `root` of their file, and to hosts that are allowed.
+"""The requests that hooks may make: to the `root` of their file, and to allowed hosts.
 
-Only `executeRequest` may fetch at all. A key leaves only for the hosts that it is bound to
-(`grants.py`), only if the file declares it, and is taken out of every answer before a hook sees it.
-A redirect is held to the same hosts. The rules of `net` hold as for any request.
+Only `executeRequest` may fetch. A key is sent only to the hosts that it is bound to (`grants.py`) and
+only if the file declares it; it is masked in every response before a hook sees it. Redirects are
+limited to the same hosts. The rules of `net` apply as to any request.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Fetching:
         self._hosts = hosts
 
     def masked(self, text: str, marks: Placeholders) -> str:
-        """The text without any secret, and without the placeholders of the call."""
+        """The text with secrets masked and the placeholders of the call replaced by names."""
         return self._secrets.mask(marks.shown(text))
 
     def masked_data(self, data: Any) -> Any:
-        """JSON data without any secret."""
+        """JSON data with secrets masked."""
         return self._secrets.mask_data(data)
 
     def sealed(self, draft: Draft, marks: Placeholders) -> Request:
-        """The request that a hook made, if it may leave.
+        """The request that a hook made, if it may be sent.
 
         Raises:
             Failed: `address_not_allowed`, `server_param_missing`, or `handler_error` for a key of
@@ -70,7 +70,7 @@ class Fetching:
         return replace(request, check_redirect=self._check_host)
 
     def _check_host(self, place: Place) -> None:
-        """Refuse all hosts but that of `root` and those that are allowed.
+        """Refuse all hosts except that of `root` and the allowed ones.
 
         Raises:
             Failed: `address_not_allowed`, with the line that allows it.
@@ -101,7 +101,7 @@ class Fetching:
     def performing(
         self, kind: str, context: Context, marks: Placeholders
     ) -> Callable[[Effect], Awaitable[Any]]:
-        """The function that answers the effects of one call of a hook."""
+        """The function that performs the effects of one call of a hook."""
 
         async def perform(effect: Effect) -> Any:
             from callpact.hooks.pool import EffectRefused
@@ -137,7 +137,7 @@ class Fetching:
             return {**reply, "base64": base64.b64encode(body).decode()}
 
     def _unescaped(self, text: str) -> str:
-        """A body without any secret, those that escapes of JSON would hide included."""
+        """A body with all secrets masked, also those that JSON escapes would hide."""
         masked = self._secrets.mask(text)
         if "\\" not in masked:
             return masked
@@ -176,7 +176,7 @@ class _Fetch(Struct):
 
 
 def _draft(data: Any) -> Draft:
-    """The request of a `fetch`; the guest made its data, so nothing of it is taken on trust."""
+    """The request of a `fetch`; its data is untrusted, as the guest made it."""
     try:
         asked = msgspec.convert(data, _Fetch)
     except msgspec.ValidationError as error:

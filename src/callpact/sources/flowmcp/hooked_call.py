@@ -1,9 +1,9 @@
-"""Hooks around a request: what each is given, and what it may give back.
+"""One call of a tool with hooks: their arguments, and the values that they may return.
 
 The shapes are those of seed 002 and, under `compat`, also those that real files rely on. A hook
-never sees a secret: it sees a placeholder (`request.py`), made for this one call, which the host
-replaces when the request leaves. What hooks may fetch stands in `hook_fetch.py`; the JavaScript itself runs in
-`callpact.hooks`.
+never sees a secret: it sees a placeholder (`request.py`) of this one call, which the host replaces
+when the request is sent. The requests of hooks themselves are in `hook_fetch.py`; the JavaScript
+runs in `callpact.hooks`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import orjson
@@ -25,6 +25,11 @@ from callpact.schema.limits import with_room
 from callpact.sources.flowmcp.file_hooks import FileHooks
 from callpact.sources.flowmcp.hook_fetch import Fetching
 from callpact.sources.flowmcp.request import Draft, Placeholders, RequestPlan, as_text
+from callpact.sources.flowmcp.rules.hit import (
+    items,
+    members,
+    texts,
+)
 
 if TYPE_CHECKING:
     from callpact.hooks.loading import HooksRefused
@@ -43,13 +48,13 @@ class Sender(Protocol):
     """Sends the requests of a tool."""
 
     def sealed(self, draft: Draft, marks: Placeholders) -> Request:
-        """The request of the file's own making, with its keys."""
+        """The request that the file declares, with its keys."""
         ...
 
     async def send(
         self, request: Request, context: Context, *, for_hook: bool
     ) -> ResponseEnvelope[Any]:
-        """The answer, read as JSON if a hook reads it next."""
+        """Send a request; the response is read as JSON if a hook gets it next."""
         ...
 
 
@@ -70,7 +75,7 @@ class HookedCall:
         """Call the tool.
 
         Raises:
-            Failed: `handler_error`, with the hook and the reason; or what the request gave.
+            Failed: `handler_error`, with the hook and the reason; or the error of the request.
         """
         try:
             realm = await self._hooks.open(_caller(context))
@@ -92,10 +97,10 @@ class HookedCall:
             envelope = await self._sender.send(request, context, for_hook="postRequest" in kinds)
         if "postRequest" in kinds:
             given = {"response": envelope.data, "struct": _struct(draft), "payload": payload}
-            answer = await self._call(realm, "postRequest", given, context)
-            if "response" not in answer:
-                raise self._misshapen("postRequest", "{ response }", answer)
-            envelope = replace(envelope, data=answer["response"])
+            returned = await self._call(realm, "postRequest", given, context)
+            if "response" not in returned:
+                raise self._misshapen("postRequest", "{ response }", returned)
+            envelope = replace(envelope, data=returned["response"])
         return envelope
 
     async def _before(
@@ -103,13 +108,13 @@ class HookedCall:
     ) -> tuple[Draft, dict[str, Any]]:
         struct = _struct(draft)
         given = {"struct": struct, "payload": payload}
-        answer = await self._call(realm, "preRequest", given, context)
+        returned = await self._call(realm, "preRequest", given, context)
         wanted = {"struct", "payload"} if self._hooks.profile == "strict" else {"struct"}
-        if not wanted <= answer.keys() and not (
-            self._hooks.profile == "compat" and "payload" in answer
+        if not wanted <= returned.keys() and not (
+            self._hooks.profile == "compat" and "payload" in returned
         ):
-            raise self._misshapen("preRequest", "{ struct, payload }", answer)
-        new_struct, new_payload = answer.get("struct", struct), answer.get("payload", payload)
+            raise self._misshapen("preRequest", "{ struct, payload }", returned)
+        new_struct, new_payload = returned.get("struct", struct), returned.get("payload", payload)
         for name, part in (("struct", new_struct), ("payload", new_payload)):
             if not isinstance(part, dict):
                 raise self._failed("preRequest", f"its `{name}` must be an object", {})
@@ -128,7 +133,7 @@ class HookedCall:
         return made, new_payload
 
     def _sealed(self, draft: Draft) -> Request:
-        """A request of a hook's making, if it may be sent."""
+        """A request that a hook changed, if it may be sent."""
         try:
             return self._fetching.sealed(draft, self._marks)
         except (InvalidInput, Failed) as error:
@@ -137,7 +142,7 @@ class HookedCall:
             raise self._failed("preRequest", error.message, {}) from None
 
     def _edited(self, draft: Draft, struct: dict[str, Any]) -> Draft:
-        """The request as a hook wants it; what it left out stays as it was."""
+        """The draft with the fields that a hook returned; the others are kept."""
         url, method = struct.get("url", draft.url), struct.get("method", draft.method)
         headers = struct.get("headers", draft.headers)
         if not isinstance(url, str):
@@ -146,21 +151,20 @@ class HookedCall:
             words = f"`struct.method` must be one of {', '.join(sorted(_METHODS))}"
             raise self._failed("preRequest", words, {})
         if not isinstance(headers, dict) or any(
-            isinstance(value, dict | list | None)
-            for value in cast("dict[str, Any]", headers).values()
+            isinstance(value, dict | list | None) for value in members(headers).values()
         ):
             raise self._failed("preRequest", "`struct.headers` must be texts by name", {})
-        texts = {name: as_text(v) for name, v in cast("dict[str, Any]", headers).items()}
-        kind = next((v for name, v in texts.items() if name.lower() == "content-type"), "json")
+        sent = {name: as_text(v) for name, v in members(headers).items()}
+        kind = next((v for name, v in sent.items() if name.lower() == "content-type"), "json")
         body = struct.get("body", draft.body)
         if body is not None and method not in _BODIED:
             if self._hooks.profile == "strict":
                 raise self._failed("preRequest", f"a {method} has no body, but `struct` does", {})
             body = None
         is_text = isinstance(body, str) and "json" not in kind.lower()
-        if body is not None and not any(name.lower() == "content-type" for name in texts):
-            texts["Content-Type"] = "application/json"
-        return Draft(method, url, texts, body, is_text)
+        if body is not None and not any(name.lower() == "content-type" for name in sent):
+            sent["Content-Type"] = "application/json"
+        return Draft(method, url, sent, body, is_text)
 
     async def _instead(
         self, realm: Realm, draft: Draft, payload: dict[str, Any], context: Context
@@ -173,16 +177,16 @@ class HookedCall:
                 "struct": {**struct, "status": True, "messages": [], "data": None},
                 "payload": {**payload, **struct, "userParams": payload, "serverParams": secrets},
             }
-        answer = await self._call(realm, "executeRequest", given, context)
-        if "response" in answer:
-            return answer["response"]
-        result = answer.get("struct")
+        returned = await self._call(realm, "executeRequest", given, context)
+        if "response" in returned:
+            return returned["response"]
+        result = returned.get("struct")
         if self._hooks.profile == "strict" or not isinstance(result, dict):
-            raise self._misshapen("executeRequest", "{ response }", answer)
-        told = cast("dict[str, Any]", result)
-        if told.get("status") is False:
-            raise self._failed("executeRequest", _messages(told.get("messages")), {})
-        return told.get("data")
+            raise self._misshapen("executeRequest", "{ response }", returned)
+        outcome = members(result)
+        if outcome.get("status") is False:
+            raise self._failed("executeRequest", _messages(outcome.get("messages")), {})
+        return outcome.get("data")
 
     async def _call(
         self, realm: Realm, kind: str, given: Mapping[str, Any], context: Context
@@ -206,14 +210,14 @@ class HookedCall:
         # The caller sees the names of keys; the request that is sent needs their placeholders.
         data = step.data if kind == "preRequest" else self._marks.shown(step.data)
         try:
-            answer = with_room(lambda: msgspec.json.decode(data))
+            returned = with_room(lambda: msgspec.json.decode(data))
         except (msgspec.DecodeError, RecursionError):
             raise self._failed(kind, "what it returned is nested too deep", {}) from None
-        if not isinstance(answer, dict):
+        if not isinstance(returned, dict):
             raise self._failed(kind, "it must return an object", {"reason": "SEC101"})
         if kind != "preRequest" and self._masked(data) != data:
-            answer = self._fetching.masked_data(answer)
-        return cast("dict[str, Any]", answer)
+            returned = self._fetching.masked_data(returned)
+        return members(returned)
 
     def _log(self, logs: Sequence[Log], kind: str, context: Context) -> None:
         for line in logs:
@@ -230,25 +234,25 @@ class HookedCall:
             return self._failed("handlers", self._hooks.shown(error), {})
         return self._failed("handlers", f"{error.name}: {error.message}", _place(error))
 
-    def _misshapen(self, kind: str, wanted: str, answer: Mapping[str, Any]) -> Failed:
-        came = ", ".join(sorted(answer)[:5]) or "nothing"
+    def _misshapen(self, kind: str, wanted: str, returned: Mapping[str, Any]) -> Failed:
+        came = ", ".join(sorted(returned)[:5]) or "nothing"
         words = f"it must return {wanted}, it returned {{ {came} }}"
         return self._failed(kind, words, {"reason": "SEC101"})
 
     def _failed(self, kind: str, words: str, details: Mapping[str, Any]) -> Failed:
         line = details.get("line")
         place = f" ({self._hooks.file}:{line}:{details['column']})" if line else ""
-        told = self._masked(words)
-        told = told if len(told) <= _MAX_WORDS else f"{told[:_MAX_WORDS]}…"
-        message = f"The hook {kind} of '{self._name}' failed: {told}{place}"
-        told_details = {"hook": kind, **details}
+        shown = self._masked(words)
+        shown = shown if len(shown) <= _MAX_WORDS else f"{shown[:_MAX_WORDS]}…"
+        message = f"The hook {kind} of '{self._name}' failed: {shown}{place}"
+        shown_details = {"hook": kind, **details}
         if "reason" in details:
-            told_details["reason"] = self._masked(details["reason"])
-        return Failed("handler_error", message, details=told_details)
+            shown_details["reason"] = self._masked(details["reason"])
+        return Failed("handler_error", message, details=shown_details)
 
 
 def _caller(context: Context) -> str | None:
-    """Who shares hooks with others; all callers without an identity are one."""
+    """The caller for the fair sharing of hooks; all callers without an identity are one."""
     return None if context.identity is None else context.identity.id
 
 
@@ -263,30 +267,26 @@ def _struct(draft: Draft) -> dict[str, Any]:
 
 
 def _place(failed: Stopped | HooksRefused) -> dict[str, Any]:
-    """The details of a failure: its name, and where in the file it was."""
+    """The details of a failure: its name, line and column."""
     place = {"line": failed.line, "column": failed.column} if failed.line else {}
     return {"reason": failed.name, **place}
 
 
 def _is_same(given: Any, sent: Any) -> bool:
-    """True if a hook gives back what it was sent, as far as JavaScript can hold it.
+    """True if a hook returned what it was given, as far as JavaScript can represent it.
 
-    It has no integers beyond 53 bits, and halves of characters do not come back.
+    It has no integers beyond 53 bits, and lone surrogates are replaced.
     """
     if isinstance(sent, dict):
-        held = cast("dict[str, Any]", sent)
+        held = members(sent)
         return (
             isinstance(given, dict)
             and given.keys() == held.keys()
             and all(_is_same(given[key], value) for key, value in held.items())
         )
     if isinstance(sent, list):
-        items = cast("list[Any]", sent)
-        return (
-            isinstance(given, list)
-            and len(cast("list[Any]", given)) == len(items)
-            and all(map(_is_same, cast("list[Any]", given), items))
-        )
+        back, out = items(given), items(sent)
+        return isinstance(given, list) and len(back) == len(out) and all(map(_is_same, back, out))
     if isinstance(sent, str):
         return given == sent or given == _whole(sent)
     if isinstance(sent, bool) or sent is None or isinstance(given, bool):
@@ -299,8 +299,8 @@ def _whole(text: str) -> str:
 
 
 def _messages(messages: Any) -> str:
-    texts = cast("list[Any]", messages) if isinstance(messages, list) else [messages]
-    return "; ".join(text for text in texts if isinstance(text, str)) or "it says no reason"
+    found = [messages] if isinstance(messages, str) else texts(messages)
+    return "; ".join(found) or "it says no reason"
 
 
 def _json(value: Any) -> bytes:

@@ -3,8 +3,8 @@
 `read_exports` takes what is data and nothing else: comments, `export const NAME =` followed by a
 literal of objects, arrays, strings, decimal numbers, `true`, `false`, `null`. A literal is cut into
 its texts and the code between them; the code, of which there is little and which repeats, becomes
-JSON piece by piece, and a JSON parser does the rest. What that does not take is read again with
-care (`literal_parser.py`), which accepts it or says where and why it is not data.
+JSON piece by piece, and a JSON parser does the rest. What that does not accept goes to
+`literal_parser.py`, which accepts it or reports where and why it is not data.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MAX_FILE_BYTES = 512 * 1024
 
 
 class Exports(Struct, frozen=True):
-    """What a file exports: data by name, and where its code begins, if it has some."""
+    """The exports of a file: data by name, and the offset of its code."""
 
     values: dict[str, Any]
     handlers: int | None = None
     """Offset of `export const handlers`; None if the file has no hooks."""
     repeated: tuple[str, ...] = ()
-    """Where a key stood that had stood before in the same object, by JSON Pointer."""
+    """JSON Pointers of keys that occur more than once in an object."""
 
 
 def read_exports(text: str) -> Exports:
@@ -56,7 +56,7 @@ def read_exports(text: str) -> Exports:
 
 
 class _NotPlainError(Exception):
-    """Not for the fast reader; says nothing about the file."""
+    """The fast reader cannot read the file, which may still be valid."""
 
 
 _BLANK = r"[ \t\r\n]"
@@ -121,7 +121,7 @@ def _uncommented(match: re.Match[str]) -> str:
 
 
 def _json_text(text: str) -> str:
-    """What stands between the quotes of a text, as JSON has it."""
+    """The content of a string literal, escaped for JSON."""
     if len(text) < 2 or text[-1] != text[0]:
         raise _NotPlainError
     body = text[1:-1]
@@ -144,7 +144,7 @@ _NUMBERED = re.compile(
 )
 """Code whose numbers mean in JSON what they mean in JavaScript, and are no keys."""
 _DIGIT = re.compile("[0-9]")
-# Both patterns begin with what is looked for, which makes them fast; what stands before comes after.
+# Both patterns begin with what they search for, which makes them fast; lookbehinds come after it.
 _KEY = re.compile(r"([A-Za-z_$](?<![\w$].)[A-Za-z0-9_$]*+)(?=[ \t\r\n]*+:)")
 _ZEROS = re.compile(r"(?<=[0-9])\.0++(?![0-9])")
 """JavaScript writes 1.0 as 1."""
@@ -155,9 +155,9 @@ _LONGEST_PIECE = 400
 
 
 class _Pieces(dict[str, str]):
-    """The code between texts as JSON; remembered, as files are written alike.
+    """The code between texts as JSON; cached, as files are written alike.
 
-    What is neither a key nor a number is left as it is: the parser of JSON knows what it takes.
+    Anything that is neither a key nor a number is unchanged: the JSON parser accepts or rejects it.
     """
 
     def __missing__(self, code: str) -> str:
@@ -190,7 +190,7 @@ def _read_pieces(code: list[str], texts: list[str]) -> Any:
     except orjson.JSONDecodeError:
         raise _NotPlainError from None
     if not isinstance(value, dict | list) or _keys_in(value) != "".join(code).count(":"):
-        raise _NotPlainError  # A key stands there twice.
+        raise _NotPlainError  # A key occurs twice.
     data = cast("Any", value)
     return _in_order(data) if _has_integers(code, texts) else data
 

@@ -1,8 +1,8 @@
-"""The careful reader of data in a `.mjs` file: slower than `literal.py`, and it knows every place.
+"""The full parser of data in a `.mjs` file: slower than `literal.py`, with the offset of every value.
 
-One pass, token by token. It takes a little more (templates without substitution, any white space,
-`JSON.stringify` of a literal, several exports) and gives the offset of every value, by JSON
-Pointer. What is not data is an error that says what it is, with line and column.
+One pass, token by token. It accepts a little more (templates without substitution, any white space,
+`JSON.stringify` of a literal, several exports). Anything that is not data is an error with line and
+column. The tokens and the lines and columns of the other readers are here, too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Found(Struct, frozen=True):
     places: dict[tuple[str, str], int]
     handlers: int | None = None
     repeated: tuple[str, ...] = ()
-    """Where a key stood that had stood before in the same object, by JSON Pointer."""
+    """JSON Pointers of keys that occur more than once in an object."""
 
 
 def read_carefully(text: str) -> Found:
@@ -111,7 +111,7 @@ _NOT_DATA = {
 
 
 def unescaped(body: str, *, is_template: bool = False) -> str | None:
-    """What a JavaScript string literal means; None if an escape is not allowed there."""
+    """The value of a JavaScript string literal; None if an escape in it is not allowed."""
     if is_template:
         body = body.replace("\r\n", "\n").replace("\r", "\n")
     if "\\" not in body:
@@ -159,7 +159,7 @@ def is_export_name(text: str) -> bool:
 
 
 def integer_key(digits: str) -> str:
-    """The key that an integer stands for: beyond 15 digits it is the nearest double's."""
+    """The key of an integer; beyond 15 digits, that of the nearest double."""
     if len(digits) < 16:
         return digits
     value = float(digits)
@@ -181,7 +181,7 @@ class _Reader:
         self._at: int = 1 if text.startswith("\ufeff") else 0
         self._places: dict[tuple[str, str], int] = {}
         self._placed: list[tuple[str, str]] = []
-        """Every place in the order of its reading, so that those of a part can be forgotten."""
+        """The keys of `_places` in the order of reading, so that those of a part can be removed."""
         self._export = ""
         self._is_stringified = False
         self._repeated: list[str] = []
@@ -222,8 +222,8 @@ class _Reader:
                     raise self._wrong(
                         "only `export const …` may follow; code belongs into `handlers`"
                     )
-                told = _NOT_DATA.get(match[0], "") if match is not None else ""
-                raise self._wrong(told or "expected `export const main = {`", begin)
+                reason = _NOT_DATA.get(match[0], "") if match is not None else ""
+                raise self._wrong(reason or "expected `export const main = {`", begin)
             self._at = match.end()
         match = NAME.match(self._text, self._skip())
         if match is None or not is_export_name(match[0]):
@@ -278,9 +278,9 @@ class _Reader:
         at = self._at
         match = NAME.match(self._text, at)
         if match is None:
-            told = {"": "the file ends in the middle of a value", "(": "a function is not data"}
+            reasons = {"": "the file ends in the middle of a value", "(": "a function is not data"}
             what = self._text[at : at + 1]
-            raise self._wrong(told.get(what, f"unexpected `{what}`"))
+            raise self._wrong(reasons.get(what, f"unexpected `{what}`"))
         word = match[0]
         if word in _CONSTANTS:
             self._at = match.end()
@@ -374,13 +374,13 @@ class _Reader:
                 raise self._wrong("a key is a name, a text or a decimal integer")
             self._at = match.end()
             return integer_key(match[0])
-        told = {
+        reasons = {
             "[": "a computed key is not data",
             ".": "`...` (spread) is not data; write the members themselves",
             ",": "a comma where a key should stand",
             "": "the file ends in the middle of an object",
         }
-        raise self._wrong(told.get(first, f"expected a key, found `{first}`"))
+        raise self._wrong(reasons.get(first, f"expected a key, found `{first}`"))
 
     def _array(self, path: str, depth: int) -> list[Any]:
         self._check_depth(depth)
@@ -429,12 +429,12 @@ class _Reader:
         match = _NUMBER.match(self._text, at)
         end = match.end() if match else at
         if match is None or re.compile(r"[\w$.]").match(self._text, end):
-            told = "not a decimal number"
+            reason = "not a decimal number"
             if self._text[end : end + 1] == "n":
-                told = "a BigInt is not data; write it as text"
+                reason = "a BigInt is not data; write it as text"
             elif self._text[at : at + 1] == "0" and self._text[at + 1 : at + 2].isdigit():
-                told = "an octal number; write it in decimal"
-            raise self._wrong(told)
+                reason = "an octal number; write it in decimal"
+            raise self._wrong(reason)
         self._at = end
         value = float(match[0])
         if value - value != 0:

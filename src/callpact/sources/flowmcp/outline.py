@@ -1,7 +1,7 @@
 """The outline of hook code: functions, object literals, and what a function returns.
 
-Brackets and a few words are all it knows, and it reads each part once. It is no parser: whatever it
-does not recognise for certain it leaves out, so that nothing false is said about a file.
+It knows brackets and a few keywords, and reads each part once. It is no parser: it leaves out what
+it does not recognise for certain, so that no finding is false.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LINE_END = re.compile(r"[\r\n\u2028\u2029]")
 _CONTINUES = re.compile(r"(?:in|instanceof)(?![\w$])")
 _LAST_WORD = re.compile(r"[\w$]++\Z")
 _NEAR = 80
-"""How far back a word is looked for; what stands further away is not recognised."""
+"""Characters that are searched backwards for a word."""
 _BEFORE_BLOCK = frozenset({"else", "do", "try", "catch"})
 _BEFORE_CONDITION = frozenset({"if", "for", "while", "switch", "await", "catch"})
 
@@ -38,10 +38,10 @@ class Member(NamedTuple):
     """A member of an object literal; offsets are those of the outline's code."""
 
     key: str | None
-    """None of a key that is computed, spread or an accessor's."""
+    """None for a computed key, a spread or an accessor."""
     offset: int
     value: int
-    """Where its value begins; of a method its parameters, of a bare name the name itself."""
+    """Offset of its value, of the parameters of a method, or of a bare name itself."""
     end: int
     is_method: bool
 
@@ -50,7 +50,7 @@ class Function(NamedTuple):
     """A function that is written out."""
 
     body: int
-    """Where its block, or the object that it gives, begins; -1 of any other expression."""
+    """Offset of its block, or of the object that it returns; -1 for any other expression."""
     is_block: bool
 
 
@@ -86,7 +86,7 @@ class Outline:
         return self.code[at : at + 1] == "{" and self._is_end(self._closing[at] + 1)
 
     def end_of(self, at: int) -> int:
-        """Where that ends whose opening bracket stands here."""
+        """The offset after the bracket that closes the one at this offset."""
         return self._closing[at] + 1
 
     def members(self, at: int) -> Iterator[Member]:
@@ -113,7 +113,7 @@ class Outline:
                 yield function.body
             return
         last = self._closing[function.body]
-        if "finally" in self.code[function.body : last]:  # What it returns counts instead.
+        if "finally" in self.code[function.body : last]:  # A `return` in it would override others.
             return
         at, condition = function.body + 1, -1
         while (match := _IN_BODY.search(self.code, at, last)) is not None:
@@ -124,7 +124,7 @@ class Outline:
                     yield found
                     at = self._closing[found] + 1
             elif match[0] != "{" or not self._is_block(begin, condition):
-                # Neither in an expression nor in another function does it return.
+                # A `return` in an expression or in another function is not one of this function.
                 condition = begin
                 at = self._closing[begin] + 1
 
@@ -189,7 +189,7 @@ class Outline:
             at = self._closing[match.start()] + 1
 
     def _given(self, body: int) -> Function | None:
-        """What stands behind an arrow."""
+        """The function whose arrow ends here."""
         sign = self.code[body : body + 1]
         if sign == "{":
             return self._block(body)
@@ -204,7 +204,7 @@ class Outline:
         return Function(body, is_block=True) if is_all else None
 
     def _literal_after(self, at: int) -> int | None:
-        """The object literal that is all of what a `return` gives."""
+        """The object literal that is the whole expression of a `return`."""
         begin = self._next(at)
         if _LINE_END.search(self.text, at, begin):  # There, `return` alone is the statement.
             return None
@@ -214,7 +214,7 @@ class Outline:
         return begin if sign == "{" and self.object_at(begin) else None
 
     def _literal_in(self, at: int) -> int | None:
-        """The object literal that is all of what stands in parentheses that are all."""
+        """The object literal that fills parentheses, if these are a whole expression."""
         begin, last = self._next(at + 1), self._closing[at]
         if self.code[begin : begin + 1] != "{" or self._next(self._closing[begin] + 1) != last:
             return None
@@ -229,7 +229,7 @@ class Outline:
         return _KEY.match(sign) is not None and not _CONTINUES.match(self.code, after)
 
     def _is_block(self, at: int, condition: int) -> bool:
-        """True for a block of statements, by what stands before it; `condition` is the last bracket."""
+        """True for a block of statements, by the code before it; `condition` is the last bracket."""
         last = self.before(at)[-1:]
         if last == ")":
             return self.word_before(condition) in _BEFORE_CONDITION

@@ -1,8 +1,8 @@
-"""The parameters of a FlowMCP tool: what the caller gives, what the file fixes, what is a secret.
+"""The parameters of a FlowMCP tool: arguments of the caller, fixed values and secrets.
 
 `read_parameters` turns the blocks of `position` and `z` into values that a request is built from,
-and `input_schema` into the one JSON Schema that the caller sees. Both take what `rules` let pass;
-they check nothing again.
+and `input_schema` into the one JSON Schema that the caller sees. Both expect data without errors
+and check nothing again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What the caller gives: under which name, and what it must keep."""
+    """An argument of the caller: its name and its schema."""
 
     name: str
     schema: dict[str, Any]
@@ -61,17 +61,17 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter: where it goes, what it is made of, and what the caller gives for it."""
+    """One parameter: its location, its parts, and the arguments that fill them."""
 
     key: str
     location: str
     parts: tuple[Part, ...]
     inputs: tuple[Input, ...] = ()
-    """Nothing for a fixed value or a secret, which no caller sees."""
+    """Empty for a fixed value or a secret, which no caller sees."""
 
     @property
     def argument(self) -> str | None:
-        """The name of the argument that is the value, with nothing around it; None if there is none."""
+        """The name of the argument that is the whole value; None if the value is made of parts."""
         is_bare = len(self.parts) == 1 and self.parts[0].kind == "user"
         return self.parts[0].text if is_bare else None
 
@@ -94,7 +94,7 @@ def _read(block: Mapping[str, Any], secrets: frozenset[str], lists: Lists) -> Pa
         return Parameter(key=key, location=location, parts=parts)
     schema, default, is_required = read_meaning(z["primitive"], z.get("options", ()), lists)
     said = block.get("description")
-    schema = {"description": said if isinstance(said, str) else _told(key), **schema}
+    schema = {"description": said if isinstance(said, str) else _described(key), **schema}
     if names == [key]:
         if default is not UNSET:
             schema["default"] = default
@@ -105,12 +105,12 @@ def _read(block: Mapping[str, Any], secrets: frozenset[str], lists: Lists) -> Pa
 
 
 def _piece(name: str, kind: str, *, is_required: bool) -> Input:
-    """One of several names inside a value: the limits of `z` are those of the whole."""
-    schema = {"description": _told(name), "type": kind}
+    """One of several arguments in a value: the limits of `z` apply to the whole value."""
+    schema = {"description": _described(name), "type": kind}
     return Input(name=name, schema=schema, is_required=is_required)
 
 
-def _told(key: str) -> str:
+def _described(key: str) -> str:
     """A description for the model where the file has none: the words of the name."""
     words = _WORDS.sub(" ", key.replace("_", " ").replace("-", " ")).split()
     text = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
@@ -118,10 +118,10 @@ def _told(key: str) -> str:
 
 
 def read_parts(value: str, secrets: frozenset[str], key: str) -> tuple[Part, ...]:
-    """The pieces of a value; `key` is what the caller's own value is given under.
+    """The parts of a value; `key` is the name of the caller's argument.
 
-    A name that is neither `USER_PARAM` nor a declared secret is the caller's, too: under `key`, or
-    under its own name where a value holds several of them.
+    A placeholder that is neither `USER_PARAM` nor a declared secret is an argument, too: named
+    `key`, or by its own name where a value holds several of them.
     """
     several = len(_undeclared(value, secrets)) > 1
     parts: list[Part] = []
@@ -137,7 +137,7 @@ def read_parts(value: str, secrets: frozenset[str], key: str) -> tuple[Part, ...
 
 
 def _undeclared(value: str, secrets: frozenset[str]) -> list[str]:
-    """Names in a value that stand for the caller's input without saying so."""
+    """Placeholders in a value, other than `USER_PARAM`, that the caller fills."""
     names = dict.fromkeys(match.strip() for match in _PLACEHOLDER.findall(value))
     known = secrets | {_USER}
     return [name for name in names if name not in known and not name.startswith(_SERVER)]
@@ -146,7 +146,9 @@ def _undeclared(value: str, secrets: frozenset[str]) -> list[str]:
 def _part(name: str, secrets: frozenset[str], key: str, *, several: bool) -> Part:
     if name.startswith(_SERVER):
         return Part("server", name.removeprefix(_SERVER).strip())
-    if name in secrets:  # Design, decision 1: the bare name of a declared secret stands for it.
+    if (
+        name in secrets
+    ):  # Design, decision 1: the bare name of a declared secret is a placeholder for it.
         return Part("server", name)
     return Part("user", name if several and name != _USER else key)
 
@@ -188,7 +190,7 @@ def argument_aliases(
 
 
 class Meaning(NamedTuple):
-    """What a `z` asks of a value, and what stands for one that is not given."""
+    """The schema of a `z`, its default, and whether a value is required."""
 
     schema: dict[str, Any]
     default: Any | UnsetType
@@ -196,7 +198,7 @@ class Meaning(NamedTuple):
 
 
 def read_meaning(primitive: str, options: Iterable[str], lists: Lists) -> Meaning:
-    """What a `z` means, by its two fields."""
+    """The meaning of a `z`, from its two fields."""
     calls = [_call(one) for text in options for one in split_options(text)]
     named = dict(calls)
     schema = _schema(primitive, calls, lists)
@@ -228,7 +230,7 @@ def _schema(primitive: str, options: list[tuple[str, str]], lists: Lists) -> dic
 
 
 def _tighten(schema: dict[str, Any], keyword: str, value: Any) -> None:
-    """Add a limit; of two of one kind both hold, in whatever order they stand."""
+    """Add a limit; of two limits of one kind the stricter holds."""
     if keyword not in schema:
         schema[keyword] = value
     elif keyword == "pattern":

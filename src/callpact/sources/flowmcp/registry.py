@@ -78,7 +78,7 @@ def _listed(root: Path, file: Path, registry: dict[str, Any]) -> Registry:
 
 
 def _trouble(base: str, path: Any) -> str | None:
-    """Why a path of a registry cannot be used."""
+    """The reason why a path of a registry cannot be used."""
     if not is_text(path):
         return f"an entry must have `schemaPath` or `file`, the path of its file, {got(path)}"
     shown = cut(path)

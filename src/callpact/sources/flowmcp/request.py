@@ -1,8 +1,8 @@
 """The request of a FlowMCP tool: planned once, drafted per call, sealed with the secrets last.
 
 A draft holds a placeholder for every secret, so that a hook or a log never sees one. `seal` puts
-the secrets in when the request leaves. Placeholders are random and those of one call alone: what a
-caller gives can never be one, also if a hook of another call has shown it its own.
+the secrets in when the request is sent. Placeholders are random and made per call: no argument can
+contain one, even if a hook of another call has leaked its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import orjson
@@ -26,6 +26,7 @@ from callpact.masker import MASK, Masker
 from callpact.net import Request
 from callpact.sources.flowmcp.literal_parser import stringify
 from callpact.sources.flowmcp.parameters import Parameter, Part, read_parts
+from callpact.sources.flowmcp.rules.hit import items, members
 
 # Letters that no encoding touches. Of a plan alone; no hook and no caller ever sees it.
 _SLOT = f"callpact-slot-{os.urandom(8).hex()}-"
@@ -42,7 +43,7 @@ placeholder. `node_crypto.js` therefore writes what is to be hashed into a place
 the digest when the request leaves.
 """
 _PLACEHOLDER = re.compile(rf"callpact-secret-([0-9a-f]{{16}})-(?:([A-Za-z0-9_]+)|{_DIGEST})-end")
-"""What a hook has in place of a key, or of a digest of one that it asked for."""
+"""The placeholder of a key, or of a digest of a key, that a hook sees."""
 _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)")
 _BODIED = frozenset({"POST", "PUT"})
 _MIN_CREDENTIAL = 4  # Characters of a key that a redirect is searched for.
@@ -90,7 +91,7 @@ class Placeholders:
         return self._each(text, lambda match: written(raw(match)))
 
     def shown(self, text: str) -> str:
-        """A text with the names of keys for their placeholders; half of one becomes a mask."""
+        """A text with placeholders replaced by the names of keys; a cut-off one becomes a mask."""
         return self._each(text, _named).replace(self._mark, MASK)
 
     def _each(self, text: str, written: Callable[[re.Match[str]], str]) -> str:
@@ -107,7 +108,7 @@ def _bytewise(text: str) -> str:
 
 
 def _digest(match: re.Match[str], fill: Callable[[str], str]) -> str:
-    """The digest that a placeholder stands for; `fill` puts keys into a text."""
+    """Compute the digest of a placeholder; `fill` puts keys into a text."""
     message, key = (_digested(match[part], fill) for part in ("message", "key"))
     algorithm = match["algorithm"]
     if match["kind"] == "hmac":
@@ -158,11 +159,11 @@ class _Insert:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A parameter in the query, with what of it is known before any call."""
+    """A parameter in the query, with the parts that are known before any call."""
 
     parameter: Parameter
     begin: str
-    """The key as it is sent, with its `=`; of a fixed value the whole of it."""
+    """The encoded key with its `=`; for a fixed value, followed by the value."""
     argument: str | None
     """The argument that is the value, where it is just that."""
     is_fixed: bool
@@ -247,7 +248,7 @@ class RequestPlan:
         return address
 
     def _check_segments(self, made: list[str], address: str) -> None:
-        """Refuse inserts that make a segment of the path empty or a step, alone or with others."""
+        """Refuse inserts that make a path segment empty, `.` or `..`, alone or together."""
         end = 0
         for piece, part in zip(self.path, made, strict=True):
             begin, end = end, end + len(part)
@@ -289,7 +290,7 @@ _ABSENT: Any = object()
 
 
 def _joint(url: str) -> str:
-    """What stands between an address and the query that is added to it."""
+    """The separator between an address and the query that is appended."""
     if "?" not in url:
         return "?"
     return "" if url[-1] in "?&" else "&"
@@ -299,7 +300,7 @@ def plan_request(
     main: Mapping[str, Any], tool: Mapping[str, Any], parameters: tuple[Parameter, ...]
 ) -> RequestPlan:
     """Plan the request of a tool whose declaration passed the rules."""
-    secrets = frozenset(cast("list[str]", main.get("requiredServerParams", ())))
+    secrets: frozenset[str] = frozenset(main.get("requiredServerParams", ()))
     inserts = {p.key: p for p in parameters if p.location == "insert"}
     headers = {
         name: _slotted(read_parts(as_text(value), secrets, name))
@@ -319,7 +320,7 @@ def plan_request(
 
 
 def _headers(main: Mapping[str, Any], tool: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Those of the file, overridden by those of the tool, however either writes their names."""
+    """The headers of the file, overridden by those of the tool; names ignore case."""
     found: dict[str, tuple[str, Any]] = {}
     for declared in (main, tool):
         for name, value in declared.get("headers", {}).items():
@@ -392,8 +393,8 @@ def _insert(insert: _Insert, values: Mapping[str, Any], marks: Placeholders) -> 
         return None
     encode = _component if insert.is_in_query else _path_part
     if isinstance(value, list):
-        items = (encode(as_text(item)) for item in cast("list[Any]", value))
-        text = ",".join(item.replace(",", "%2C") for item in items)
+        encoded = (encode(as_text(item)) for item in items(value))
+        text = ",".join(item.replace(",", "%2C") for item in encoded)
     else:
         text = encode(as_text(value))
     if not text and parameter.inputs and insert.is_segment:
@@ -452,7 +453,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ",".join(as_text(item) for item in cast("list[Any]", value))
+        return ",".join(as_text(item) for item in items(value))
     return "" if value is None else _written(value)
 
 
@@ -523,7 +524,7 @@ def _replaced(value: Any, marks: Placeholders, key: Callable[[str], str]) -> Any
     if isinstance(value, bytes):
         return marks.replaced(value.decode("latin-1"), key, _bytewise).encode("latin-1")
     if isinstance(value, list):
-        return [_replaced(item, marks, key) for item in cast("list[Any]", value)]
+        return [_replaced(item, marks, key) for item in items(value)]
     if isinstance(value, dict):
-        return {k: _replaced(v, marks, key) for k, v in cast("dict[str, Any]", value).items()}
+        return {k: _replaced(v, marks, key) for k, v in members(value).items()}
     return value

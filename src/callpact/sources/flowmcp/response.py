@@ -1,6 +1,7 @@
-"""The answer of an upstream: read as its tool declares, or an error that says what came.
+"""The response of an upstream, read as the declared output of its tool, or an `UpstreamError`.
 
-The secrets that a call sent are taken out of everything that came back: some upstreams echo them.
+The secrets that a call sent are masked in the whole response: some upstreams echo them. The output
+dialect of FlowMCP becomes JSON Schema here: seven keywords, nothing required, nothing closed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TYPES = frozenset({"string", "number", "boolean", "object", "array"})
 JSON = "application/json"
 PNG = "image/png"
 MAX_SHOWN = 2_000
-"""Bytes of an upstream's error answer that are shown in the details of the error."""
+"""Bytes of an upstream's error response that are shown in the details of the error."""
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 # Python's own notations are no encodings of the web, and some of them take quadratic time.
@@ -39,7 +40,7 @@ _CHARSETS = re.compile(
 def read_response(
     response: Response, mime_type: str, used: Secrets | None = None
 ) -> ResponseEnvelope[Any]:
-    """The envelope of an answer, without the secrets that were `used` for it.
+    """The envelope of a response, with the secrets that were `used` for it masked.
 
     Raises:
         UpstreamError: the status is not 2xx, or the body cannot be read as what was declared.
@@ -62,7 +63,7 @@ def read_response(
 
 
 def _may_hold(response: Response, used: Secrets) -> bool:
-    """False if it is certain that no secret stands in an answer: most hold none."""
+    """False if a response certainly holds no secret, as most do."""
     body = response.body
     if b"\\/" in body or b"\\u" in body or b"\0" in body:
         return True  # Escapes of JSON and wide characters may hide one.
@@ -76,7 +77,7 @@ def _may_hold(response: Response, used: Secrets) -> bool:
 
 
 def _masked(response: Response, used: Secrets) -> Response:
-    """The answer with headers and cookies that hold no secret; its body is looked at later."""
+    """The response with masked headers and cookies; its body is masked later."""
     cookies = tuple(used.mask(cookie) for cookie in response.set_cookie)
     headers = used.mask_data(response.headers)
     return msgspec.structs.replace(response, headers=headers, set_cookie=cookies)
@@ -109,7 +110,7 @@ _NO_JSON: Any = object()
 
 
 def _json_of_text(body: bytes, kind: str) -> Any:
-    """JSON with a byte order mark, in another encoding than UTF-8, or with half characters."""
+    """JSON with a byte order mark, in another encoding than UTF-8, or with lone surrogates."""
     text = _text(body, kind)
     if text is None:
         return _NO_JSON
@@ -206,6 +207,6 @@ def _is_node(value: Any) -> bool:
 
 
 def mime_type(output: Mapping[str, Any] | None) -> str:
-    """What the answer is read as; JSON if nothing is declared."""
+    """The declared MIME type of the response; JSON if none is declared."""
     declared = None if output is None else output.get("mimeType")
     return declared if isinstance(declared, str) else JSON

@@ -1,14 +1,14 @@
-"""The one table of codes that checking a FlowMCP file can give, and how bad each is.
+"""The table of rules for FlowMCP files: code, severity by profile, meaning and remedy.
 
-`strict` is the letter of seeds 000 and 002, and of the wider FlowMCP specification where they are
-silent. `compat` takes what real files do and says so: an error stands only where the file cannot
-be called as it is meant, so that whoever reads a checked manifest can rely on its types.
+`strict` follows seeds 000 and 002 to the letter, and the wider FlowMCP specification where they say
+nothing. `compat` accepts and reports what real files do: a finding is an error only if the file
+cannot be called as it is meant, so code that reads a checked manifest can rely on its types.
 
 Three codes of FlowMCP double others and are not used: SEC018 (SEC204), VAL026 (SEC020) and TST005
 (SEC017). VAL027 and VAL028 belong to FlowMCP 4.3 and contradict seed 002. FlowMCP uses VAL060 to
 VAL065 twice; those of `preload` have keys of their own here, as has the part of SEC101 that compat
-takes (`usual`). What is wrong with a hook forbids no file to be loaded. VAL080 to VAL099 and VAL120 upwards
-are ours, for rules that have no code.
+accepts (`usual`). Findings about hooks never keep a file from being loaded. VAL080 to VAL099 and
+VAL120 upwards are ours, for rules without a code in FlowMCP.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Profile = Literal["strict", "compat"]
 
 
 class Rule(Struct, frozen=True):
-    """One row: what holds, how bad it is if it does not, what to do, and who says so."""
+    """One row: the rule, its severity by profile, the remedy, and the specification it is from."""
 
     key: str
     strict: Severity | None
@@ -38,7 +38,7 @@ class Rule(Struct, frozen=True):
         return self.key.partition(":")[0]
 
     def severity(self, profile: Profile) -> Severity | None:
-        """How bad a breach is; None if this profile does not report it."""
+        """The severity of a breach; None if this profile does not report it."""
         return self.strict if profile == "strict" else self.compat
 
 
@@ -272,7 +272,7 @@ def _row(line: str) -> Rule:
 RULES: dict[str, Rule] = {
     row.key: row for row in (_row(line) for line in _TABLE.strip().splitlines())
 }
-"""Every rule by its key; the key is the code, with a word more where one code stands for two rules."""
+"""Every rule by its key; the key is the code, with a suffix where two rules share one code."""
 
 ELSEWHERE = frozenset(
     {
@@ -288,4 +288,4 @@ ELSEWHERE = frozenset(
         "SEC104",
     }
 )
-"""Codes that a file's text alone never gives: they need the file itself, or its hooks to run."""
+"""Codes that the check of a text never yields: they need the file itself, or its hooks to run."""

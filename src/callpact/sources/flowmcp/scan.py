@@ -1,8 +1,11 @@
-"""The static scan of a file's code: words that hooks and lists may not use, and where they stand.
+"""The static scan of a file's code for words that hooks and lists may not use.
 
-It looks at code alone: comments, texts, the text of templates (not their `${…}`) and regular
-expressions are blanked first, in linear time. It is a first look that tells authors what will not
-work; what it misses, the sandbox that runs hooks contains.
+It scans code only: comments, texts, the text of templates (not their `${…}`) and regular
+expressions are blanked first, in linear time. It warns authors early; what it misses is contained
+by the sandbox that runs hooks.
+
+The format forbids imports, and the sandbox has no modules to import. Public files import `crypto`
+all the same; `compat` gives them the module that `requiredLibraries` would have given.
 """
 
 from __future__ import annotations
@@ -116,7 +119,7 @@ _WORDS = {name: re.compile(rf"(?<![\w$]){name}(?![\w$])") for name in (*_NAMES, 
 
 
 class _Pattern(NamedTuple):
-    """Code that may not be used, whatever it refers to."""
+    """Forbidden code, whatever it refers to."""
 
     code: str
     word: str
@@ -209,7 +212,7 @@ _BRACKETS = re.compile(r"\[[^\[\]]*+\]\s*+[:(]")
 
 
 def _keys(code: str, names: Collection[str]) -> set[str]:
-    """The names that stand where a key could; faster than every word of the code for a few."""
+    """The names at positions of keys; for a few names faster than matching every word."""
     return {
         name
         for name in names
@@ -314,9 +317,9 @@ class _Blanker:
         code = self._text[self._at : end]
         self._parts.append(code)
         self._at = end
-        told = code.rstrip()
-        if told:
-            self._before = told[-_LONGEST:]
+        kept = code.rstrip()
+        if kept:
+            self._before = kept[-_LONGEST:]
 
     def _blank(self, end: int) -> None:
         self._parts.append(" " * (end - self._at))
@@ -350,7 +353,7 @@ class _Blanker:
                 self._blank(match.end())
                 self._before = "x"
                 return
-            # No end on this line: whatever stands there, it is no regular expression.
+            # No end on this line: it is not a regular expression.
             end = _LINE_END.search(self._text, start)
             self._divisions_until = end.start() if end else len(self._text)
         self._keep(start + 1)

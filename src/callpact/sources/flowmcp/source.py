@@ -1,7 +1,7 @@
 """FlowMCP files as Tools: `from_flowmcp` reads, checks and loads a file or a whole catalogue.
 
-One bad file never stops the others; what happened to each stands in the report. Nothing of a file
-is run.
+One bad file never stops the others; the report has the findings about each. No code of a file is
+run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from callpact.sources.flowmcp.parameters import argument_aliases
 from callpact.sources.flowmcp.registry import REGISTRY
 from callpact.sources.flowmcp.rule_table import Profile
 from callpact.sources.flowmcp.scan import hooked_tools
-from callpact.sources.flowmcp.tool_factory import Loaded, Workshop, tell_apart
+from callpact.sources.flowmcp.tool_factory import Loaded, ToolFactory, unique_tools
 from callpact.sources.loaded import Finding, Opening, Tools, Watched
 from callpact.tool import Tool
 
@@ -67,7 +67,7 @@ class FlowMCPTools(Tools):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loading:
-    """What every file of one loading shares."""
+    """The settings and resources that all files of one load share."""
 
     profile: Profile
     lists: Mapping[str, ListFile]
@@ -101,8 +101,8 @@ def from_flowmcp(
     `lists` is a folder of shared lists, beside those that the catalogue has itself (`_lists`).
     `libraries` extends the six that hooks may use; `*` allows all. `secrets` are keys by name;
     `keys` are the names that are read from the environment, also as `NAME@host` to bind one to
-    hosts, or `*` for a catalogue that is trusted with all of them. `cache` is a folder where it is kept what checking gave; unchanged files are then
-    not checked again. `packs` is the folder of libraries for hooks, by default the user's own;
+    hosts, or `*` for a catalogue that is trusted with all of them. `cache` is a folder for the results
+    of checks, so that unchanged files are not checked again. `packs` is the folder of libraries for hooks, by default the user's own;
     `hook_hosts` are hosts that hooks may reach beside the one that their file names (`*`: all).
 
     Raises:
@@ -124,7 +124,9 @@ def from_flowmcp(
             grants=grants,
             asked=Asked(),
             transport=HttpTransport() if transport is None else transport,
-            cache=Cache(cache, [str(root.absolute()), profile, *sorted(allowed), *_told(known)]),
+            cache=Cache(
+                cache, [str(root.absolute()), profile, *sorted(allowed), *_list_hashes(known)]
+            ),
             hooks=CatalogueHooks(known, profile, packs=packs, limits=hook_limits),
             hook_hosts=HostPatterns(hook_hosts, "hook_hosts"),
         )
@@ -133,15 +135,14 @@ def from_flowmcp(
         read = [each for file in files if (each := _read(file, loading, report)) is not None]
         loaded = [tool for each in read for tool in _load(each, loading, report)]
         loading.cache.save()
-        return FlowMCPTools(tell_apart(loaded, report), report, loading.transport, loading.hooks)
+        return FlowMCPTools(unique_tools(loaded, report), report, loading.transport, loading.hooks)
 
 
 @contextmanager
 def _paused_collector() -> Generator[None]:
-    """No looking for garbage: a catalogue is very many objects that all stay.
+    """Pause garbage collection: a catalogue is very many objects that are all kept.
 
-    Looking through all of them again and again, while they grow in number, costs a tenth of a cold
-    loading and half of a warm one.
+    Traversing them again and again takes a tenth of a cold load and half of a warm one.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -252,7 +253,7 @@ def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[Loa
         loading.asked,
         has_hooks=hooks is not None,
     )
-    workshop = Workshop(
+    factory = ToolFactory(
         entry,
         read.manifest,
         file,
@@ -266,20 +267,20 @@ def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[Loa
     made: list[Loaded] = []
     for name in head.tools:
         try:
-            made.append(Loaded(name, stem, workshop.make(name)))
+            made.append(Loaded(name, stem, factory.make(name)))
         except DeclarationError as error:
             report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
     return made
 
 
 def _shown(file: Path, root: Path) -> str:
-    """A file as callers see it, who may be far away: its place in the catalogue."""
+    """The name of a file for remote callers: its path in the catalogue."""
     is_inside = file != root and file.is_relative_to(root)
     return file.relative_to(root).as_posix() if is_inside else file.name
 
 
 def _entry(data: bytes, candidate: Candidate, loading: _Loading) -> tuple[Entry, Manifest | None]:
-    """What is known of a file: from before, or by checking it now."""
+    """The entry of a file, from the cache or by checking it now."""
     key = loading.cache.key(str(candidate.path), data)
     known = loading.cache.get(key)
     if known is not None:
@@ -303,7 +304,7 @@ def _checked(text: str, candidate: Candidate, loading: _Loading) -> Entry:
     secrets = checked.manifest.get("requiredServerParams", ())
     tools = checked.manifest["tools"].items()
     aliases = {name: own for name, declared in tools if (own := _aliases(declared, secrets))}
-    # The lines of mere warnings cost more than all the rest.
+    # Computing the lines of warnings would take longer than all the rest.
     return Entry(
         packed(checked.manifest),
         checked.unplaced,
@@ -327,8 +328,8 @@ def _aliases(declared: Mapping[str, Any], secrets: Iterable[str]) -> dict[str, s
     return argument_aliases(declared["parameters"], secrets)
 
 
-def _told(lists: Mapping[str, ListFile]) -> Iterable[str]:
-    """What the check of a file may depend on, of the lists that it may refer to."""
+def _list_hashes(lists: Mapping[str, ListFile]) -> Iterable[str]:
+    """Hashes of the lists, on which the check of a file depends."""
     parts = ((k.name, k.version, k.fields, k.entries, k.depends_on) for k in lists.values())
     return sorted(hash_of(part) for part in parts)
 
@@ -348,7 +349,7 @@ class FlowMCPSource:
         """
         given = self._opening
         transport = HttpTransport(allow=given.hosts, upstreams=given.upstreams)
-        # In a thread: what is served goes on while thousands of files are read again.
+        # In a thread: calls are served while thousands of files are read again.
         self._tools = await asyncio.to_thread(
             from_flowmcp,
             (given.folder or Path()) / given.ref,

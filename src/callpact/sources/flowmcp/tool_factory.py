@@ -1,6 +1,6 @@
-"""Tools of checked FlowMCP files: what a call needs is made when the tool is first called.
+"""Tools of checked FlowMCP files; what a call needs is built when the tool is first called.
 
-Nothing is checked here; `source.py` gives what checking let pass.
+Nothing is checked here: `source.py` passes only manifests without errors.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from callpact.sources.flowmcp.request import (
     unsealed,
 )
 from callpact.sources.flowmcp.response import JSON, mime_type, output_schema, read_response
+from callpact.sources.flowmcp.rules.hit import texts
 from callpact.sources.flowmcp.rules.lists import resolve_lists
 from callpact.sources.loaded import (
     Finding,
@@ -57,28 +58,28 @@ _NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
-class _Making:
-    """What a tool is made of, each part when it is first needed: most tools are never called."""
+class _Parts:
+    """The parts of a tool, each built when it is first needed: most tools are never called."""
 
     manifest: Manifest
     name: str
     lists: Mapping[str, ListFile]
     is_tolerant: bool
-    """True if the file has placeholders of its own: it takes all values for text, its tests too."""
+    """True if the file has placeholders of its own: it treats all values as text, its tests too."""
 
     @property
     def main(self) -> dict[str, Any]:
-        """What the file declares."""
+        """The `main` of the file."""
         return self.manifest.main
 
     @property
     def declared(self) -> dict[str, Any]:
-        """What the file declares of this tool."""
+        """The declaration of this tool."""
         return self.manifest.main["tools"][self.name]
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Where its arguments go, and what each must keep."""
+        """Its parameters, with shared lists resolved."""
         secrets = self.main.get("requiredServerParams", ())
         entries = resolve_lists(self.main, self.lists).lists if "sharedLists" in self.main else {}
         return read_parameters(self.declared["parameters"], secrets, entries)
@@ -89,7 +90,7 @@ class _Making:
         return plan_request(self.main, self.declared, self.parameters)
 
     def contract(self) -> Contract:
-        """What it takes and gives; the rules let nothing pass that would not compile."""
+        """Its contract; the rules reject every schema that would not compile."""
         output = output_schema(self.declared.get("output"))
         return Contract(
             input=input_schema(self.parameters),
@@ -100,10 +101,10 @@ class _Making:
 
 
 @dataclass(frozen=True)
-class _Calling:
-    """What calls a tool: its request is drafted, sealed, sent, and its answer read."""
+class _Handler:
+    """The handler of a tool: drafts, seals and sends the request, and reads the response."""
 
-    making: _Making
+    parts: _Parts
     keys: FileKeys
     transport: Transport
     hooks: FileHooks | None
@@ -111,35 +112,35 @@ class _Calling:
 
     @cached_property
     def mime_type(self) -> str:
-        return mime_type(self.making.declared.get("output"))
+        return mime_type(self.parts.declared.get("output"))
 
     @cached_property
     def used(self) -> Secrets | None:
-        """The secrets of the file, which an answer may echo."""
+        """The secrets of the file, which a response may echo."""
         secrets = self.keys.secrets
         known = {name: value for name in self.keys.names if (value := secrets.get(name))}
         return Secrets(known) if known else None
 
     @cached_property
     def fetching(self) -> Fetching | None:
-        """What its hooks may reach, if the file has some for it."""
-        if self.hooks is None or self.making.name not in self.hooks.tools:
+        """The requests that its hooks may make; None if it has no hooks."""
+        if self.hooks is None or self.parts.name not in self.hooks.tools:
             return None
         return Fetching(self.keys, self.transport, self.hosts)
 
     def call(
         self, arguments: dict[str, Any], context: Context
     ) -> Coroutine[Any, Any, ResponseEnvelope[Any]]:
-        making = self.making
+        parts = self.parts
         if self.fetching is not None:
             hooks = cast("FileHooks", self.hooks)
-            hooked = HookedCall(making.name, making.plan, hooks, self, self.fetching)
+            hooked = HookedCall(parts.name, parts.plan, hooks, self, self.fetching)
             return hooked.run(arguments, context)
         marks = Placeholders()
-        return self.send(self.sealed(making.plan.draft(arguments, marks), marks), context)
+        return self.send(self.sealed(parts.plan.draft(arguments, marks), marks), context)
 
     def sealed(self, draft: Draft, marks: Placeholders) -> Request:
-        """The request with its keys, if it leads where they may be sent.
+        """The request with its keys, if they may be sent to its address.
 
         Raises:
             Failed: `address_not_allowed`, or `server_param_missing`.
@@ -157,7 +158,7 @@ class _Calling:
     async def send(
         self, request: Request, context: Context, *, for_hook: bool = False
     ) -> ResponseEnvelope[Any]:
-        """The answer, without the secrets of the file."""
+        """Send a request and read the response, with the secrets of the file masked."""
         try:
             response = await self.transport.send(request, deadline=context.deadline)
             is_json = for_hook and "json" in response.headers.get("content-type", "")
@@ -167,7 +168,7 @@ class _Calling:
 
 
 def _masked(error: Failed, secrets: Secrets) -> Failed:
-    """The error without any secret, of those other calls use as well."""
+    """The error with all secrets masked, also those of other files."""
     message, details = secrets.mask(error.message), secrets.mask_data(error.details)
     if message == error.message and details == error.details:
         return error
@@ -175,7 +176,7 @@ def _masked(error: Failed, secrets: Secrets) -> Failed:
     return cast("Failed", restored(error.code, message, details=details, kind=kind))
 
 
-class Workshop:
+class ToolFactory:
     """Makes the tools of one checked file."""
 
     def __init__(
@@ -215,15 +216,15 @@ class Workshop:
         """
         head, own = self._head, self._head.tools[name]
         aliases = self._aliases.get(name, {})
-        making = _Making(self._manifest, name, self._lists, bool(aliases))
+        parts = _Parts(self._manifest, name, self._lists, bool(aliases))
         meta: dict[str, Any] = own.meta or head.meta or {}
         is_read = own.method == "GET"
         kind: Kind = "query" if is_read else "mutation"
         return Tool(
             id=f"{head.namespace}.{id_part(name, 'tool')}",
             description=own.description,
-            contract=Contract.later(making.contract),
-            handler=_Calling(making, self._keys, self._transport, self._hooks, self._hosts).call,
+            contract=Contract.later(parts.contract),
+            handler=_Handler(parts, self._keys, self._transport, self._hooks, self._hosts).call,
             title=f"{head.name}: {name}",
             tags=self._tags,
             aliases=(f"{head.namespace}/{self._stem}::{name}",),
@@ -239,7 +240,7 @@ class Workshop:
             wire_name=wire_name(f"{name}_{head.namespace}"),
             argument_aliases=aliases,
             disabled=self._keyless or self._hookless(name),
-            keywords=(*_texts(meta.get("aliases")), *_texts([head.description])),
+            keywords=(*texts(meta.get("aliases")), *texts([head.description])),
             search_hint=hint if isinstance(hint := meta.get("searchHint"), str) else "",
             always_listed=meta.get("alwaysLoad") is True,
             terms=self._terms,
@@ -252,13 +253,8 @@ class Workshop:
         return Disabled("handler_error", self._unhooked.reason)
 
 
-def _texts(given: Any) -> tuple[str, ...]:
-    held = cast("list[Any]", given) if isinstance(given, list) else []
-    return tuple(item for item in held if isinstance(item, str))
-
-
 def _terms(head: Head) -> Terms:
-    docs = _texts(head.docs)
+    docs = tuple(texts(head.docs))
     given = (
         head.terms_of_service,
         head.terms_of_service_checked_at,
@@ -286,8 +282,8 @@ def id_part(name: str, otherwise: str) -> str:
     return _NOT_ID.sub("_", name).strip("_") or otherwise
 
 
-def tell_apart(loaded: list[Loaded], report: list[Finding]) -> list[Tool]:
-    """Tools of one name in several files get the file's name into theirs, each with a warning."""
+def unique_tools(loaded: list[Loaded], report: list[Finding]) -> list[Tool]:
+    """The tools, with the file's name added to the name of those that several files declare."""
     count = Counter(item.tool.id for item in loaded)
     tools: list[Tool] = []
     names: dict[str, Tool] = {}

@@ -1,5 +1,5 @@
-"""The rules of FlowMCP files: pure functions over plain JSON that yield what breaks a rule.
+"""The rules of FlowMCP files: pure functions over plain JSON that yield a `Hit` per breach.
 
-Every rule takes whatever the data is, of any type, and never raises. How bad a hit is, and what
-to do about it, stands in `rule_table.py`.
+Every rule accepts data of any type and never raises. `rule_table.py` has the severity and the remedy
+of each.
 """

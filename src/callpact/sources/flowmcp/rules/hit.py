@@ -19,7 +19,7 @@ class Hit(NamedTuple):
     path: str
     """JSON Pointer of the value that breaks the rule."""
     message: str
-    """What was expected and what was found."""
+    """The expected and the actual value, in words."""
     meant: tuple[str, Collection[str]] | None = None
     """An unknown name and the known ones, for a suggestion, which is made only if it is reported."""
     line: int | None = None
@@ -43,7 +43,7 @@ def at(path: str, part: str | int) -> str:
 
 
 def got(value: Any) -> str:
-    """What came, in words."""
+    """Describe the actual value."""
     if value is UNSET:
         return "it is missing"
     is_blank = isinstance(value, str) and not value.strip()
@@ -51,23 +51,23 @@ def got(value: Any) -> str:
 
 
 def is_text(value: Any) -> TypeGuard[str]:
-    """True for a text that says something."""
+    """True for a text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 
 def members(value: Any) -> dict[str, Any]:
-    """The members of an object; none of anything else."""
+    """The members of an object; empty for any other value."""
     # A `cast` would cost as much as the rest of it.
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def items(value: Any) -> list[Any]:
-    """The items of a list; none of anything else."""
+    """The items of a list; empty for any other value."""
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]: as above
 
 
 def texts(value: Any) -> list[str]:
-    """Those items of a list that are texts."""
+    """The texts in a list; empty for any other value."""
     return [item for item in items(value) if isinstance(item, str)]
 
 

@@ -1,6 +1,6 @@
-"""Rules for hooks, by their code alone: keys that nothing calls, what hooks return and fetch.
+"""Rules for the code of hooks: keys that nothing calls, values that hooks return, and `fetch`.
 
-Only what is certain is told. What a hook really does is seen when it runs.
+Only certain breaches are reported; the rest shows when a hook runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOOKS = ("preRequest", "executeRequest", "postRequest")
 """The hooks that a tool can have, in the order in which they run."""
 
 _MOST_CODE = 256 * 1024
-"""Characters of hook code that are still looked at, eight times what real files have at most."""
+"""Characters of hook code that are checked, eight times the maximum of real files."""
 _EXPORT = re.compile(r"export\s++const\s++handlers\s*+=\s*+")
 _THIS = re.compile(r"(?<![\w$.])this(?![\w$])")
 _MUST = {
@@ -39,7 +39,7 @@ _ENOUGH = {
     "executeRequest": frozenset({"response", "struct"}),
     "postRequest": frozenset({"response"}),
 }
-"""Any one of these is taken under `compat`."""
+"""Any one of these is accepted under `compat`."""
 
 
 def hook_hits(text: str, handlers: int, main: Mapping[str, Any]) -> Hits:
@@ -69,7 +69,7 @@ def owners(main: Mapping[str, Any]) -> Collection[str]:
 
 
 def key_hit(name: str, known: Collection[str]) -> Hit | None:
-    """What is wrong with a key of what `handlers` returns, if hooks can be of those known."""
+    """A hit if a key that `handlers` returns is not a known tool or resource."""
     if name in known:
         return None
     words = f"`handlers` returns '{cut(name)}', which is no tool or resource of the file"
@@ -77,7 +77,7 @@ def key_hit(name: str, known: Collection[str]) -> Hit | None:
 
 
 def hook_key_hit(name: str, tool: str, main: Mapping[str, Any]) -> Hit | None:
-    """What is wrong with a key of a tool's hooks."""
+    """A hit if a key of a tool's hooks is not a kind of hook."""
     if name in HOOKS:
         return None
     words = f"'{cut(name)}' of '{cut(tool)}' is no hook"
@@ -98,7 +98,7 @@ class _Hooks:
 
     @cached_property
     def _fetched(self) -> list[int]:
-        """Where the host's `fetch` is used."""
+        """Offsets of uses of the host's `fetch`."""
         if "fetch" not in self._code:
             return []
         found = references(self._code, {"fetch"})
@@ -149,16 +149,16 @@ class _Hooks:
 
     def _of_returns(self, tool: str, kind: str, function: Function) -> Iterator[_Placed]:
         path = _path(tool, self._main)
-        is_told = False
+        is_reported = False
         for literal in self._outline.returned(function):
             keys = self._keys(literal)
             if keys is None or _MUST[kind] <= keys:
                 continue
             rule = "SEC101" if keys.isdisjoint(_ENOUGH[kind]) else "SEC101:usual"
             if rule == "SEC101:usual":
-                if is_told:  # Such hooks do so at every `return`.
+                if is_reported:  # Such hooks do so at every `return`.
                     continue
-                is_told = True
+                is_reported = True
             came = _shape([*sorted(keys)][:5])
             words = f"{kind} of '{cut(tool)}' must return {_MUST_RETURN[kind]}, it returns {came}"
             yield Hit(rule, path, words), literal

@@ -1,13 +1,13 @@
 """The rules of shared lists: list files, references to them, their versions and dependencies.
 
-`resolve_lists` gives what a file sees of them: filtered entries that nobody can change.
+`resolve_lists` returns the entries that a file sees, filtered and immutable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct
 
@@ -30,14 +30,18 @@ MAX_LIST_DEPTH = 3
 """Shared lists that may depend on one another in a row."""
 
 Entries = tuple[Mapping[str, Any], ...]
-_TYPES = {"string": str, "number": (int, float), "boolean": bool}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "number": (int, float),
+    "boolean": bool,
+}
 _SORTS = ("exists", "value", "in")
 _FEW = 3
-"""An enum with fewer values may equal a list's by chance."""
+"""An enum with fewer values may equal a list without being copied from it."""
 
 
 class Dependency(Struct, frozen=True):
-    """What a list depends on."""
+    """A list that another list depends on."""
 
     ref: str
     version: str
@@ -55,11 +59,11 @@ class ListFile(Struct, frozen=True):
     depends_on: tuple[Dependency, ...] = ()
     file: str = ""
     columns: dict[frozenset[str], str] = {}
-    """Fields by the set of their texts: what an enum could repeat."""
+    """Fields by the set of their texts, to recognise an enum that repeats them."""
 
 
 class Resolved(NamedTuple):
-    """The lists that a file refers to, by name, and what is wrong with its references."""
+    """The lists that a file refers to, by name, and the breaches in its references."""
 
     lists: dict[str, Entries]
     hits: tuple[Hit, ...]
@@ -69,7 +73,7 @@ class Resolved(NamedTuple):
 
 
 def list_hits(data: Any) -> Hits:
-    """Everything that is wrong with the `list` of a list file."""
+    """Breaches in the `list` of a list file."""
     if not isinstance(data, dict):
         yield Hit("LST001", "", f"`list` must be an object, {got(data)}")
         return
@@ -172,13 +176,13 @@ def _value_hits(entry: dict[str, Any], path: str, declared: dict[str, tuple[str,
         if value is None and is_optional:
             continue
         is_wrong_truth = isinstance(value, bool) and kind != "boolean"
-        if is_wrong_truth or not isinstance(value, cast("Any", _TYPES[kind])):
+        if is_wrong_truth or not isinstance(value, _TYPES[kind]):
             words = f"'{cut(key)}' must be a {kind}, got {json_type(value)}"
             yield Hit("LST008", at(path, key), words)
 
 
 def made_list(data: dict[str, Any], file: str) -> ListFile:
-    """A list of data that has no errors."""
+    """Build a list from data without errors."""
     meta = members(data["meta"])
     depends_on = tuple(
         Dependency(
@@ -190,7 +194,7 @@ def made_list(data: dict[str, Any], file: str) -> ListFile:
         for item in items(meta.get("dependsOn"))
     )
     fields = tuple(field["key"] for field in meta["fields"])
-    entries = cast("Entries", frozen(data["entries"]))
+    entries: Entries = frozen(data["entries"])
     columns = dict(_columns(fields, entries))
     return ListFile(meta["name"], meta["version"], fields, entries, depends_on, file, columns)
 
@@ -203,7 +207,7 @@ def _columns(fields: Iterable[str], entries: Entries) -> Iterator[tuple[frozense
 
 
 def frozen(value: Any) -> Any:
-    """The same data in a form that cannot be changed: tuples and read-only mappings."""
+    """The same data in immutable form: tuples and read-only mappings."""
     if isinstance(value, dict):
         return MappingProxyType({key: frozen(item) for key, item in members(value).items()})
     if isinstance(value, list):
@@ -298,8 +302,8 @@ def _filtered(known: ListFile, given: Any) -> Entries:
 
 
 def chain_hits(first: ListFile, available: Mapping[str, ListFile], path: str) -> Hits:
-    """What is wrong with the lists that a list depends on, and with theirs."""
-    told: set[str] = set()
+    """Breaches in the direct and indirect dependencies of a list."""
+    reported: set[str] = set()
     seen = {(first.name, 1)}
     chains: list[tuple[ListFile, tuple[str, ...]]] = [(first, (first.name,))]
     held: dict[tuple[str, str], set[Any]] = {}
@@ -310,8 +314,8 @@ def chain_hits(first: ListFile, available: Mapping[str, ListFile], path: str) ->
             if problem is None and (dependency.ref, len(chain) + 1) not in seen:
                 seen.add((dependency.ref, len(chain) + 1))
                 chains.append((available[dependency.ref], (*chain, dependency.ref)))
-            elif problem is not None and problem[1] not in told:
-                told.add(problem[1])
+            elif problem is not None and problem[1] not in reported:
+                reported.add(problem[1])
                 yield Hit(problem[0], path, problem[1])
 
 
@@ -330,8 +334,8 @@ def _dependency_problem(
     if known.version != dependency.version:
         return "LST009", f"{words} {dependency.version}, which has version {known.version}"
     if len(chain) >= MAX_LIST_DEPTH:
-        told = " → ".join(map(cut, (*chain, dependency.ref)))
-        return "LST011", f"{words}, which is more than {MAX_LIST_DEPTH} levels: {told}"
+        steps = " → ".join(map(cut, (*chain, dependency.ref)))
+        return "LST011", f"{words}, which is more than {MAX_LIST_DEPTH} levels: {steps}"
     if dependency.field and not _holds(dependency, known, held):
         asked = f"'{cut(dependency.field)}' is {shown(dependency.value)}"
         return "LST009", f"{words}, which has no entry where {asked}"
@@ -373,7 +377,7 @@ class KnownLists:
         return name in self.entries
 
     def reference_hits(self, references: Iterable[tuple[str, str]], path: str) -> Hits:
-        """What is wrong with the lists and fields that an enum refers to."""
+        """Breaches in the references of an enum to lists and fields."""
         for name, field in references:
             self.used.add(name)
             if name not in self.declared:
@@ -397,7 +401,7 @@ class KnownLists:
     def unused_hits(self, hits: Iterable[Hit], code: str) -> Hits:
         """The hits of references to lists, and one for each list that no enum and no hook names.
 
-        A list that is not there forbids nothing if nothing uses it.
+        A missing list that nothing uses is a milder breach.
         """
         unused = {
             f"/sharedLists/{index}": name

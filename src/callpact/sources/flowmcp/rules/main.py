@@ -81,9 +81,9 @@ _OLDER = {
 
 
 def main_hits(main: dict[str, Any], libraries: Collection[str], *, is_hooked: bool) -> Hits:
-    """Everything that is wrong with the fields of `main` but tools, lists, resources.
+    """Breaches in the fields of `main`, except tools, lists and resources.
 
-    `is_hooked` says that hooks make the request of every tool.
+    `is_hooked` is True if hooks make the request of every tool.
     """
     yield from unknown_hits("VAL003", "", main, _FIELDS)
     yield from _name_hits(main)
@@ -98,7 +98,7 @@ def main_hits(main: dict[str, Any], libraries: Collection[str], *, is_hooked: bo
 
 
 def character_hits(data: Any) -> Hits:
-    """A hit where a text holds half of a character, which cannot be sent or shown."""
+    """A hit for each text with a lone surrogate, which cannot be sent or shown."""
     try:
         orjson.dumps(data)
     except TypeError:
@@ -145,8 +145,8 @@ def _version_hits(main: dict[str, Any]) -> Hits:
     if major == "3":
         yield Hit("VAL096", "/version", f"`version` should be 4.x.y, {got(version)}")
     elif major != "4":
-        told = _OLDER.get(major or "")
-        more = f": {told}" if told else ""
+        advice = _OLDER.get(major or "")
+        more = f": {advice}" if advice else ""
         yield Hit("VAL014", "/version", f"`version` must be 4.x.y, {got(version)}{more}")
     content = main.get("schemaVersion", UNSET)
     if content is UNSET:
@@ -156,7 +156,7 @@ def _version_hits(main: dict[str, Any]) -> Hits:
 
 
 def hash_hits(main: Any) -> Hits:
-    """What is wrong with `schemaHash`, or with what it is made of."""
+    """Breaches in `schemaHash`, or in the data that it is computed from."""
     if not isinstance(main, dict):
         yield Hit("HSH-002", "", f"only an object has a hash, {got(main)}")
         return
@@ -197,7 +197,7 @@ def _root_hits(main: dict[str, Any], *, is_hooked: bool) -> Hits:
 
 
 def _address(root: Any) -> str:
-    """An address as it may be shown: what can hold a secret is left out."""
+    """An address for a message, without the parts that can hold a secret."""
     if not isinstance(root, str):
         return shown(root)
     plain = root.partition("?")[0].partition("#")[0]
@@ -265,7 +265,7 @@ def _library_hits(main: dict[str, Any], libraries: Collection[str]) -> Hits:
 
 
 def header_hits(headers: Any, path: str) -> Hits:
-    """What is wrong with an object of headers; their values are never shown."""
+    """Breaches in an object of headers; their values are never shown."""
     if headers is UNSET:
         return
     if not isinstance(headers, dict):
@@ -309,7 +309,7 @@ def _skill_hits(main: dict[str, Any]) -> Hits:
 
 
 def file_hits(file: str, namespace: Any) -> Hits:
-    """What is wrong with the name of a file, or of its folder."""
+    """Breaches in the name of a file, or of its folder."""
     parts = [part for part in re.split(r"[/\\]", file) if part]
     if not parts or not parts[-1].endswith((".mjs", ".js")):
         return

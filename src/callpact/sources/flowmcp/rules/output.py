@@ -25,7 +25,7 @@ _STRUCTURE = frozenset({"type", "description", "properties", "items"})
 
 
 def output_hits(output: Any, path: str) -> Hits:
-    """Everything that is wrong with an `output` that is there."""
+    """Breaches in a declared `output`."""
     if not isinstance(output, dict) or not output:
         words = "`output` must be { mimeType, schema }, or not be there"
         yield Hit("VAL061", path, f"{words}, {got(output)}")

@@ -38,7 +38,7 @@ _Z_FIELDS = frozenset({"primitive", "options"})
 
 
 class Given(NamedTuple):
-    """Something that the caller gives: its name, the file's other name for it, and its `z`."""
+    """An argument of the caller: its name, the file's other name for it, and its `z`."""
 
     name: str
     alias: str
@@ -46,13 +46,13 @@ class Given(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What the other rules of a tool need to know of its parameters."""
+    """Facts about the parameters of a tool that its other rules need."""
 
     given: tuple[Given, ...]
     places: tuple[tuple[str, str], ...]
-    """Keys of what is inserted into the path, and where each is declared."""
+    """Keys of the parameters in the path, with the JSON Pointer of each declaration."""
     is_known: bool
-    """False if a parameter is too broken to say what the caller gives."""
+    """False if a parameter is too broken to know its arguments."""
 
     @property
     def inserts(self) -> frozenset[str]:
@@ -63,7 +63,7 @@ class Parameters(NamedTuple):
 def parameter_hits(
     declared: Any, path: str, secrets: frozenset[str], lists: KnownLists, method: Any
 ) -> Generator[Hit, None, Parameters]:
-    """Everything that is wrong with the parameters of a tool."""
+    """Breaches in the parameters of a tool."""
     if not isinstance(declared, list):
         yield Hit("VAL035", path, f"`parameters` must be a list, {got(declared)}")
         return Parameters((), (), is_known=False)
@@ -140,7 +140,7 @@ def _position_hits(position: dict[str, Any], path: str, method: Any) -> Hits:
 
 
 def _z_hits(z: Z, block: dict[str, Any], path: str, lists: KnownLists) -> Generator[Hit, None, Z]:
-    """What is wrong with a `z`; and what it says together with the lists that it refers to."""
+    """Breaches in a `z`; returns the `z` with the values of the lists that it refers to."""
     yield from unknown_hits("VAL077", path, block, _Z_FIELDS)
     for hit in z.hits:
         yield Hit(hit.key, path + hit.path, hit.message)
@@ -164,7 +164,7 @@ def _z_hits(z: Z, block: dict[str, Any], path: str, lists: KnownLists) -> Genera
 def _value_hits(
     position: dict[str, Any], path: str, secrets: frozenset[str], z: Z
 ) -> Generator[Hit, None, list[Given]]:
-    """What is wrong with a value; and what the caller gives for it."""
+    """Breaches in a value; returns the arguments that fill it."""
     value, key = position.get("value"), position.get("key")
     if not isinstance(value, str):
         return []
@@ -208,7 +208,7 @@ def _fixed_violation(value: str, z: Z) -> str | None:
 
 
 def server_hits(name: str, path: str, secrets: frozenset[str]) -> Hits:
-    """What is wrong with a placeholder that stands for a server parameter."""
+    """Breaches in the placeholder of a server parameter."""
     plain = name.removeprefix(_SERVER).strip()
     if plain not in secrets:
         words = f"the server parameter '{cut(plain)}' is not in `requiredServerParams`"
@@ -219,7 +219,7 @@ def server_hits(name: str, path: str, secrets: frozenset[str]) -> Hits:
 
 
 def secret_hits(text: Any, path: str, secrets: frozenset[str]) -> Hits:
-    """What is wrong with the placeholders of a text that only server parameters may fill."""
+    """Breaches in the placeholders of a text that only server parameters may fill."""
     if not isinstance(text, str) or "{{" not in text:
         return
     for name in dict.fromkeys(name.strip() for name in PLACEHOLDER.findall(text)):
@@ -227,7 +227,7 @@ def secret_hits(text: Any, path: str, secrets: frozenset[str]) -> Hits:
 
 
 def header_secret_hits(headers: Any, path: str, secrets: frozenset[str]) -> Hits:
-    """What is wrong with the placeholders in headers."""
+    """Breaches in the placeholders of headers."""
     for name, value in members(headers).items():
         yield from secret_hits(value, at(path, name), secrets)
 

@@ -1,4 +1,4 @@
-"""The rules of a tool's tests: enough of them, told in words, with values that a call would take."""
+"""The rules of a tool's tests: their number, their descriptions, and values that a call accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENOUGH_TESTS = 3
 
 
 def hits_in_tests(tests: Any, path: str, parameters: Parameters) -> Hits:
-    """Everything that is wrong with the tests of a tool."""
+    """Breaches in the tests of a tool."""
     if not isinstance(tests, list) or not tests:
         key = "TST001" if tests is UNSET or tests == [] else "TST001:form"
         words = "`tests` must be a list with a test at least"

@@ -52,7 +52,7 @@ _META = {
 
 
 def tools_hits(main: dict[str, Any], lists: KnownLists) -> Hits:
-    """Everything that is wrong with the tools of a file, and with what they share."""
+    """Breaches in the tools of a file, and in the fields that they share."""
     secrets = frozenset(texts(main.get("requiredServerParams")))
     yield from header_secret_hits(main.get("headers"), "/headers", secrets)
     yield from secret_hits(main.get("root"), "/root", secrets)

@@ -1,4 +1,4 @@
-"""The rules of `z`: primitives and options, what they mean together, and what a value must keep."""
+"""The rules of `z`: primitives, options, their combination, and the values that they allow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -19,7 +19,7 @@ from callpact.sources.flowmcp.parameters import (
     regex_pattern,
     split_options,
 )
-from callpact.sources.flowmcp.rules.hit import Hit, Hits, got
+from callpact.sources.flowmcp.rules.hit import Hit, Hits, got, items, texts
 
 PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _CALL = re.compile(r"([A-Za-z]+)\((.*)\)\Z", re.DOTALL)
@@ -39,11 +39,11 @@ _OPTIONS = frozenset({*_APPLIES, "optional", "default"})
 MAX_PATTERN = 1_000
 """Characters that the pattern of `regex(…)` in a FlowMCP file may have."""
 _REMEMBERED = 300
-"""Characters of a `z` up to which it is remembered; most files share a few dozen."""
+"""Characters of a `z` up to which it is cached; most files share a few dozen."""
 
 
 class Z(Struct, frozen=True):
-    """What a `z` says, and what is wrong with it (paths are inside of `z`)."""
+    """The meaning of a `z`, and the breaches in it (paths are relative to `z`)."""
 
     hits: tuple[Hit, ...] = ()
     schema: dict[str, Any] | None = None
@@ -56,7 +56,7 @@ class Z(Struct, frozen=True):
     """The values of an enum that the file writes out."""
 
     def violation(self, value: Any) -> str | None:
-        """What is wrong with a value, in words; None if nothing is, or nothing is known."""
+        """The reason why a value is not allowed; None if it is, or if that is not known."""
         return None if self.schema is None else violation(self.schema, value, self.values)
 
 
@@ -73,7 +73,7 @@ def read_z(primitive: Any, options: Any) -> Z:
     wrong = tuple(_list_hits(options))
     if wrong:
         return Z(hits=(*_primitive_hits(primitive), *wrong))
-    given = tuple(cast("list[str]", options))
+    given = tuple(texts(options))
     z = _read(primitive, given)
     if len(primitive) + sum(map(len, given)) + len(given) <= _REMEMBERED:
         if len(_remembered) >= _MOST_REMEMBERED:
@@ -85,7 +85,7 @@ def read_z(primitive: Any, options: Any) -> Z:
 def with_lists(z: Z, primitive: str, options: list[str], lists: Mapping[str, Any]) -> Z:
     """The same `z` with the values of the lists that it refers to."""
     schema, default, _ = read_meaning(primitive, options, lists)
-    values = frozenset(cast("list[str]", schema.get("enum", ())))
+    values: frozenset[str] = frozenset(schema.get("enum", ()))
     return Z(
         schema=schema,
         default=default,
@@ -99,7 +99,7 @@ def _list_hits(options: Any) -> Hits:
     if not isinstance(options, list):
         yield Hit("VAL045", "/options", f"`options` must be a list, {got(options)}")
         return
-    for index, option in enumerate(cast("list[Any]", options)):
+    for index, option in enumerate(items(options)):
         if not isinstance(option, str):
             yield Hit("VAL045", f"/options/{index}", f"an option must be a text, {got(option)}")
 
@@ -113,7 +113,7 @@ def _read(primitive: str, options: tuple[str, ...]) -> Z:
     if references or any(hit.key in _UNREADABLE for hit in hits):
         return known
     schema, default, _ = read_meaning(primitive, options, {})
-    values = frozenset(cast("list[str]", schema["enum"])) if "enum" in schema else None
+    values: frozenset[str] | None = frozenset(schema["enum"]) if "enum" in schema else None
     read = Z(
         hits=known.hits, schema=schema, default=default, is_required=is_required, values=values
     )
@@ -169,7 +169,7 @@ def _enum_hits(argument: str) -> Hits:
 
 
 def _written(argument: str) -> list[str]:
-    """What stands between the commas, references left out."""
+    """The values between the commas, without references."""
     return [value for value in argument.split(",") if not PLACEHOLDER.fullmatch(value.strip())]
 
 
@@ -281,7 +281,7 @@ def as_number(text: str) -> float | None:
 def violation(
     schema: Mapping[str, Any], value: Any, choices: frozenset[str] | None = None
 ) -> str | None:
-    """What a value breaks of the few keywords that a `z` becomes; None if it breaks none."""
+    """The reason why a value breaks the schema of a `z`; None if it is valid."""
     words, accepts = _TYPES[schema["type"]]
     if not accepts(value):
         return f"must be {words}"
@@ -325,7 +325,7 @@ def _pattern(pattern: str) -> Callable[[str], bool] | str:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> Callable[[str], bool] | str:
-    """What tells whether a text matches, or why the pattern cannot be used."""
+    """A function that matches a text, or the reason why the pattern cannot be used."""
     if len(pattern) > MAX_PATTERN:
         return f"it has more than {MAX_PATTERN:,} characters"
     try:
