@@ -7,9 +7,8 @@ import importlib
 
 import pytest
 
-from callpact.app import load_app
+from callpact.app import Options, Session
 from callpact.errors import CallpactError, DuplicateTool, InvalidConfig, SourceRefused
-from callpact.secrets import Secrets
 from callpact.sources.loaded import Opening
 
 TOOLS = """
@@ -34,8 +33,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def load(refs=(), config=None):
-    return asyncio.run(load_app(refs, config))
+def load(refs=(), config=None, **given):
+    session = Session(Options(refs=tuple(refs), config=config, **given))
+    asyncio.run(session.load())
+    return session.loaded
 
 
 def configure(folder, text):
@@ -271,8 +272,8 @@ def test_a_token_of_a_door_is_given_to_no_source(folder, monkeypatch, is_in_file
         f'{top}[sources.tea]\nref = "flowmcp:tea"\nkeys = ["{keys}"]\n'
         '[serve.tokens.ci]\nsecret = "DOOR_TOKEN"\n',
     )
-    given = Opening("", keys=("*",), secrets=Secrets(None, folder / "keys.env" if top else None))
-    for app in (load((), config), asyncio.run(load_app(["flowmcp:tea"], config, given))):
+    given = {"opening": Opening("", keys=("*",)), "secrets": folder / "keys.env" if top else None}
+    for app in (load((), config), load(["flowmcp:tea"], config, **given)):
         assert "is a token of [serve]" in keyless(app)["tea.getIt"]
 
 

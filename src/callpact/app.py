@@ -1,88 +1,84 @@
-"""The only place that wires things: references and configuration into a catalog.
+"""The only wiring: options and `callpact.toml`, read once, become one `Session`.
 
-Kinds of source are found through the entry-point group `callpact.sources`; ours register the same
-way as anybody's: a callable of one `Opening` that gives a `Source`.
+A session opens nothing before it is asked to: reading the audit log loads no source, and looking
+at tools opens no audit log and no runtime. It prints nothing.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from time import time_ns
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from callpact.catalog import Catalog, joined
-from callpact.config import DEFAULT_FILE, Config, SourceConfig, config_of, hold_limits, read_config
-from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
-from callpact.secrets import Secrets, key_name
-from callpact.sources.loaded import Finding, Opening, Source, Tools
+from callpact.config import Config, Configuration, configuration_of
+from callpact.errors import UsageError
+from callpact.folders import data_folder
+from callpact.runtime import Runtime
+from callpact.secrets import Secrets
+from callpact.sources.loaded import Opening
+from callpact.sources.parts import Loaded, load_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from callpact.audit.auditing import Place
+    from callpact.audit.recorder import Recorder
+    from callpact.catalog import Catalog
+    from callpact.finished import Observer
+    from callpact.metrics import Metrics
+    from callpact.telemetry import Telemetry
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One source that is asked for: its table, and what the rest of the file says of it."""
-
-    name: str
-    settings: SourceConfig
-    folder: Path
-    secrets: Path | None
-    libraries: tuple[str, ...]
-    upstreams: Mapping[str, str]
-    hook_timeout: float | None
-    withheld: tuple[str, ...] = ()
-    """Names of secrets that are tokens of our own doors."""
-    is_alone: bool = True
-    """True if no other source could be given the keys of a file that all share."""
-
-    @property
-    def ref(self) -> str:
-        """Its reference as it was written."""
-        return self.settings.ref
+OFF = "off"
+"""Instead of a place for the audit log: calls are not recorded."""
+_NOTHING = Opening("")
+_READINGS = {
+    "lost": "Calls whose record could not be written.",
+    "unreadable": "Lines of the audit journal that were no record.",
+    "refused": "Records that the audit store took no way.",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What came of one source: its tools and the report; or its `trouble`, and no tool."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a session; all else is in its configuration."""
 
-    wanted: Wanted
-    catalog: Catalog
-    report: tuple[Finding, ...]
-    source: Source | None
-    secrets: Secrets | None
-    since: int
-    """When loading it began, in epoch nanoseconds."""
-    trouble: DeclarationError | None = None
+    refs: tuple[str, ...] = ()
+    """References to sources, instead of those of the configuration."""
+    config: Path | None = None
+    """The configuration file; else `./callpact.toml`, unless sources are named."""
+    opening: Opening = _NOTHING
+    """Given to all sources; what it says comes before what their tables say."""
+    secrets: Path | None = None
+    """A file of keys for all sources."""
+    audit: str | None = None
+    """The audit log: a folder, the address of a server, or `off`; else as configured."""
 
 
-@dataclass(slots=True)
-class App:
-    """What is loaded: the catalog, and the parts that it is made of."""
+class Session:
+    """All that a command works with: configuration, sources, secrets, audit log, runtime.
 
-    catalog: Catalog
-    parts: tuple[Part, ...] = ()
+    `load` and `start` open what is closed at the end of the `async with` block.
+    """
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The open sources."""
-        return tuple(p.source for p in self.parts if p.source is not None and p.trouble is None)
-
-    @property
-    def report(self) -> tuple[Finding, ...]:
-        """What happened to each declaration."""
-        return tuple(finding for part in self.parts for finding in part.report)
-
-    async def aclose(self) -> None:
-        """Close every source."""
-        for source in self.sources:
-            await source.aclose()
+    def __init__(
+        self, options: Options, *, on_secrets: Callable[[Secrets], None] | None = None
+    ) -> None:
+        """`on_secrets` is called with all secrets that must not be shown, before they are used."""
+        self.options = options
+        self.loaded = Loaded()
+        self.secrets: list[Secrets] = []
+        """Those that the audit log hides from its start on."""
+        self.recorder: Recorder | None = None
+        self.telemetry: tuple[Telemetry, ...] = ()
+        self.metrics: Metrics | None = None
+        self._on_secrets = on_secrets
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,218 +89,161 @@ class App:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        await self._stack.__aexit__(kind, error, trace)
 
+    # --- configuration ----------------------------------------------------------------------
 
-async def load_app(
-    refs: Iterable[str] = (),
-    config_file: Path | None = None,
-    given: Opening | None = None,
-    *,
-    hide: Callable[[Secrets], None] | None = None,
-) -> App:
-    """Load the named sources, else those of the configuration file (`./callpact.toml`).
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The configuration in use.
 
-    What `given` says comes before what the file says of a source. A source that is refused is an
-    error in the report and leaves the others alone. `hide` is told whose secrets must not show,
-    before anything of their source runs.
+        Raises:
+            InvalidConfig: the file cannot be used.
+        """
+        return configuration_of(self.options.refs, self.options.config)
 
-    Raises:
-        DeclarationError: no source could be loaded, or two tools share a name.
-    """
-    wanted = wanted_sources(refs, config_file)
-    app = App(Catalog(()), tuple([await load_part(each, given, hide=hide) for each in wanted]))
-    refused = [part.trouble for part in app.parts if part.trouble is not None]
-    if len(refused) == len(app.parts) == 1:
-        raise refused[0]
-    if len(refused) == len(app.parts):
-        raise SourceRefused("no source could be loaded: " + "; ".join(map(str, refused)))
-    try:
-        app.catalog = joined(part.catalog for part in app.parts)
-    except DeclarationError:
-        await app.aclose()
-        raise
-    return app
+    @property
+    def config(self) -> Config:
+        """The tables of the configuration in use."""
+        return self.configuration.tables
 
+    @cached_property
+    def opening(self) -> Opening:
+        """What all sources are given."""
+        return self.read_opening()
 
-async def load_part(
-    wanted: Wanted,
-    given: Opening | None = None,
-    *,
-    secrets: Secrets | None = None,
-    hide: Callable[[Secrets], None] | None = None,
-) -> Part:
-    """Open one source and load it, with what `load_app` is told; one that is refused is closed.
+    def read_opening(self) -> Opening:
+        """What all sources are given, with the file of secrets as it is now.
 
-    `secrets` are those of an earlier loading, where its file has not changed since.
-    """
-    since, settings = time_ns(), wanted.settings
-    source: Source | None = None
-    report: list[Finding] = []
-    try:
-        opening = _opening(wanted, given, secrets)
-        secrets = opening.secrets
-        if hide is not None and secrets is not None:
-            hide(secrets)
-        source = open_source(opening)
-        loaded = await source.load()
-        catalog = _selected(loaded, settings, report)
-    except DeclarationError as error:
-        if source is not None:
-            await source.aclose()
-        told = (Finding(wanted.ref, "error", str(error)),)
-        return Part(wanted, Catalog(()), told, source, secrets, since, error)
-    except BaseException:
-        if source is not None:
-            await source.aclose()
-        raise
-    report.extend(loaded.report)
-    if secrets is not None and (given is None or given.secrets is None):
-        report += [Finding(wanted.ref, "warning", text) for text in secrets.warnings]
-    return Part(wanted, catalog, tuple(report), source, secrets, since)
+        Raises:
+            UsageError: the folder of lists is none.
+            InvalidConfig: the file of secrets cannot be read.
+        """
+        given, file = self.options.opening, self.options.secrets
+        if given.lists is not None and not Path(given.lists).is_dir():
+            raise UsageError(f"--lists: {given.lists} is not a folder")
+        return msgspec.structs.replace(given, secrets=None if file is None else Secrets(None, file))
 
+    # --- sources ----------------------------------------------------------------------------
 
-def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> Opening:
-    told, settings = given or Opening(""), wanted.settings
-    lists = None if settings.lists is None else str(wanted.folder / settings.lists)
-    return Opening(
-        settings.ref,
-        None if wanted.name.startswith(_UNNAMED) else wanted.name,
-        wanted.folder,
-        told.profile or settings.profile,
-        told.lists or lists,
-        (*told.libraries, *wanted.libraries),
-        (*told.hosts, *settings.hosts),
-        {**wanted.upstreams, **told.upstreams},
-        _granted(wanted, told, secrets),
-        (*told.hook_hosts, *settings.hook_hosts),
-        (*told.keys, *settings.keys),
-        told.hook_timeout or settings.hook_timeout or wanted.hook_timeout,
-    )
+    @property
+    def catalog(self) -> Catalog:
+        """The tools that are loaded."""
+        return self.loaded.catalog
 
+    async def load(self, refs: Iterable[str] = ()) -> None:
+        """Load the sources: those of `refs`, else of the options, else of the configuration.
 
-def _granted(wanted: Wanted, told: Opening, known: Secrets | None) -> Secrets:
-    """The keys of a source; of a file that sources share only those that it is granted by name."""
-    settings = wanted.settings
-    secrets = told.secrets or known or Secrets(None, wanted.secrets)
-    is_shared = told.secrets is not None or settings.secrets is None
-    return secrets.restricted(
-        os.environ,
-        keys=map(key_name, (*told.keys, *settings.keys)),
-        withheld=wanted.withheld,
-        only_keys=is_shared and not wanted.is_alone,
-    )
+        Raises:
+            DeclarationError: no source could be loaded, or two tools share a name.
+        """
+        wanted = self.configuration.wanted(tuple(refs) or self.options.refs)
+        self.loaded = await load_sources(wanted, self.opening, hide=self.hide)
+        self._stack.push_async_callback(self.loaded.aclose)
 
+    # --- secrets ----------------------------------------------------------------------------
 
-def open_source(opening: Opening) -> Source:
-    """The source behind a reference `kind:rest`; a bare path is sniffed.
+    def hide(self, secrets: Secrets) -> None:
+        """Keep these secrets out of all that is logged and recorded from now on."""
+        if self._on_secrets is not None:
+            self._on_secrets(secrets)
+        if self.recorder is None:
+            self.secrets.append(secrets)
+        else:
+            self.recorder.hide(secrets)
 
-    Raises:
-        SourceRefused: no kind of source reads it.
-    """
-    ref, folder = opening.ref, opening.folder
-    kinds = {point.name: point for point in entry_points(group="callpact.sources")}
-    kind, colon, rest = ref.partition(":")
-    if not colon or kind not in kinds:
-        kind, rest = _sniffed(ref, folder), ref
-    if kind not in kinds or not rest:
-        raise SourceRefused(f"no source reads '{ref}'{_remedy(ref, folder, sorted(kinds))}")
-    try:
-        opener = cast("Callable[[Opening], Source]", kinds[kind].load())
-    except ImportError as error:
-        raise SourceRefused(f"'{ref}': what reads '{kind}:' cannot be imported: {error}") from error
-    return opener(msgspec.structs.replace(opening, ref=rest))
-
-
-def _sniffed(ref: str, folder: Path | None) -> str | None:
-    path = ref.rpartition(":")[0] if not ref.endswith(".py") else ref
-    if path.endswith(".py"):
-        return "python"
-    return "flowmcp" if ref.endswith(".mjs") or ((folder or Path()) / ref).is_dir() else None
-
-
-def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
-    if ((folder or Path()) / f"{ref}.py").is_file():
-        return f"; did you mean {ref}.py?"
-    return f"; write KIND:WHERE, for example python:shop.py (kinds: {', '.join(kinds)})"
-
-
-_UNNAMED = " "
-"""Begins the name of a source that was named by its reference alone."""
-
-
-def wanted_sources(refs: Iterable[str], file: Path | None) -> tuple[Wanted, ...]:
-    """The sources that are named, else those of the configuration file.
-
-    Raises:
-        InvalidConfig: there is none, or the file cannot be used.
-    """
-    named = tuple(refs)
-    if named:
-        config = config_of({f"{_UNNAMED}{i}": ref for i, ref in enumerate(named)})
-        serve = config.serve if file is None else read_config(file).serve
-    else:
-        config = _configured(file)
-        serve = config.serve
-    folder = file.parent if file is not None and not named else Path()
-    withheld = tuple(table.secret for table in serve.tokens.values())
-    return tuple(_each_wanted(config, folder, withheld))
-
-
-def _configured(file: Path | None) -> Config:
-    path = file or Path(DEFAULT_FILE)
-    if file is None and not path.exists():
-        raise InvalidConfig(
-            f"no source: name one with -s (for example -s python:shop.py), or run this where a "
-            f"{DEFAULT_FILE} is; `callpact init` writes one"
+    @cached_property
+    def tokens(self) -> Secrets:
+        """The tokens of callers, by the names in `[serve.tokens]`."""
+        file = self.config.secrets
+        known = self.opening.secrets or Secrets(
+            None, self.configuration.folder / file if file else None
         )
-    config: Config = read_config(path)
-    if not config.sources:
-        raise InvalidConfig(f"{path}: names no source; add a [sources.NAME] table with a ref")
-    hold_limits(config)
-    return config
+        names = [token.secret for token in self.config.serve.tokens.values()]
+        return known.restricted(os.environ, keys=names, withheld=(), only_keys=False)
 
+    # --- audit log --------------------------------------------------------------------------
 
-def _each_wanted(config: Config, folder: Path, withheld: tuple[str, ...]) -> Iterator[Wanted]:
-    # Code of the user's own is given no keys.
-    keyed = [each for each in config.sources.values() if not _is_python(each.ref, folder)]
-    for name, settings in config.sources.items():
-        file = settings.secrets or config.secrets
-        yield Wanted(
-            name,
-            settings,
-            folder,
-            folder / file if file else None,
-            (*config.libraries, *settings.libraries),
-            dict(config.upstreams),
-            config.hook_timeout,
-            withheld,
-            len(keyed) <= 1,
+    @cached_property
+    def place(self) -> Place:
+        """Where the audit log is, whether or not calls are recorded now.
+
+        Raises:
+            InvalidConfig: an address that cannot be read.
+        """
+        from callpact.audit.auditing import Place, place_of
+        from callpact.audit.store.postgres_address import Address, is_address
+
+        table, audit = self.config.audit, self.options.audit
+        named = None if table.folder is None else Path(table.folder).expanduser()
+        folder = data_folder("audit") if named is None else self.configuration.folder / named
+        if audit is not None:
+            return Place(folder, Address(audit)) if is_address(audit) else place_of(audit)
+        return Place(folder, None if table.store is None else Address(table.store))
+
+    @property
+    def is_recorded(self) -> bool:
+        """True if calls are put on record."""
+        audit = self.options.audit
+        return self.config.audit.enabled if audit is None else audit != OFF
+
+    # --- calls ------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        *,
+        prepare: Callable[[Catalog], Catalog] | None = None,
+        serves: bool = False,
+        counts: bool = False,
+    ) -> Runtime:
+        """Open the audit log and a runtime of the catalog that records its calls.
+
+        `prepare` makes of the catalog what is run. The calls of a server (`serves`) are logged and
+        traced, too; `counts` gives the session `metrics`.
+
+        Raises:
+            CallpactError: the log cannot be opened, with what to do.
+        """
+        observers: list[Observer] = []
+        if self.is_recorded:
+            self.recorder = self._open_log()
+            observers.append(self.recorder)
+        if serves:
+            from callpact.logs import call_observers
+            from callpact.telemetry import observing
+
+            self.telemetry = self._stack.enter_context(observing())
+            observers += [*call_observers(), *self.telemetry]
+        if counts:
+            self.metrics = self._count()
+            observers.append(self.metrics)
+        catalog = self.catalog if prepare is None else prepare(self.catalog)
+        return await self._stack.enter_async_context(Runtime(catalog, observers))
+
+    def _open_log(self) -> Recorder:
+        from callpact.audit.auditing import auditing
+
+        table = self.config.audit
+        size = None if table.keep_megabytes is None else int(table.keep_megabytes * 1_000_000)
+        return self._stack.enter_context(
+            auditing(
+                self.place,
+                secrets=self.secrets,
+                hashes_only=table.hashes_only,
+                durability=table.durability,
+                keep_days=table.keep_days,
+                keep_bytes=size,
+                on_loss=table.on_loss,
+            )
         )
 
+    def _count(self) -> Metrics:
+        from callpact.metrics import Metrics, Reading
 
-def _is_python(ref: str, folder: Path) -> bool:
-    return ref.startswith("python:") or _sniffed(ref, folder) == "python"
+        def reading(name: str) -> Reading:
+            def read() -> float:
+                return 0 if self.recorder is None else getattr(self.recorder.health(), name)
 
+            return Reading(f"callpact_audit_{name}_total", _READINGS[name], read, "counter")
 
-def _selected(loaded: Tools, settings: SourceConfig, report: list[Finding]) -> Catalog:
-    catalog = Catalog(
-        loaded, resources=loaded.resources, prompts=loaded.prompts, policy=settings.policy
-    )
-    selected = catalog.select(settings.allow, settings.deny)
-    ids = ", ".join(tool.id for tool in catalog)
-    if len(catalog) and not len(selected):
-        raise InvalidConfig(f"'{settings.ref}': allow and deny leave no tool of {ids}")
-    for key in ("allow", "deny"):
-        for pattern in getattr(settings, key):
-            if not len(catalog.select([pattern])):
-                # A deny that fits nothing would leave open what it was meant to close.
-                text = f"'{settings.ref}': {key} '{pattern}' fits no tool; there are {ids}"
-                report.append(Finding(settings.ref, "warning", text))
-    if settings.timeout is None:
-        return selected
-    return Catalog(
-        (replace(tool, timeout=settings.timeout) for tool in selected),
-        resources=selected.resources,
-        prompts=selected.prompts,
-    )
+        return Metrics(map(reading, _READINGS))

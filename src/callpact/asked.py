@@ -35,7 +35,6 @@ from callpact.answer_telling import (
     put,
 )
 from callpact.codes import CODES
-from callpact.config import DEFAULT_FILE
 from callpact.errors import (
     CallpactError,
     ModelError,
@@ -45,7 +44,6 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.options import Chosen, ProfileName
-from callpact.recording import recorded
 from callpact.terminal import (
     err,
     plain,
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
     from callpact.answer.parsing import Repairing
     from callpact.answer.shape import Shape
     from callpact.answer.streaming import Streamed
-    from callpact.observers import Observer
+    from callpact.app import Session
 
     _Outcome = Answer | TypedResult[Any] | Paused
 
@@ -147,17 +145,17 @@ async def begin(
         CallpactError: it cannot begin.
     """
     shape, model = shape_from(asked.schema), _model(asked, 0)
-    async with contextlib.AsyncExitStack() as stack:
-        agent = await _agent(asked, shape, chosen, model=model, audit=audit, stack=stack)
-        session = asked.session or "default"
+    async with chosen.session(audit) as session:
+        agent = await _agent(asked, shape, chosen, model=model, session=session)
+        turns = asked.session or "default"
 
         async def go(agent: Agent[Any], way: Way) -> _Outcome:
             if showing.stream:
-                return await _streamed(agent.stream(message, session=session), asked, showing, way)
+                return await _streamed(agent.stream(message, session=turns), asked, showing, way)
             with contextlib.redirect_stdout(sys.stderr):
                 if shape is None:
-                    return await agent.run(message, session=session)
-                return await agent.run_result(message, session=session)
+                    return await agent.run(message, session=turns)
+                return await agent.run_result(message, session=turns)
 
         return await _finished(agent, go, shape, asked, chosen=chosen, showing=showing)
 
@@ -178,8 +176,8 @@ async def go_on(
     """
     asked, chosen, checkpoint = _resumed(file, given, chosen)
     shape, model = shape_from(asked.schema), _model(asked, _requests(checkpoint))
-    async with contextlib.AsyncExitStack() as stack:
-        agent = await _agent(asked, shape, chosen, model=model, audit=audit, stack=stack)
+    async with chosen.session(audit) as session:
+        agent = await _agent(asked, shape, chosen, model=model, session=session)
 
         async def go(agent: Agent[Any], _: Way) -> _Outcome:
             resume = agent.resume if shape is None else agent.resume_result
@@ -232,22 +230,15 @@ async def _agent(
     chosen: Chosen,
     *,
     model: Model,
-    audit: str | None,
-    stack: contextlib.AsyncExitStack,
+    session: Session,
 ) -> Agent[Any]:
     from callpact.answer.agent import Agent
     from callpact.answer.reliability import strict_output_rules
-    from callpact.catalog import Catalog
-    from callpact.runtime import Runtime
 
     limits = _limits(asked.limits)
-    catalog, secrets = Catalog(()), []
-    if _names_sources(chosen):
-        loaded = await stack.enter_async_context(await chosen.load())
-        catalog = loaded.catalog
-        secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
-    recorders: tuple[Observer, ...] = stack.enter_context(recorded(chosen, audit, secrets))
-    runtime = await stack.enter_async_context(Runtime(catalog, recorders))
+    if session.options.refs or session.configuration.file is not None:
+        await chosen.load(session)
+    runtime = await session.start()
     agent: Agent[Any] = Agent(model, system=asked.system, name="ask", tools=runtime)
     if shape is not None:
         agent = agent.output_schema(
@@ -261,10 +252,6 @@ async def _agent(
     if asked.memory is not None or asked.session is not None:
         agent = agent.memory(asked.memory)
     return agent.limits(**limits) if limits else agent
-
-
-def _names_sources(chosen: Chosen) -> bool:
-    return bool(chosen.source) or chosen.config is not None or Path(DEFAULT_FILE).exists()
 
 
 def _limits(given: tuple[str, ...]) -> dict[str, Any]:

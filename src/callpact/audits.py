@@ -16,6 +16,7 @@ import typer
 from msgspec import structs
 from msgspec.structs import replace
 
+from callpact.app import Options, Session
 from callpact.audit import text
 from callpact.audit.chains import Repairs, repairs_of, retry_chain
 from callpact.audit.reading import pages_of
@@ -23,7 +24,7 @@ from callpact.audit.record import Record
 from callpact.audit.store import MAX_ROWS, Filter, Rate
 from callpact.envelope import now_ms
 from callpact.errors import UsageError
-from callpact.options import AsJson, Chosen, ConfigFile
+from callpact.options import AsJson, ConfigFile
 from callpact.questions import (
     AsCsv,
     AsLines,
@@ -84,7 +85,7 @@ def list_calls(
 ) -> None:
     """List calls, the newest first."""
     _one_form(as_json, as_csv)
-    with opened(Chosen(config=config), audit) as store:
+    with opened(Session(Options(config=config, audit=audit))) as store:
         pages = pages_of(store, where, limit)
         if as_json or as_csv:
             _print_records(store, where, pages, as_csv=as_csv)
@@ -112,7 +113,7 @@ def export_calls(
     config: ConfigFile = None,
 ) -> None:
     """Write all calls that fit, the newest first, with their inputs and outputs, as JSON lines."""
-    with opened(Chosen(config=config), audit) as store:
+    with opened(Session(Options(config=config, audit=audit))) as store:
         pages = pages_of(store, where, limit, with_payloads=True)
         _print_records(store, where, pages, as_csv=as_csv)
 
@@ -135,20 +136,19 @@ def follow_calls(
     """Show calls as they are recorded, until Ctrl-C or the time of `--until` ends it."""
 
     async def go() -> int:
-        with opened(Chosen(config=config), audit) as store:
-            chosen = Chosen(config=config)
-            with followed(store, chosen, audit, where) as look:
-                async with while_read(sys.stdout):
-                    # In this order: what comes in between is in one of them, and is not lost.
-                    first = store.log(where, limit=limit)
-                    if limit and not first:
-                        tell_misfit(store, where, "no call on record fits so far")
-                    _print_new(reversed(first), as_json=as_json)
-                    seen = {record.id for record in first}
-                    while where.until is None or now_ms() < where.until:
-                        await asyncio.sleep(every)
-                        _print_new((r for r in look() if r.id not in seen), as_json=as_json)
-                        seen.clear()
+        session = Session(Options(config=config, audit=audit))
+        with opened(session) as store, followed(store, session, where) as look:
+            async with while_read(sys.stdout):
+                # In this order: what comes in between is in one of them, and is not lost.
+                first = store.log(where, limit=limit)
+                if limit and not first:
+                    tell_misfit(store, where, "no call on record fits so far")
+                _print_new(reversed(first), as_json=as_json)
+                seen = {record.id for record in first}
+                while where.until is None or now_ms() < where.until:
+                    await asyncio.sleep(every)
+                    _print_new((r for r in look() if r.id not in seen), as_json=as_json)
+                    seen.clear()
         return 0
 
     run(go())
@@ -165,7 +165,7 @@ def show_call(
     config: ConfigFile = None,
 ) -> None:
     """Show one call: what was sent, what became of it, and what was tried before."""
-    with opened(Chosen(config=config), audit) as store:
+    with opened(Session(Options(config=config, audit=audit))) as store:
         record = find_record(store, id)
         tries = retry_chain(store, record)
     if as_json:
@@ -224,8 +224,8 @@ def count_calls(
     """Count calls: how many failed, how long they took, and the commonest causes."""
     _one_form(as_json, as_csv)
     former = None if compare is None else _former(where, compare)
-    chosen = Chosen(config=config)
-    with opened(chosen, audit) as store:
+    session = Session(Options(config=config, audit=audit))
+    with opened(session) as store:
         every = store.rates(where, by.value)
         if not every:
             tell_nothing(store, where)
@@ -246,7 +246,7 @@ def count_calls(
                 "groups": told,
                 "causes": [text.encode_cause(cause) for cause in causes],
                 "repairs": {**structs.asdict(repairs), "share": repairs.share},
-                "health": health_of(store, chosen, audit),
+                "health": health_of(store, session),
             }
             if former is not None:
                 answer["groups_before"] = told_before
@@ -268,7 +268,7 @@ def count_calls(
                 err.print(f"{told_left}; --limit shows more", style="dim")
             _tell_total(every)
         if not as_json:
-            _tell_health(health_of(store, chosen, audit))
+            _tell_health(health_of(store, session))
 
 
 def _all_calls(store: Store, where: Filter) -> int:

@@ -13,13 +13,21 @@ from rich.markup import escape
 from rich.progress import track
 
 from callpact import hooks
-from callpact.config import DEFAULT_FILE, SourceConfig, config_of, hold_limits, read_config
+from callpact.app import Session
+from callpact.config import SourceConfig, hold_limits
 from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.files import Candidate, find_files
-from callpact.sources.flowmcp.fixes import NotWritten, fix_file
-from callpact.sources.flowmcp.rule_table import Profile
-from callpact.sources.loaded import Finding, Opening
+from callpact.sources.flowmcp.fixes import (
+    NotWritten,
+    fix_file,
+)
+from callpact.sources.flowmcp.rule_table import (
+    Profile,
+)
+from callpact.sources.loaded import (
+    Finding,
+)
 from callpact.terminal import (
     Row,
     counted,
@@ -42,12 +50,11 @@ class Demands:
         InvalidConfig: the file cannot be used.
     """
 
-    def __init__(self, given: Opening, config_file: Path | None = None) -> None:
-        file = config_file or Path(DEFAULT_FILE)
-        is_there = config_file is not None or file.exists()
-        self._given = given
-        self._folder = file.parent
-        self._config = read_config(file) if is_there else config_of({})
+    def __init__(self, session: Session) -> None:
+        self._given = session.opening
+        file = session.configuration.file
+        self._folder = session.configuration.folder
+        self._config = session.config
         hold_limits(self._config)
         self._sources: dict[Path, SourceConfig] = {}
         for name, settings in self._config.sources.items():

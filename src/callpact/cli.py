@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from callpact.app import load_app
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.doctor import examine, print_keys
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
-from callpact.logs import Logs
 from callpact.options import (
     AsJson,
     Chosen,
@@ -30,8 +28,6 @@ from callpact.options import (
     chosen_so_far,
     takes_sources,
 )
-from callpact.recording import recorded
-from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.clients import client_config
 from callpact.terminal import (
@@ -108,13 +104,14 @@ def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, s
     """Names for the shell: the tools of the sources named so far, else of ./callpact.toml."""
     chosen = chosen_so_far(context.params)
     try:
+        session = chosen.session()
         with contextlib.redirect_stdout(sys.stderr):
-            loaded = asyncio.run(load_app(chosen.source or (), chosen.config, chosen.opening()))
+            asyncio.run(session.load())
     except CallpactError:
         return []
     return [
         (tool.id, text.first_line(tool.description))
-        for tool in loaded.catalog
+        for tool in session.catalog
         if tool.id.startswith(incomplete)
     ]
 
@@ -157,7 +154,7 @@ def _root(
 @takes_sources
 def list_tools(*, chosen: Chosen, as_json: AsJson = False) -> None:
     """List the tools, and what was wrong with those that are missing."""
-    catalog = asyncio.run(_loaded(chosen))
+    catalog = chosen.look(chosen.session())
     if as_json:
         for tool in catalog:
             print_json(text.encode_summary(tool), sys.stdout, is_line=True)
@@ -187,8 +184,9 @@ def doctor(*, chosen: Chosen) -> None:
     """
 
     async def go() -> bool:
-        async with await chosen.load() as loaded:
-            return examine(loaded)
+        async with chosen.session() as session:
+            await chosen.load(session)
+            return examine(session)
 
     if not asyncio.run(go()):
         raise typer.Exit(1)
@@ -198,7 +196,7 @@ def doctor(*, chosen: Chosen) -> None:
 @takes_sources
 def show(*, tool: ToolName, chosen: Chosen, as_json: AsJson = False) -> None:
     """Show one tool: what it does, what it takes, what it gives."""
-    catalog = asyncio.run(_loaded(chosen))
+    catalog = chosen.look(chosen.session())
     try:
         found = _find(catalog, tool)
     except CallError as error:
@@ -260,10 +258,9 @@ def call(
     tightened = cast("Any", policy.value if policy else None)
 
     async def go() -> int:
-        async with await chosen.load() as loaded, contextlib.AsyncExitStack() as stack:
-            secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
-            recorders = stack.enter_context(recorded(chosen, audit, secrets))
-            runtime = await stack.enter_async_context(Runtime(loaded.catalog, recorders))
+        async with chosen.session(audit) as session:
+            await chosen.load(session)
+            runtime = await session.start()
             found: Tool | None = None
             try:
                 if tool not in runtime.catalog:  # A call all the same, and on record.
@@ -328,8 +325,8 @@ def check(
     """
     from callpact.checks import Demands, check_paths
 
-    chosen = Chosen(profile=profile, lists=lists, allow_library=allow_library)
-    demands = Demands(chosen.opening(), config)
+    chosen = Chosen(config=config, profile=profile, lists=lists, allow_library=allow_library)
+    demands = Demands(chosen.session())
     has_errors = check_paths(paths, demands, as_json=as_json, fixes=fix, opens_hooks=hooks)
     if has_errors:
         raise typer.Exit(1)
@@ -451,10 +448,11 @@ def serve(
         audit=audit,
         scopes=tuple(scope or ()),
     )
+    session = chosen.session(audit)
     if print_config is None:
-        serve_by(options, chosen, cast("Logs", chosen.logs))
+        serve_by(options, session, chosen)
         return
-    asyncio.run(_loaded(chosen))
+    chosen.look(session)
     file, refs = chosen.config or Path(DEFAULT_FILE), tuple(chosen.source or ())
     arguments = (*chosen.arguments(), *options.arguments())
     print_json(client_config(print_config.value, name, refs, file, arguments), sys.stdout)
@@ -490,12 +488,6 @@ def main() -> None:
             raise SystemExit(2) from None
         except KeyboardInterrupt:
             raise SystemExit(130) from None
-
-
-async def _loaded(chosen: Chosen) -> Catalog:
-    """The tools alone, for a look at them."""
-    async with await chosen.load() as loaded:
-        return loaded.catalog
 
 
 def _find(catalog: Catalog, name: str) -> Tool:

@@ -10,8 +10,9 @@ timeout = 10
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -26,6 +27,8 @@ from callpact.schema.limits import (
     SchemaLimits,
     set_schema_limits,
 )
+from callpact.sources.loaded import Opening
+from callpact.sources.parts import Wanted, is_python
 from callpact.tool import Policy
 
 DEFAULT_FILE = "callpact.toml"
@@ -256,10 +259,99 @@ def hold_limits(config: Config) -> None:
     set_schema_limits(limits)
 
 
-def config_of(refs: Mapping[str, str]) -> Config:
-    """The configuration that names these references, and says nothing else."""
-    sources = {name: SourceConfig.model_construct(ref=ref) for name, ref in refs.items()}
-    return Config.model_construct(sources=sources)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Configuration:
+    """The configuration in use: its tables, and the file that they were read from."""
+
+    tables: Config
+    file: Path | None = None
+    """None if no file is used, and all tables are empty."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the file start from."""
+        return Path() if self.file is None else self.file.parent
+
+    def wanted(self, refs: Iterable[str] = ()) -> tuple[Wanted, ...]:
+        """The sources that `refs` name, else those of the file, whose limits then hold.
+
+        Raises:
+            InvalidConfig: there is none.
+        """
+        wanted = [
+            # No table has such a name.
+            Wanted(name=f" {number}", settings=Opening(ref, folder=Path()))
+            for number, ref in enumerate(refs)
+        ]
+        if not wanted:
+            self._check_sources()
+            hold_limits(self.tables)
+            wanted = [self._wanted(name, table) for name, table in self.tables.sources.items()]
+        # Code of the user's own is given no keys.
+        is_alone = sum(not is_python(each.settings) for each in wanted) <= 1
+        withheld = tuple(token.secret for token in self.tables.serve.tokens.values())
+        return tuple(
+            dataclasses.replace(each, withheld=withheld, is_alone=is_alone) for each in wanted
+        )
+
+    def _check_sources(self) -> None:
+        if self.file is None:
+            raise InvalidConfig(
+                f"no source: name one with -s (for example -s python:shop.py), or run this where a "
+                f"{DEFAULT_FILE} is; `callpact init` writes one"
+            )
+        if not self.tables.sources:
+            raise InvalidConfig(
+                f"{self.file}: names no source; add a [sources.NAME] table with a ref"
+            )
+
+    def _wanted(self, name: str, table: SourceConfig) -> Wanted:
+        tables, secrets = self.tables, table.secrets or self.tables.secrets
+        settings = Opening(
+            table.ref,
+            name,
+            self.folder,
+            table.profile,
+            table.lists,
+            (*tables.libraries, *table.libraries),
+            tuple(table.hosts),
+            tables.upstreams,
+            hook_hosts=tuple(table.hook_hosts),
+            keys=tuple(table.keys),
+            hook_timeout=table.hook_timeout or tables.hook_timeout,
+        )
+        return Wanted(
+            name=name,
+            settings=settings,
+            secrets=self.folder / secrets if secrets else None,
+            owns_secrets=table.secrets is not None,
+            policy=table.policy,
+            allow=tuple(table.allow),
+            deny=tuple(table.deny),
+            timeout=table.timeout,
+        )
+
+
+def configuration_of(refs: Iterable[str] = (), file: Path | None = None) -> Configuration:
+    """The configuration in use: of `file`, else of `./callpact.toml` unless `refs` name sources.
+
+    Raises:
+        InvalidConfig: the file cannot be used.
+    """
+    default = Path(DEFAULT_FILE)
+    if file is None and not tuple(refs) and default.exists():
+        file = default
+    return Configuration(Config.model_construct() if file is None else read_config(file), file)
+
+
+def wanted_sources(refs: Iterable[str], file: Path | None) -> tuple[Wanted, ...]:
+    """The sources that are named, else those of the configuration file as it is now.
+
+    Raises:
+        InvalidConfig: there is none, or the file cannot be used.
+    """
+    named = tuple(refs)
+    return configuration_of(named, file).wanted(named)
 
 
 def read_config(path: Path) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from callpact.app import App
+from callpact.app import Session
 from callpact.terminal import Row, counted, out, plain, print_table
 from callpact.tool import Tool
 
@@ -27,11 +27,11 @@ def print_keys(tools: Iterable[Tool]) -> None:
         print_table(rows, ["KEY", "SENT TO", "BY", "STATE"])
 
 
-def examine(app: App) -> bool:
+def examine(session: Session) -> bool:
     """Print why tools cannot be called, with the remedy; True if all can."""
-    tools = tuple(app.catalog)
+    tools = tuple(session.catalog)
     reasons = Counter(tool.disabled.reason for tool in tools if tool.disabled is not None)
-    errors = sum(found.severity == "error" for found in app.report)
+    errors = sum(found.severity == "error" for found in session.loaded.report)
     out.print(f"{counted(len(tools))}, {reasons.total():,} of them disabled")
     for reason, number in reasons.most_common():
         out.print(f"  {counted(number)}: {plain(reason)}")

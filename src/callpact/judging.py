@@ -5,8 +5,6 @@ They load the sources to see the contracts as they are now, and call nothing.
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -138,9 +136,9 @@ def replay(
     from callpact.audit import reports
     from callpact.audit.replay import replay_of
 
-    sources = dataclasses.replace(chosen, source=against) if against else chosen
-    catalog = asyncio.run(_loaded(sources))
-    with opened(chosen, audit) as store:
+    session = chosen.session(audit)
+    catalog = chosen.look(session, against or ())
+    with opened(session) as store:
         report = replay_of(store, catalog, where)
         if not report.calls:
             tell_nothing(store, where)
@@ -165,15 +163,11 @@ def _on_record(
     where: Filter, tool: str | None, audit: str | None, chosen: Chosen
 ) -> Iterator[tuple[Store, Tool]]:
     """The tools that are meant, and the store that has their records."""
-    catalog = asyncio.run(_loaded(chosen))
-    with opened(chosen, audit) as store:
+    session = chosen.session(audit)
+    catalog = chosen.look(session)
+    with opened(session) as store:
         for found in _called(store, where, catalog, tool):
             yield store, found
-
-
-async def _loaded(chosen: Chosen) -> Catalog:
-    async with await chosen.load() as loaded:
-        return loaded.catalog
 
 
 def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> list[Tool]:

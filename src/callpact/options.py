@@ -5,6 +5,7 @@ Declared once: `takes_sources` gives a command all of them, and the command one 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import re
@@ -15,18 +16,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from callpact.app import App, load_app
+from callpact.app import Options, Session
 from callpact.config import DEFAULT_FILE
 from callpact.errors import UsageError
 from callpact.hooks.limits import MAX_HOOK_TIMEOUT
 from callpact.logs import Logs, configure
-from callpact.secrets import Secrets
 from callpact.sources.loaded import Finding, Opening
 from callpact.terminal import LogFormat, LogLevel, counted, err, fail, plain
+
+if TYPE_CHECKING:
+    from callpact.catalog import Catalog
 
 _ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
 _MOST_TOLD = 10  # Warnings without a code; those with one are counted.
@@ -200,33 +203,34 @@ class Chosen:
     logs: Logs | None = None
     """Where this command's logs are set up; nowhere for completion."""
 
-    def opening(self) -> Opening:
-        """What is given to whatever opens the sources.
+    def session(self, audit: str | None = None) -> Session:
+        """The session of a command; `audit` says where the audit log is.
 
         Raises:
             UsageError: an option is not of its form.
-            InvalidConfig: the file of secrets cannot be read.
         """
-        if self.lists is not None and not self.lists.is_dir():
-            raise UsageError(f"--lists: {self.lists} is not a folder")
-        secrets = None
-        if self.secrets is not None:
-            secrets = Secrets(None, self.secrets)
-        return Opening(
+        opening = Opening(
             "",
             profile=None if self.profile is None else self.profile.value,
             lists=None if self.lists is None else str(self.lists),
             libraries=_names("--allow-library", self.allow_library),
             hosts=_names("--allow-host", self.allow_host),
             upstreams=_upstreams(self.upstream),
-            secrets=secrets,
             hook_hosts=_names("--hook-host", self.hook_host),
             keys=_names("--key", self.key),
             hook_timeout=_seconds("--hook-timeout", self.hook_timeout),
         )
+        options = Options(
+            refs=tuple(self.source or ()),
+            config=self.config,
+            opening=opening,
+            secrets=self.secrets,
+            audit=audit,
+        )
+        return Session(options, on_secrets=None if self.logs is None else self.logs.hide)
 
     def arguments(self) -> list[str]:
-        """The options of `opening` as another process is given them, wherever it is started."""
+        """How sources are opened, as another process is given it, wherever it is started."""
         parts = [] if self.profile is None else ["--profile", self.profile.value]
         parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
         parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
@@ -237,24 +241,31 @@ class Chosen:
             parts += ["--hook-timeout", f"{self.hook_timeout:g}"]
         return parts
 
-    async def load(self) -> App:
-        """Load the sources, and tell what was wrong with those that are missing.
+    async def load(self, session: Session, refs: Iterable[str] = ()) -> None:
+        """Load the sources of a session, and print what was wrong with those that are missing.
 
         Raises:
             CallpactError: nothing could be loaded.
         """
-        opening = self.opening()
-        for warning in opening.secrets.warnings if opening.secrets else ():
+        secrets = session.opening.secrets
+        for warning in secrets.warnings if secrets else ():
             err.print(f"[yellow]warning:[/] {plain(warning)}")
         # What a module prints while it is imported must not get between the results.
         with contextlib.redirect_stdout(sys.stderr):
-            hide = None if self.logs is None else self.logs.hide
-            loaded = await load_app(self.source or (), self.config, opening, hide=hide)
-        _print_report(loaded.report, tells_all=self.log_level.tells_all)
-        if not len(loaded.catalog):
-            await loaded.aclose()
+            await session.load(refs)
+        _print_report(session.loaded.report, tells_all=self.log_level.tells_all)
+        if not len(session.catalog):
             fail("no tool could be loaded")
-        return loaded
+
+    def look(self, session: Session, refs: Iterable[str] = ()) -> Catalog:
+        """The tools of a session, for a look at them: its sources are closed again."""
+
+        async def go() -> Catalog:
+            async with session:
+                await self.load(session, refs)
+                return session.catalog
+
+        return asyncio.run(go())
 
 
 def takes_sources(command: Callable[..., None]) -> Callable[..., None]:

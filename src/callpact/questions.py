@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 import typer
 
+from callpact.app import Session
 from callpact.audit.reading import Arrivals, waiting
 from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audit.text import fitted, moment
 from callpact.envelope import now_ms
 from callpact.errors import UsageError
-from callpact.options import Chosen
-from callpact.recording import asked_place
 from callpact.terminal import Row, err, fail, flat, out, plain, print_table
 
 if TYPE_CHECKING:
@@ -159,13 +158,13 @@ def hash_pattern(text: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(chosen: Chosen, audit: str | None) -> Generator[Store]:
+def opened(session: Session) -> Generator[Store]:
     """The store of a log that is there; reading makes none. Says what an answer had to leave out."""
     from callpact.audit.auditing import open_store
 
-    place = asked_place(chosen, audit)
+    place = session.place
     if place.server is None:
-        _check_folder(place.folder, is_named=audit is not None)
+        _check_folder(place.folder, is_named=session.options.audit is not None)
     store = open_store(place)
     try:
         yield store
@@ -197,11 +196,11 @@ def _check_folder(folder: Path, *, is_named: bool) -> None:
 
 @contextlib.contextmanager
 def followed(
-    store: Store, chosen: Chosen, audit: str | None, where: Filter
+    store: Store, session: Session, where: Filter
 ) -> Generator[Callable[[], list[Record]]]:
     """Gives a function for the calls that came on record since it was last called, in order."""
-    journal = asked_place(chosen, audit).journal
-    with contextlib.closing(Arrivals(store, journal, where, lambda: int(now_ms()))) as arrivals:
+    seen = Arrivals(store, session.place.journal, where, lambda: int(now_ms()))
+    with contextlib.closing(seen) as arrivals:
         yield arrivals.new
 
 
@@ -237,12 +236,12 @@ def print_fitted(
     return headers
 
 
-def health_of(store: Store, chosen: Chosen, audit: str | None) -> dict[str, Any]:
+def health_of(store: Store, session: Session) -> dict[str, Any]:
     """What the log could not keep, how many records wait, and what retention waits for."""
     from callpact.audit.health import health
     from callpact.audit.retention import held
 
-    journal = asked_place(chosen, audit).journal
+    journal = session.place.journal
     run = held(journal)
     return {
         **msgspec.structs.asdict(health(journal)),

@@ -17,31 +17,33 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version as package_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from callpact import banner
-from callpact.config import DEFAULT_FILE, Config, ServeConfig, config_of, read_config
-from callpact.context import Identity
+from callpact.config import (
+    ServeConfig,
+)
+from callpact.context import (
+    Identity,
+)
 from callpact.errors import InvalidConfig
-from callpact.logs import Logs, call_observers
-from callpact.recording import place_of_log, recorded
-from callpact.runtime import Runtime
-from callpact.secrets import Secrets
-from callpact.telemetry import observing
 from callpact.terminal import ended_at, run, tell
 
 if TYPE_CHECKING:
     import socket
 
-    from callpact.app import App
-    from callpact.audit.auditing import Place
-    from callpact.audit.recorder import Recorder
+    from callpact.app import Session
     from callpact.catalog import Catalog
-    from callpact.metrics import Metrics
-    from callpact.observers import Observer
+    from callpact.logs import (
+        Logs,
+    )
+    from callpact.observers import (
+        Observer,
+    )
     from callpact.options import Chosen
+    from callpact.secrets import Secrets
     from callpact.serve.auth import Authentication
     from callpact.tool import Tool
     from callpact.watching.watcher import Asked
@@ -85,11 +87,10 @@ _REPEATED = ("list_up_to", "advertise", "rendering", "result_limit", "ask_first"
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Who may come over HTTP, and what must not show of it."""
+    """Who may come over HTTP."""
 
     table: ServeConfig
     authentication: Authentication | None
-    secrets: Secrets
 
     def keywords(self) -> dict[str, Any]:
         """As the door over HTTP takes it."""
@@ -100,7 +101,7 @@ class _Access:
         }
 
 
-def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
+def serve(options: ServeOptions, session: Session, chosen: Chosen) -> None:
     """Serve until the client hangs up, or somebody ends it.
 
     Raises:
@@ -113,15 +114,16 @@ def serve(options: ServeOptions, chosen: Chosen, logs: Logs) -> None:
         # Heavy, and not for other commands: most of what the start takes.
         import_module("callpact.serve.mcp")
         import_module("callpact.serve.stdio" if options.stdio else "callpact.serve.http")
-    access = None if options.stdio else _read_access(chosen)
-    bound = None if access is None else _reserved(options, access, logs)
+    access = None if options.stdio else _read_access(session)
+    bound = None if access is None else _reserved(options, access, session)
+    logs = cast("Logs", chosen.logs)
     logs.take_stderr(steady=True)
 
     async def go() -> int:
-        with _without_collecting():
-            loaded = await chosen.load()
-        async with loaded:
-            await _serve(options, chosen, loaded, access, bound, logs)
+        async with session:
+            with _without_collecting():
+                await chosen.load(session)
+            await _serve(options, session, access, bound, logs)
         return 0
 
     with contextlib.ExitStack() as stack:
@@ -146,10 +148,9 @@ def _output_led_to_errors() -> Generator[None]:
         os.close(before)
 
 
-async def _serve(  # noqa: PLR0917 - one of each
+async def _serve(
     options: ServeOptions,
-    chosen: Chosen,
-    loaded: App,
+    session: Session,
     access: _Access | None,
     bound: socket.socket | None,
     logs: Logs,
@@ -160,18 +161,9 @@ async def _serve(  # noqa: PLR0917 - one of each
     prepare = asking_first if options.ask_first else _as_it_is
     authentication = None if access is None else access.authentication
     identity = _identity(options)
-    table = config_of({}).serve if access is None else access.table
-    secrets = [part.secrets for part in loaded.parts if part.secrets is not None]
-    if access is not None:  # The tokens of callers.
-        secrets.append(access.secrets)
+    table = ServeConfig.model_construct() if access is None else access.table
+    runtime = await session.start(prepare=prepare, serves=True, counts=options.metrics)
     async with contextlib.AsyncExitStack() as stack:
-        recorders = stack.enter_context(recorded(chosen, options.audit, secrets))
-        telemetry = stack.enter_context(observing())
-        metrics = _metrics(recorders) if options.metrics else None
-        counting = () if metrics is None else (metrics,)
-        runtime = await stack.enter_async_context(
-            Runtime(prepare(loaded.catalog), (*recorders, *call_observers(), *telemetry, *counting))
-        )
         door = Door(
             runtime,
             name=options.name,
@@ -179,18 +171,17 @@ async def _serve(  # noqa: PLR0917 - one of each
             identity=identity if authentication is None else _identify(),
             list_up_to=options.list_up_to,
             advertise=options.advertise,
-            rendering=options.rendering or _config(chosen).serve.as_,
+            rendering=options.rendering or session.config.serve.as_,
             result_limit=options.result_limit,
             calls_per_tool=table.calls_per_tool,
             calls_per_caller=table.calls_per_caller,
         )
 
-        for each in telemetry:
+        for each in session.telemetry:
             door.server.middleware.insert(0, each.time_message)
 
         def ready(place: str) -> None:
-            audit = place_of_log(chosen, options.audit)
-            _tell(options, loaded, place, authentication, logs, audit)
+            _tell(options, session, place, authentication, logs)
 
         stack.push_async_callback(door.aclose)
         if options.watch:
@@ -202,9 +193,9 @@ async def _serve(  # noqa: PLR0917 - one of each
 
             await stack.enter_async_context(
                 watching(
-                    loaded,
+                    session.loaded,
                     runtime,
-                    _asked(chosen, logs, recorders),
+                    _asked(session),
                     door.changes.announce,
                     is_served=_is_served_to(identity, anybody=authentication is not None),
                     prepare=prepare,
@@ -220,6 +211,7 @@ async def _serve(  # noqa: PLR0917 - one of each
             return
         from callpact.serve.http import serve_http
 
+        metrics = session.metrics
         with ended_at(signal.SIGTERM):
             await serve_http(
                 door.server,
@@ -233,49 +225,22 @@ async def _serve(  # noqa: PLR0917 - one of each
             )
 
 
-def _metrics(recorders: tuple[Observer, ...]) -> Metrics:
-    from callpact.metrics import Metrics, Reading
-
-    told = {
-        "lost": "Calls whose record could not be written.",
-        "unreadable": "Lines of the audit journal that were no record.",
-        "refused": "Records that the audit store took no way.",
-    }
-
-    def reading(name: str) -> Reading:
-        def read() -> float:
-            return sum(getattr(each.health(), name) for each in _recorders(recorders))
-
-        return Reading(f"callpact_audit_{name}_total", told[name], read, "counter")
-
-    return Metrics(map(reading, told))
-
-
-def _recorders(observers: tuple[Observer, ...]) -> list[Recorder]:
-    from callpact.audit.recorder import Recorder
-
-    return [each for each in observers if isinstance(each, Recorder)]
-
-
 def _as_it_is(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def _asked(chosen: Chosen, logs: Logs, recorders: tuple[Observer, ...]) -> Asked:
+def _asked(session: Session) -> Asked:
     """What was loaded, so that it can be loaded again."""
     from callpact.watching.watcher import Asked
 
-    def hide(secrets: Secrets) -> None:
-        logs.hide(secrets)
-        for each in _recorders(recorders):
-            each.hide(secrets)
-
+    options = session.options
+    lists = options.opening.lists
     return Asked(
-        refs=tuple(chosen.source or ()),
-        config_file=chosen.config,
-        given=chosen.opening,
-        files=tuple(path for path in (chosen.secrets, chosen.lists) if path is not None),
-        hide=hide,
+        refs=options.refs,
+        config_file=options.config,
+        given=session.read_opening,
+        files=tuple(Path(file) for file in (options.secrets, lists) if file is not None),
+        hide=session.hide,
     )
 
 
@@ -293,25 +258,10 @@ def _identify() -> Any:
 # --- who may call, and where ------------------------------------------------------------------
 
 
-def _config_path(chosen: Chosen) -> Path:
-    return chosen.config or Path(DEFAULT_FILE)
-
-
-def _config(chosen: Chosen) -> Config:
-    """The configuration that is in use."""
-    path = _config_path(chosen)
-    is_used = chosen.config is not None or (not chosen.source and path.exists())
-    return read_config(path) if is_used else config_of({})
-
-
-def _read_access(chosen: Chosen) -> _Access:
-    """The `[serve]` table of the configuration that is in use, and who may call by it."""
-    path, config = _config_path(chosen), _config(chosen)
-    file = path.parent / config.secrets if config.secrets else None
-    names = [token.secret for token in config.serve.tokens.values()]
-    known = chosen.opening().secrets or Secrets(None, file)
-    secrets = known.restricted(os.environ, keys=names, withheld=(), only_keys=False)
-    return _Access(config.serve, _authentication(config.serve, secrets), secrets)
+def _read_access(session: Session) -> _Access:
+    """The `[serve]` table, and who may call by it."""
+    table = session.config.serve
+    return _Access(table, _authentication(table, session.tokens))
 
 
 def _authentication(table: ServeConfig, secrets: Secrets) -> Authentication | None:
@@ -330,10 +280,10 @@ def _authentication(table: ServeConfig, secrets: Secrets) -> Authentication | No
     return Authentication(tokens, oauth)
 
 
-def _reserved(options: ServeOptions, access: _Access, logs: Logs) -> socket.socket:
+def _reserved(options: ServeOptions, access: _Access, session: Session) -> socket.socket:
     from callpact.serve.http import check_place, reserve
 
-    logs.hide(access.secrets)
+    session.hide(session.tokens)
     check_place(options.host, options.port, options.path, **access.keywords())
     if options.scopes and access.authentication is not None:
         raise InvalidConfig(
@@ -345,25 +295,24 @@ def _reserved(options: ServeOptions, access: _Access, logs: Logs) -> socket.sock
 # --- what is said at the start ----------------------------------------------------------------
 
 
-def _tell(  # noqa: PLR0917 - one of each
+def _tell(
     options: ServeOptions,
-    loaded: App,
+    session: Session,
     place: str,
     authentication: Authentication | None,
     logs: Logs,
-    audit: Place | None,
 ) -> None:
     from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
     serving = banner.serving_of(
-        loaded.catalog,
+        session.catalog,
         _is_served_to(_identity(options), anybody=authentication is not None),
         place,
-        not_loaded=sum(finding.severity == "error" for finding in loaded.report),
+        not_loaded=sum(finding.severity == "error" for finding in session.loaded.report),
         versions=KNOWN_PROTOCOL_VERSIONS,
         list_up_to=options.list_up_to,
         is_watching=options.watch,
-        audit=None if audit is None else str(audit),
+        audit=str(session.place) if session.is_recorded else None,
         authentication=None if authentication is None else str(authentication),
     )
     lines = banner.encode_lines(serving)

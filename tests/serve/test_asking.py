@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from callpact.app import load_app
+from callpact.app import Options, Session
 from callpact.errors import ClientUnable
 from callpact.runtime import Runtime
 from callpact.serve.asking import AskedPeer
@@ -35,8 +35,9 @@ UNABLE = -32021
 
 @contextlib.asynccontextmanager
 async def in_memory():
-    async with await load_app([str(TOOLS)]) as app, Runtime(app.catalog) as runtime:
-        yield Door(runtime).server
+    async with Session(Options(refs=(str(TOOLS),), audit="off")) as session:
+        await session.load()
+        yield Door(await session.start()).server
 
 
 @contextlib.asynccontextmanager
@@ -47,8 +48,9 @@ async def over_stdio():
 
 @contextlib.asynccontextmanager
 async def over_http():
-    async with await load_app([str(TOOLS)]) as app, Runtime(app.catalog) as runtime:
-        with Serving(door=Door(runtime)) as serving:
+    async with Session(Options(refs=(str(TOOLS),), audit="off")) as session:
+        await session.load()
+        with Serving(door=Door(await session.start())) as serving:
             yield serving.address
 
 

@@ -18,8 +18,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from callpact.app import load_app
-from callpact.runtime import Runtime
+from callpact.app import Options, Session
 from callpact.serve.mcp import Door
 
 TOOLS = Path(__file__).parent / "behaviour.py"
@@ -30,8 +29,9 @@ PATIENCE = 60
 
 @contextlib.asynccontextmanager
 async def in_memory():
-    async with await load_app([str(TOOLS)]) as app, Runtime(app.catalog) as runtime:
-        yield Door(runtime).server
+    async with Session(Options(refs=(str(TOOLS),), audit="off")) as session:
+        await session.load()
+        yield Door(await session.start()).server
 
 
 @contextlib.asynccontextmanager

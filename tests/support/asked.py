@@ -12,9 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from callpact import CallError, Catalog, Runtime, cli
-from callpact.app import load_app
-from callpact.audit.auditing import auditing
+from callpact import CallError, cli
+from callpact.app import Options, Session
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.audit.store.parquet import ParquetStore
 
@@ -129,12 +128,12 @@ def record_calls(folder, source, calls):
     """Call real tools, with everything on record."""
 
     async def go():
-        async with await load_app((str(source),)) as loaded:
-            with auditing(folder) as recorder:
-                async with Runtime(Catalog(loaded.catalog), [recorder]) as runtime:
-                    for tool, arguments in calls:
-                        with contextlib.suppress(CallError):
-                            await runtime.execute(tool, arguments)
+        async with Session(Options(refs=(str(source),), audit=str(folder))) as session:
+            await session.load()
+            runtime = await session.start()
+            for tool, arguments in calls:
+                with contextlib.suppress(CallError):
+                    await runtime.execute(tool, arguments)
 
     asyncio.run(go())
     return ("--audit", str(folder))

@@ -10,9 +10,10 @@ import threading
 
 import pytest
 
-from callpact.app import load_app
+from callpact.config import wanted_sources
 from callpact.runtime import Runtime
 from callpact.serve.mcp import Door
+from callpact.sources.parts import load_sources
 from callpact.watching.watcher import Asked, watching
 
 MODERN, LEGACY = "2026-07-28", "legacy"
@@ -114,7 +115,9 @@ async def served(*refs, config=None, given=None, files=(), hide=None, **more):
     logger.setLevel(logging.INFO)
     asked = Asked(refs=refs, config_file=config, given=given, files=files, hide=hide)
     try:
-        async with await load_app(refs, config, given and given(), hide=hide) as app:
+        wanted = wanted_sources(refs, config)
+        app = await load_sources(wanted, given and given(), hide=hide)
+        async with contextlib.aclosing(app):
             runtime = Runtime(app.catalog)
             door = Door(runtime, name="t", version="1")
 

@@ -30,8 +30,7 @@ from watched import (
 
 SERVER = """
 import asyncio, logging, signal, sys
-from callpact.app import load_app
-from callpact.runtime import Runtime
+from callpact.app import Options, Session
 from callpact.serve.http import serve_http
 from callpact.serve.mcp import Door
 from callpact.serve.stdio import serve_stdio
@@ -44,9 +43,11 @@ logging.getLogger("callpact.watching").setLevel("INFO")
 
 async def go():
     refs = tuple(sys.argv[2:])
-    async with await load_app(refs) as app, Runtime(app.catalog) as runtime:
+    async with Session(Options(refs=refs, audit="off")) as session:
+        await session.load()
+        runtime = await session.start()
         door = Door(runtime, name="t", version="1")
-        async with watching(app, runtime, Asked(refs=refs), door.changes.announce):
+        async with watching(session.loaded, runtime, Asked(refs=refs), door.changes.announce):
             if sys.argv[1] == "stdio":
                 await serve_stdio(door.server)
             else:

@@ -17,11 +17,16 @@ from typing import Any, cast
 
 import orjson
 
-from callpact.app import Part
 from callpact.catalog import Catalog
 from callpact.context import Context
 from callpact.sources.loaded import Finding
-from callpact.tool import Handler, Tool
+from callpact.sources.parts import (
+    Part,
+)
+from callpact.tool import (
+    Handler,
+    Tool,
+)
 
 MOST_NAMED = 5
 """Names in one line of the log; the rest is counted."""

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
-from callpact.app import App, Part, Wanted, load_part, wanted_sources
 from callpact.catalog import Catalog, joined
-from callpact.config import DEFAULT_FILE
+from callpact.config import DEFAULT_FILE, wanted_sources
 from callpact.errors import CallpactError, DeclarationError, DuplicateTool, SourceRefused
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
 from callpact.sources.loaded import Opening, Watched
+from callpact.sources.parts import Loaded as App
+from callpact.sources.parts import Part, Wanted, load_part
 from callpact.tool import Tool
 from callpact.watching.looking import Looker
 from callpact.watching.versions import MOST_NAMED, Version, compared, few, lost

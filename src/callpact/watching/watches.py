@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from callpact.app import Part
 from callpact.sources.importing import TICK_NS, written_at
 from callpact.sources.loaded import Watchable, Watched
+from callpact.sources.parts import Part
 from callpact.watching.looking import Looker, Marks, changed, is_same
 
 _log = logging.getLogger("callpact.watching")
