@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import callpact
-from callpact.sources.importing import anew, local_files
+from callpact.sources.importing import anew
 
 LONG_AGO = 1_600_000_000
 
@@ -37,11 +37,18 @@ def write(folder, name, text, at=LONG_AGO):
     return path
 
 
-def load(project, name="im_main", roots=None):
-    with anew(roots or [project]) as attempt:
+def load(project, name="im_main"):
+    with anew([project]) as attempt:
         module = importlib.import_module(name)
         attempt.module = name
     return module
+
+
+def local_files(project):
+    with anew([project]) as attempt:
+        importlib.import_module("im_main")
+        attempt.module = "im_main"
+    return names(attempt.files)
 
 
 def names(files):
@@ -121,8 +128,7 @@ def test_our_own_modules_are_never_run_again(project, monkeypatch):
     write(project, "ours/im_part.py", "")
     write(project, "im_main.py", "import callpact.im_part\n")
     try:
-        load(project)
-        assert names(local_files("im_main")) == {"im_main.py"}
+        assert local_files(project) == {"im_main.py"}
     finally:
         del sys.modules["callpact.im_part"], callpact.im_part
 
@@ -166,10 +172,9 @@ def test_the_files_of_a_module_are_those_of_all_local_modules_that_it_is_made_of
     write(project, "im_b.py", "")
     write(project, "im_c.py", "")
     write(project, "im_alone.py", "")
-    load(project)
-    assert names(local_files("im_main")) == {"im_main.py", "im_a.py", "im_c.py"}
+    assert local_files(project) == {"im_main.py", "im_a.py", "im_c.py"}
     load(project, "im_b")
-    assert "im_b.py" in names(local_files("im_main"))
+    assert "im_b.py" in local_files(project)
 
 
 def test_modules_that_are_installed_are_left_alone(project):

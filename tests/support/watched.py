@@ -128,7 +128,9 @@ async def served(*refs, config=None, given=None, files=(), hide=None, **more):
             async with watching(app, runtime, asked, announce, **more):
                 yield At(app, runtime, door, log, announced)
         assert log.all("ERROR") == []
-        assert not [t for t in threading.enumerate() if t.name == "callpact watching"]
+        await until(
+            lambda: not [t for t in threading.enumerate() if t.name.startswith("callpact watching")]
+        )
         assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("callpact")]
     finally:
         logger.setLevel(level)

@@ -12,7 +12,7 @@ import pytest
 import calls
 from callpact.secrets import Secrets
 from callpact.sources.loaded import Opening, Watched
-from callpact.watching.looking import Looker
+from callpact.watching.snapshot import Watch, stamps
 from watched import (
     ANOTHER,
     SAME,
@@ -268,8 +268,7 @@ def test_folders_are_looked_at_as_deep_and_wide_as_they_say(folder):
     (folder / "tree/gone.mjs").symlink_to(folder / "nowhere")
 
     def seen(**given):
-        marks = Looker().look([Watched(folder / "tree", **given)])
-        return sorted(Path(path).name for path in marks)
+        return sorted(Path(path).name for path in stamps([Watched(folder / "tree", **given)]))
 
     assert seen() == ["a.mjs", "b.txt", "c.mjs", "d.mjs", "e.mjs"]
     assert seen(suffix=".mjs", skips=("skipped",)) == ["a.mjs", "c.mjs", "d.mjs"]
@@ -277,12 +276,27 @@ def test_folders_are_looked_at_as_deep_and_wide_as_they_say(folder):
     assert seen(suffix=".mjs", skips=("skipped",), levels=2) == ["a.mjs", "c.mjs"]
 
 
-def test_a_file_written_twice_within_one_tick_of_the_clock_is_read_twice(folder):
-    path = folder / "tick.txt"
-    looker, marks = Looker(), []
-    for text in ("one", "two"):
+def test_a_file_written_twice_within_one_tick_of_the_clock_is_known_as_last_written(folder):
+    path, watch = first(folder, "tick.txt", "one"), Watch()
+    watch.settle([Watched(path)], time.time_ns())
+
+    def write(text, at):
         path.write_text(text, "utf-8")
-        now = time.time_ns()
-        os.utime(path, ns=(now - now % 1_000_000_000, now - now % 1_000_000_000 + 999_999_999))
-        marks.append(looker.look([Watched(path)])[str(path)])
-    assert marks[0] != marks[1]
+        os.utime(path, (at, at))
+        return watch.look()
+
+    looks = [write("two", 5), write("six", 5), watch.look()]
+    assert looks == [[], [str(path)], []]
+    assert [write("six", 6), watch.look(), watch.look()] == [[], [], []]
+    assert [write("two", 7), watch.look(), watch.look()] == [[], [str(path)], []]
+
+
+@pytest.mark.parametrize("was", [None, "old"])
+def test_a_file_that_is_written_while_it_is_read_has_changed(folder, was):
+    path, watch = folder / "late.txt", Watch()
+    if was is not None:
+        first(folder, "late.txt", was)
+    watch.settle([Watched(path)], time.time_ns())
+    path.write_text("new", "utf-8")
+    watch.settle([Watched(path)], time.time_ns())
+    assert [watch.look(), watch.look(), watch.look()] == [[], [str(path)], []]

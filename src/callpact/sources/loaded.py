@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+UNREAD = ("__pycache__", "node_modules", ".git", ".venv", "venv")
+"""Folders that hold nothing of a project's own."""
 Severity = Literal["info", "warning", "error"]
 
 

@@ -22,15 +22,13 @@ from callpact.errors import DeclarationError, SourceRefused
 from callpact.resources import Prompt, Resource
 from callpact.sources.function import from_functions
 from callpact.sources.importing import Attempt, anew
-from callpact.sources.loaded import Finding, Opening, Tools, Watched
+from callpact.sources.loaded import UNREAD, Finding, Opening, Tools, Watched
 from callpact.sources.marker import options_of
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-UNREAD = ("__pycache__", "node_modules", ".git", ".venv", "venv")
-"""Folders that hold no modules of a project."""
 _NOT_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]+")
 
 

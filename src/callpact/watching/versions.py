@@ -1,6 +1,6 @@
-"""Versions of a source: which calls they have under way, and what clients see of them.
+"""Versions of a source: their calls under way, and the difference that clients see between them.
 
-Contracts are compared by hashes of all that a client can see. Nothing is read from disk here.
+Contracts are compared by hashes of all that a client can see. Reads nothing from disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import hashlib
 import inspect
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -18,8 +19,9 @@ from typing import Any, cast
 import orjson
 
 from callpact.catalog import Catalog
-from callpact.context import Context
-from callpact.sources.loaded import Finding
+from callpact.context import (
+    Context,
+)
 from callpact.sources.parts import (
     Part,
 )
@@ -29,42 +31,32 @@ from callpact.tool import (
 )
 
 MOST_NAMED = 5
-"""Names in one line of the log; the rest is counted."""
+"""Names in one line of the log; the others are counted."""
 Key = tuple[str, str]
 """A kind of offer (`tool`, `resource`, `prompt`), and a name of it."""
+_GRACE_SECONDS = 1.0  # A request may have found its tool, and not begun to run it.
+_IDLE_SECONDS = 0.1  # Between two looks at whether the last call has ended.
 _log = logging.getLogger("callpact.watching")
 
 
 class Lease:
-    """How many calls of a version are under way."""
+    """Counts the calls of a version that are under way, on any event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls = 0
-        self._idle: Callable[[], object] | None = None
+        self.calls = 0
 
     def __enter__(self) -> None:
         with self._lock:
-            self._calls += 1
+            self.calls += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._calls -= 1
-            if not self._calls and self._idle is not None:
-                self._idle()
-
-    async def until_idle(self) -> None:
-        """Wait until no call is under way."""
-        loop, idle = asyncio.get_running_loop(), asyncio.Event()
-        with self._lock:
-            if not self._calls:
-                return
-            self._idle = lambda: loop.call_soon_threadsafe(idle.set)
-        await idle.wait()
+            self.calls -= 1
 
 
 def _leased(tool: Tool, lease: Lease) -> Tool:
-    """The same tool; its calls are counted."""
+    """The same tool, with its calls counted."""
     handler = cast("Any", tool.handler)
 
     async def call(arguments: dict[str, Any], context: Context) -> Any:
@@ -74,12 +66,9 @@ def _leased(tool: Tool, lease: Lease) -> Tool:
 
     async def stream(arguments: dict[str, Any], context: Context) -> AsyncGenerator[Any, None]:
         with lease:
-            values = handler(arguments, context)
-            try:
+            async with aclosing(handler(arguments, context)) as values:
                 async for value in values:
                     yield value
-            finally:
-                await values.aclose()
 
     held: Handler = stream if tool.kind == "subscription" else call
     return replace(tool, handler=held)
@@ -90,8 +79,8 @@ class Version:
 
     def __init__(self, part: Part, prepare: Callable[[Catalog], Catalog]) -> None:
         self.part = part
-        self._is_closed = part.source is None or part.trouble is not None
-        self.lease = lease = Lease()
+        self._open = part.source if part.trouble is None else None
+        self._lease = lease = Lease()
         held = prepare(part.catalog)
         self.catalog = Catalog(
             (_leased(tool, lease) for tool in held),
@@ -100,40 +89,42 @@ class Version:
         )
 
     @cached_property
-    def hashes(self) -> dict[Key, str]:
-        """Of each contract that it offers, by kind and name. Thousands take seconds."""
-        found = {("tool", tool.id): _hash(tool) for tool in self.catalog}
+    def _hashes(self) -> dict[Key, str]:
+        return {key: _hash(tool, *more) for key, tool, more in self._offers()}
+
+    def _offers(self) -> Iterator[tuple[Key, Tool, tuple[object, ...]]]:
+        for tool in self.catalog:
+            yield ("tool", tool.id), tool, ()
         for r in self.catalog.resources:
-            found["resource", r.uri] = _hash(r.tool, r.mime_type, r.size)
+            yield ("resource", r.uri), r.tool, (r.mime_type, r.size)
         for p in self.catalog.prompts:
-            found["prompt", p.tool.id] = _hash(p.tool)
-        return found
+            yield ("prompt", p.tool.id), p.tool, ()
 
     def served(self, is_served: Callable[[Tool], bool]) -> dict[Key, str]:
-        """The hashes of what clients see."""
-        seen = {("tool", tool.id) for tool in self.catalog if is_served(tool)}
-        seen |= {("resource", r.uri) for r in self.catalog.resources if is_served(r.tool)}
-        seen |= {("prompt", p.tool.id) for p in self.catalog.prompts if is_served(p.tool)}
-        return {key: known for key, known in self.hashes.items() if key in seen}
+        """The hashes of what clients see; thousands of contracts take seconds."""
+        return {key: self._hashes[key] for key, tool, _ in self._offers() if is_served(tool)}
 
-    def fixed(self) -> set[str]:
-        """The addresses of its resources that have no variables."""
-        return {r.uri for r in self.catalog.resources if not r.is_template}
+    async def retire(self) -> None:
+        """Close its source when its last call has ended, or when this is cancelled."""
+        try:
+            await asyncio.sleep(_GRACE_SECONDS)
+            while self._lease.calls:  # noqa: ASYNC110 - calls may end on another event loop
+                await asyncio.sleep(_IDLE_SECONDS)
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
-        """Close its source; whatever happens is logged."""
-        source, is_closed = self.part.source, self._is_closed
-        self._is_closed = True
-        if source is None or is_closed:
-            return
+        """Close its source, once; an exception is logged."""
+        source, self._open = self._open, None
         try:
-            await source.aclose()
+            if source is not None:
+                await source.aclose()
         except Exception:  # noqa: BLE001 - boundary: a source of others must not end the watching
             _log.exception("%s: its version from before could not be closed", self.part.wanted.ref)
 
 
 def _hash(tool: Tool, *more: Any) -> str:
-    """Of all that a client can see of a tool, or that decides whether it sees it."""
+    """A hash of all that a client can see of a tool, and of what decides whether it sees it."""
     contract, access, disabled = tool.contract, tool.access, tool.disabled
     shown = [
         *(tool.id, tool.wire_name, tool.title, tool.description, tool.version, tool.kind),
@@ -147,21 +138,22 @@ def _hash(tool: Tool, *more: Any) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def lost(old: Part, new: Part) -> Finding | None:
-    """What is wrong where tools of the version from before are, and nothing was wrong."""
+def lost(old: Part, new: Part) -> str:
+    """The first error at a place that gave tools before, without an error; empty without one."""
     hurt = {found.place for found in old.report if found.severity == "error"}
     offers = (*old.catalog.resources, *old.catalog.prompts)
     sources = {tool.source for tool in (*old.catalog, *(offer.tool for offer in offers))}
     whole = (sources | {source.partition(":")[2] for source in sources}) - hurt
     for found in new.report:
         if found.severity == "error" and found.place in whole:
-            return found
-    return None
+            line = "" if found.line is None else f":{found.line}"
+            return f"{found.place}{line}: {found.message}"
+    return ""
 
 
 @dataclass(slots=True)
 class Change:
-    """The difference between what was and what is served."""
+    """The difference between what was served and what is."""
 
     added: list[Key]
     removed: list[Key]
@@ -169,20 +161,13 @@ class Change:
     updated: list[str]
 
     def of(self, kind: str) -> bool:
-        """True if the list of tools, resources or prompts is another."""
+        """True if the list of this kind of offer differs."""
         return any(key[0] == kind for key in (*self.added, *self.removed, *self.changed))
 
     def __str__(self) -> str:
-        told = [
-            f"{word} {few(name for _, name in keys)}"
-            for word, keys in (
-                ("added", self.added),
-                ("removed", self.removed),
-                ("changed", self.changed),
-            )
-            if keys
-        ]
-        return "; ".join(told) or "for clients nothing has changed"
+        named = (("added", self.added), ("removed", self.removed), ("changed", self.changed))
+        parts = [f"{word} {few(name for _, name in keys)}" for word, keys in named if keys]
+        return "; ".join(parts) or "for clients nothing has changed"
 
 
 def compared(
@@ -191,15 +176,12 @@ def compared(
     read: Iterable[Version],
     is_served: Callable[[Tool], bool],
 ) -> Change:
-    """What clients see differently; `read` are those of the new whose files changed."""
-    before: dict[Key, str] = {}
-    after: dict[Key, str] = {}
-    for version in old:
-        before |= version.served(is_served)
-    for version in new:
-        after |= version.served(is_served)
+    """The difference that clients see; `read` are the new versions whose own files changed."""
+    before = {key: known for version in old for key, known in version.served(is_served).items()}
+    after = {key: known for version in new for key, known in version.served(is_served).items()}
     kept = [key for key in after if key in before]
-    fixed = {("resource", uri) for version in read for uri in version.fixed()}
+    resources = [resource for version in read for resource in version.catalog.resources]
+    fixed = {("resource", resource.uri) for resource in resources if not resource.is_template}
     return Change(
         [key for key in after if key not in before],
         [key for key in before if key not in after],
