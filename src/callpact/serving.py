@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from callpact.logs import (
         Logs,
     )
-    from callpact.observers import (
-        Observer,
-    )
     from callpact.options import Chosen
     from callpact.secrets import Secrets
     from callpact.serve.auth import Authentication
@@ -185,14 +182,14 @@ async def _serve(
 
         stack.push_async_callback(door.aclose)
         if options.watch:
-            from callpact.watching.watcher import watching
+            from callpact.watching.watcher import Watcher
 
             # Whoever watches wants to know what was read again, also where little is logged.
             if logging.getLogger().level <= logging.WARNING:
                 logging.getLogger("callpact.watching").setLevel(logging.INFO)
 
             await stack.enter_async_context(
-                watching(
+                Watcher(
                     session.loaded,
                     runtime,
                     _asked(session),

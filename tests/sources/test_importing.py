@@ -37,18 +37,15 @@ def write(folder, name, text, at=LONG_AGO):
     return path
 
 
-def load(project, name="im_main"):
+def attempted(project, name="im_main"):
     with anew([project]) as attempt:
-        module = importlib.import_module(name)
+        importlib.import_module(name)
         attempt.module = name
-    return module
+    return attempt
 
 
-def local_files(project):
-    with anew([project]) as attempt:
-        importlib.import_module("im_main")
-        attempt.module = "im_main"
-    return names(attempt.files)
+def load(project, name="im_main"):
+    return sys.modules[attempted(project, name).module]
 
 
 def names(files):
@@ -128,7 +125,7 @@ def test_our_own_modules_are_never_run_again(project, monkeypatch):
     write(project, "ours/im_part.py", "")
     write(project, "im_main.py", "import callpact.im_part\n")
     try:
-        assert local_files(project) == {"im_main.py"}
+        assert names(attempted(project).files) == {"im_main.py"}
     finally:
         del sys.modules["callpact.im_part"], callpact.im_part
 
@@ -172,9 +169,9 @@ def test_the_files_of_a_module_are_those_of_all_local_modules_that_it_is_made_of
     write(project, "im_b.py", "")
     write(project, "im_c.py", "")
     write(project, "im_alone.py", "")
-    assert local_files(project) == {"im_main.py", "im_a.py", "im_c.py"}
+    assert names(attempted(project).files) == {"im_main.py", "im_a.py", "im_c.py"}
     load(project, "im_b")
-    assert "im_b.py" in local_files(project)
+    assert "im_b.py" in names(attempted(project).files)
 
 
 def test_modules_that_are_installed_are_left_alone(project):

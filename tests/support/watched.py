@@ -13,8 +13,13 @@ import pytest
 from callpact.config import wanted_sources
 from callpact.runtime import Runtime
 from callpact.serve.mcp import Door
-from callpact.sources.parts import load_sources
-from callpact.watching.watcher import Asked, watching
+from callpact.sources.parts import (
+    load_sources,
+)
+from callpact.watching.watcher import (
+    Asked,
+    Watcher,
+)
 
 MODERN, LEGACY = "2026-07-28", "legacy"
 PATIENCE = 30
@@ -125,7 +130,7 @@ async def served(*refs, config=None, given=None, files=(), hide=None, **more):
                 announced.append(said)
                 await door.changes.announce(**said)
 
-            async with watching(app, runtime, asked, announce, **more):
+            async with Watcher(app, runtime, asked, announce, **more):
                 yield At(app, runtime, door, log, announced)
         assert log.all("ERROR") == []
         await until(

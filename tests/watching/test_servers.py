@@ -15,16 +15,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.server.subscriptions import ToolsListChanged
 
 import raw
-from watched import (
-    ANOTHER,
-    LEGACY,
-    MODERN,
-    PATIENCE,
-    SAME,
-    TOOL,
-    Heard,
-    first,
-)
+from watched import ANOTHER, LEGACY, MODERN, PATIENCE, SAME, TOOL, Heard, first
 
 # --- servers --------------------------------------------------------------------------------
 
@@ -35,7 +26,7 @@ from callpact.serve.http import serve_http
 from callpact.serve.mcp import Door
 from callpact.serve.stdio import serve_stdio
 from callpact.terminal import ended_at, run
-from callpact.watching.watcher import Asked, watching
+from callpact.watching.watcher import Asked, Watcher
 
 logging.basicConfig(level="WARNING", stream=sys.stderr)
 logging.getLogger("callpact.watching").setLevel("INFO")
@@ -47,7 +38,7 @@ async def go():
         await session.load()
         runtime = await session.start()
         door = Door(runtime, name="t", version="1")
-        async with watching(session.loaded, runtime, Asked(refs=refs), door.changes.announce):
+        async with Watcher(session.loaded, runtime, Asked(refs=refs), door.changes.announce):
             if sys.argv[1] == "stdio":
                 await serve_stdio(door.server)
             else:

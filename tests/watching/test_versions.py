@@ -10,18 +10,7 @@ import pytest
 from mcp import Client
 
 from callpact.catalog import Catalog
-from watched import (
-    ANOTHER,
-    MODERN,
-    PATIENCE,
-    SAME,
-    TOOL,
-    configure,
-    first,
-    run,
-    told,
-    until,
-)
+from watched import ANOTHER, MODERN, PATIENCE, SAME, TOOL, configure, first, run, told, until
 
 # --- modules --------------------------------------------------------------------------------
 

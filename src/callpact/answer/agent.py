@@ -49,9 +49,9 @@ from callpact.context import (
     Identity,
 )
 from callpact.errors import (
-    UsageError,
     OutputSchemaError,
     RunPaused,
+    UsageError,
 )
 from callpact.runtime import Runtime
 from callpact.sources.function import from_functions

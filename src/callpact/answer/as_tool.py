@@ -14,11 +14,11 @@ from callpact.context import (
     Context,
 )
 from callpact.errors import (
-    ToolError,
     ModelError,
     OutputSchemaError,
     RunPaused,
     RunStopped,
+    ToolError,
 )
 from callpact.tool import (
     Contract,

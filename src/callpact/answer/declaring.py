@@ -20,8 +20,8 @@ from callpact.context import (
     Identity,
 )
 from callpact.errors import (
-    UsageError,
     OutputSchemaError,
+    UsageError,
 )
 from callpact.observers import (
     Observer,

@@ -33,7 +33,6 @@ from callpact.errors import (
 )
 from callpact.resources import (
     NO_RESOURCE,
-    Offer,
     Prompt,
     Resource,
 )

@@ -52,8 +52,7 @@ class _Imported:
     @cached_property
     def imports(self) -> set[str]:
         """Every module that its import statements may name, the packages of those, and its own."""
-        is_package = Path(self.file).name == "__init__.py"
-        package = self.name if is_package else self.name.rpartition(".")[0]
+        package = self.name if hasattr(self.module, "__path__") else self.name.rpartition(".")[0]
         names = {self.name}
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             for node in ast.walk(ast.parse(self.source or b"")):
@@ -173,10 +172,9 @@ def _fresh(before: set[str], homes: tuple[str, ...]) -> dict[str, str]:
 
 def _is_local(name: str, file: str, homes: tuple[str, ...]) -> bool:
     real = os.path.realpath(file)
-    if name.partition(".")[0] == "callpact":  # Already running, with state of its own.
-        return False
-    is_foreign = _INSTALLED.search(f"{file}\n{real}") or file.startswith(_STDLIB)
-    return file.endswith(".py") and not is_foreign and real.startswith(homes)
+    is_installed = _INSTALLED.search(f"{file}\n{real}") or file.startswith(_STDLIB)
+    is_ours = name.partition(".")[0] == "callpact"  # Running, with state of its own.
+    return file.endswith(".py") and not is_installed and not is_ours and real.startswith(homes)
 
 
 def _named(error: BaseException | None) -> Generator[str]:
@@ -189,15 +187,13 @@ def _named(error: BaseException | None) -> Generator[str]:
 
 
 def _read(file: str) -> bytes | None:
-    try:
+    with suppress(OSError):
         return Path(file).read_bytes()
-    except OSError:
-        return None
+    return None
 
 
 def _written_at(file: str) -> float:
     """When a file was last written, in nanoseconds; infinity if that is unknown."""
-    try:
+    with suppress(OSError):
         return Path(file).stat().st_mtime_ns
-    except OSError:
-        return float("inf")
+    return float("inf")

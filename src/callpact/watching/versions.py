@@ -9,9 +9,8 @@ import asyncio
 import hashlib
 import inspect
 import logging
-import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -39,33 +38,25 @@ _IDLE_SECONDS = 0.1  # Between two looks at whether the last call has ended.
 _log = logging.getLogger("callpact.watching")
 
 
-class Lease:
-    """Counts the calls of a version that are under way, on any event loop."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.calls = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self.calls += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self.calls -= 1
-
-
-def _leased(tool: Tool, lease: Lease) -> Tool:
-    """The same tool, with its calls counted."""
+def _counted(tool: Tool, calls: set[object]) -> Tool:
+    """The same tool; each of its calls is a member of `calls` while it is under way."""
     handler = cast("Any", tool.handler)
 
+    @contextmanager
+    def under_way() -> Generator[None]:
+        calls.add(call := object())  # One step also for calls on another event loop.
+        try:
+            yield
+        finally:
+            calls.remove(call)
+
     async def call(arguments: dict[str, Any], context: Context) -> Any:
-        with lease:
+        with under_way():
             value = handler(arguments, context)
             return await value if inspect.isawaitable(value) else value
 
     async def stream(arguments: dict[str, Any], context: Context) -> AsyncGenerator[Any, None]:
-        with lease:
+        with under_way():
             async with aclosing(handler(arguments, context)) as values:
                 async for value in values:
                     yield value
@@ -80,12 +71,12 @@ class Version:
     def __init__(self, part: Part, prepare: Callable[[Catalog], Catalog]) -> None:
         self.part = part
         self._open = part.source if part.trouble is None else None
-        self._lease = lease = Lease()
+        self._calls = calls = set[object]()
         held = prepare(part.catalog)
         self.catalog = Catalog(
-            (_leased(tool, lease) for tool in held),
-            resources=(replace(r, tool=_leased(r.tool, lease)) for r in held.resources),
-            prompts=(replace(p, tool=_leased(p.tool, lease)) for p in held.prompts),
+            (_counted(tool, calls) for tool in held),
+            resources=(replace(r, tool=_counted(r.tool, calls)) for r in held.resources),
+            prompts=(replace(p, tool=_counted(p.tool, calls)) for p in held.prompts),
         )
 
     @cached_property
@@ -108,7 +99,7 @@ class Version:
         """Close its source when its last call has ended, or when this is cancelled."""
         try:
             await asyncio.sleep(_GRACE_SECONDS)
-            while self._lease.calls:  # noqa: ASYNC110 - calls may end on another event loop
+            while self._calls:  # noqa: ASYNC110 - calls may end on another event loop
                 await asyncio.sleep(_IDLE_SECONDS)
         finally:
             await self.aclose()

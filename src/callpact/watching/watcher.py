@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,13 +23,13 @@ from callpact.errors import CallpactError, DeclarationError, DuplicateTool, Sour
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
 from callpact.sources.loaded import (
-    Opening,
-    Watched,
     UNREAD,
+    Opening,
     Watchable,
+    Watched,
 )
 from callpact.sources.parts import (
-    Loaded as App,
+    Loaded,
     Part,
     Wanted,
     load_part,
@@ -83,57 +83,52 @@ def is_offered(tool: Tool) -> bool:
     return tool.kind != "subscription" and tool.disabled is None
 
 
-@asynccontextmanager
-async def watching(
-    app: App,
-    runtime: Runtime,
-    asked: Asked,
-    announce: Announce,
-    *,
-    is_served: Callable[[Tool], bool] = is_offered,
-    prepare: Callable[[Catalog], Catalog] = lambda catalog: catalog,
-) -> AsyncGenerator[None]:
-    """Keep the catalog of a runtime as its sources are on disk, while this context is open.
+@dataclass(eq=False)
+class Watcher:
+    """Keeps the catalog of a runtime as its sources are on disk, while this context is open.
 
-    `asked` are the arguments that `app` was loaded with. A change of tools that `is_served` leaves
+    `asked` are the arguments that `loaded` was loaded with. A change of tools that `is_served` leaves
     out is not announced. `prepare` turns the catalog of a source into the one that is run.
     """
-    watcher = _Watcher(app, runtime, asked, announce, is_served, prepare)
-    await watcher.begin()
-    task = asyncio.create_task(watcher.run(), name="callpact watching")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        await watcher.aclose()
 
-
-@dataclass(eq=False)
-class _Watcher:
-    """Polls, reads again what changed, swaps the catalog, and notifies clients."""
-
-    app: App
+    loaded: Loaded
     runtime: Runtime
     asked: Asked
     announce: Announce
-    is_served: Callable[[Tool], bool]
-    prepare: Callable[[Catalog], Catalog]
+    is_served: Callable[[Tool], bool] = is_offered
+    prepare: Callable[[Catalog], Catalog] = lambda catalog: catalog
 
     def __post_init__(self) -> None:
         # A thread of its own, as tools may keep all others busy.
         self._thread = ThreadPoolExecutor(1, "callpact watching")
         self._given: Opening | None = None
-        self._wanted = tuple(part.wanted for part in self.app.parts)
+        self._wanted = tuple(part.wanted for part in self.loaded.parts)
         self._config = Watch((Watched(self.asked.config),) if self.asked.config else ())
-        self._watches = {part.wanted.name: Watch() for part in self.app.parts}
+        self._watches = {part.wanted.name: Watch() for part in self.loaded.parts}
         self._unfit: set[str] = set()
         """Sources whose new version has tools that another source has already."""
         self._versions: dict[str, Version] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._swap({part.wanted.name: Version(part, self.prepare) for part in self.app.parts})
+        self._swap({part.wanted.name: Version(part, self.prepare) for part in self.loaded.parts})
 
-    async def run(self) -> None:
+    async def __aenter__(self) -> None:
+        # Record the state of all files, as far as it is the one that was loaded.
+        since = min((version.part.since for version in self._versions.values()), default=0)
+        await self._apart(lambda: self._config.settle(self._config.watched, since))
+        for name, version in self._versions.items():
+            await self._settle(self._watches[name], version.part)
+            self._watches[name].trouble = str(version.part.trouble or "")
+        self._task = asyncio.create_task(self._run(), name="callpact watching")
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        for task in self._closing:  # Versions from before, some with calls under way.
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _run(self) -> None:
         """Look for changes and read them, until it is cancelled."""
         while True:
             began, pause = time.perf_counter(), WATCH_SECONDS
@@ -146,21 +141,6 @@ class _Watcher:
                 _log.exception("what changed could not be read again")
             is_waiting = any(w.seen is not None for w in (self._config, *self._watches.values()))
             await asyncio.sleep(QUIET_SECONDS if is_waiting else pause)
-
-    async def aclose(self) -> None:
-        """Close the versions from before, also those with calls under way."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        for task in self._closing:
-            task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
-
-    async def begin(self) -> None:
-        """Record the state of all files, as far as it is the one that was loaded."""
-        since = min((version.part.since for version in self._versions.values()), default=0)
-        await self._apart(lambda: self._config.settle(self._config.watched, since))
-        for name, version in self._versions.items():
-            await self._settle(self._watches[name], version.part)
-            self._watches[name].trouble = str(version.part.trouble or "")
 
     async def _apart(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -299,8 +279,8 @@ class _Watcher:
         catalog = joined(version.catalog for version in versions.values())
         self._versions = versions
         self._watches = {name: self._watches[name] for name in (*versions, *self._unfit)}
-        self.app.parts = tuple(version.part for version in versions.values())
-        self.app.catalog = self.runtime.catalog = catalog
+        self.loaded.parts = tuple(version.part for version in versions.values())
+        self.loaded.catalog = self.runtime.catalog = catalog
 
     def _log_trouble(self, name: str, trouble: str, changed: _Changed) -> None:
         watch, old = self._watches[name], self._versions.get(name)
