@@ -344,16 +344,6 @@ def configuration_of(refs: Iterable[str] = (), file: Path | None = None) -> Conf
     return Configuration(Config.model_construct() if file is None else read_config(file), file)
 
 
-def wanted_sources(refs: Iterable[str], file: Path | None) -> tuple[Wanted, ...]:
-    """The sources that are named, else those of the configuration file as it is now.
-
-    Raises:
-        InvalidConfig: there is none, or the file cannot be used.
-    """
-    named = tuple(refs)
-    return configuration_of(named, file).wanted(named)
-
-
 def read_config(path: Path) -> Config:
     """Read a configuration file.
 

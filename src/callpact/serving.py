@@ -23,7 +23,9 @@ from pydantic import BaseModel
 
 from callpact import banner
 from callpact.config import (
+    DEFAULT_FILE,
     ServeConfig,
+    configuration_of,
 )
 from callpact.context import (
     Identity,
@@ -232,9 +234,10 @@ def _asked(session: Session) -> Asked:
 
     options = session.options
     lists = options.opening.lists
+    file = options.config or Path(DEFAULT_FILE)
     return Asked(
-        refs=options.refs,
-        config_file=options.config,
+        config=None if options.refs else file,
+        wanted=lambda: configuration_of(options.refs, options.config).wanted(options.refs),
         given=session.read_opening,
         files=tuple(Path(file) for file in (options.secrets, lists) if file is not None),
         hide=session.hide,

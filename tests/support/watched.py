@@ -7,10 +7,11 @@ import contextlib
 import logging
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
-from callpact.config import wanted_sources
+from callpact.config import DEFAULT_FILE, configuration_of
 from callpact.runtime import Runtime
 from callpact.serve.mcp import Door
 from callpact.sources.parts import (
@@ -118,10 +119,14 @@ async def served(*refs, config=None, given=None, files=(), hide=None, **more):
     level = logger.level
     logger.addHandler(log)
     logger.setLevel(logging.INFO)
-    asked = Asked(refs=refs, config_file=config, given=given, files=files, hide=hide)
+
+    def wanted():
+        return configuration_of(refs, config).wanted(refs)
+
+    file = None if refs else config or Path(DEFAULT_FILE)
+    asked = Asked(config=file, wanted=wanted, given=given, files=files, hide=hide)
     try:
-        wanted = wanted_sources(refs, config)
-        app = await load_sources(wanted, given and given(), hide=hide)
+        app = await load_sources(wanted(), given and given(), hide=hide)
         async with contextlib.aclosing(app):
             runtime = Runtime(app.catalog)
             door = Door(runtime, name="t", version="1")

@@ -38,7 +38,7 @@ async def go():
         await session.load()
         runtime = await session.start()
         door = Door(runtime, name="t", version="1")
-        async with Watcher(session.loaded, runtime, Asked(refs=refs), door.changes.announce):
+        async with Watcher(session.loaded, runtime, Asked(), door.changes.announce):
             if sys.argv[1] == "stdio":
                 await serve_stdio(door.server)
             else:

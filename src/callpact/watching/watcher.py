@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from callpact.catalog import Catalog, joined
-from callpact.config import DEFAULT_FILE, wanted_sources
 from callpact.errors import CallpactError, DeclarationError, DuplicateTool, SourceRefused
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
@@ -62,20 +61,17 @@ class Announce(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The arguments of `load_app`, to load the same again."""
+    """How the sources were loaded, to load them again."""
 
-    refs: tuple[str, ...] = ()
-    config_file: Path | None = None
+    config: Path | None = None
+    """The configuration file that names the sources; None if they were named themselves."""
+    wanted: Callable[[], tuple[Wanted, ...]] = tuple
+    """Reads from that file which sources are wanted now."""
     given: Callable[[], Opening] | None = None
     """Makes the settings that all sources share; called again when one of the `files` changed."""
     files: tuple[Path, ...] = ()
     """The files that `given` reads."""
     hide: Callable[[Secrets], None] | None = None
-
-    @property
-    def config(self) -> Path | None:
-        """The configuration file; None if sources are named instead."""
-        return None if self.refs else self.config_file or Path(DEFAULT_FILE)
 
 
 def is_offered(tool: Tool) -> bool:
@@ -178,9 +174,9 @@ class Watcher:
 
     def _read_config(self) -> None:
         """Read which sources are wanted; they stay the same if the configuration is broken."""
-        shown = _shown([self.asked.config or DEFAULT_FILE])
+        shown = _shown([str(self.asked.config)])
         try:
-            wanted = wanted_sources(self.asked.refs, self.asked.config_file)
+            wanted = self.asked.wanted()
         except DeclarationError as error:
             if self._config.trouble != str(error):
                 _log.warning("%s; what it said before stays", error)
