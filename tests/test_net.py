@@ -880,6 +880,7 @@ SENT = {
     "Authorization": "Bearer x",
     "Cookie": "a=1",
     "Proxy-Authorization": "Basic y",
+    "X-Authorization": "w",
     "X-Api-Key": "z",
     "X-Plain": "p",
     "Content-Type": "text/plain",
@@ -969,7 +970,8 @@ def test_credentials_that_were_dropped_do_not_come_back():
             back = other.url(f"/redirect?to={server.url('/ok')}").replace("&", "%26")
             request = get(server, f"/redirect?to={back}", **SENT)
             assert (await transport.send(request)).body == b"ok"
-            for name in ("authorization", "cookie", "proxy-authorization", "x-api-key"):
+            secret = ("authorization", "cookie", "proxy-authorization", "x-authorization")
+            for name in (*secret, "x-api-key"):
                 assert server.requests[0].header(name) is not None
                 assert other.requests[0].header(name) is None
                 assert server.requests[1].header(name) is None

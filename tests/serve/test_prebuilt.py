@@ -84,19 +84,20 @@ def levels_in(result):
     return len(re.search(r'"value":(\[+)', json.dumps(result, separators=(",", ":")))[1])
 
 
-@pytest.mark.parametrize("levels", [200, DEEPEST])
-def test_deep_arguments_and_answers_go_through_http(tools, levels):
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5_000))  # For the reader of this test.
+def asked_over_http(tools, *calls):
     with raw.Served(tools) as served, served.connect() as line:
-        answer = line.ask(deep_call(levels), **raw.routed("tools/call", "mirrors_mirror"))
-        assert levels_in(answer.result["structuredContent"]) == levels
-        too_deep = line.ask(deep_call(1_500), **raw.routed("tools/call", "mirrors_mirror"))
-        assert too_deep.error["code"] == -32700
+        return [line.ask(call, **raw.routed("tools/call", "mirrors_mirror")).json for call in calls]
 
 
-@pytest.mark.parametrize("levels", [200, DEEPEST])
-def test_deep_arguments_and_answers_go_through_stdio(tools, levels):
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5_000))
+def asked_over_stdio(tools, *calls):
     with piped.Piped(tools) as served:
-        served.send(deep_call(levels) + b"\n")
-        assert levels_in(served.read()["result"]["structuredContent"]) == levels
+        return [(served.send(call + b"\n"), served.read())[1] for call in calls]
+
+
+@pytest.mark.parametrize("ask", [asked_over_http, asked_over_stdio], ids=["http", "stdio"])
+@pytest.mark.parametrize("levels", [200, DEEPEST])
+def test_deep_arguments_and_answers_go_through(tools, ask, levels):
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5_000))  # For the reader of this test.
+    answer, too_deep = ask(tools, deep_call(levels), deep_call(1_500))
+    assert levels_in(answer["result"]["structuredContent"]) == levels
+    assert too_deep["error"]["code"] == -32700
