@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from callpact.audit.auditing import Place
     from callpact.audit.recorder import Recorder
     from callpact.catalog import Catalog
-    from callpact.finished import Observer
     from callpact.metrics import Metrics
+    from callpact.observers import Observer
     from callpact.telemetry import Telemetry
 
 OFF = "off"
