@@ -23,13 +23,13 @@ from typing import Any
 import msgspec
 
 from callpact import Contract, Tool
-from callpact.audit.chains import repairs_of, retry_chain
-from callpact.audit.compactor import Compactor
-from callpact.audit.drift import drift_of
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
+from callpact.audit.analysis.drift import drift_of
+from callpact.audit.analysis.retry_chains import repairs_of, retry_chain
+from callpact.audit.journal.lines import encode_line
+from callpact.audit.journal.segments import Journal
 from callpact.audit.record import Record
 from callpact.audit.store import Filter, GroupBy, Store
+from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.parquet import ParquetStore
 from measure import table
 

@@ -28,7 +28,7 @@ import json, resource, sys, time
 path, lists, cache = sys.argv[1:]
 begun = time.process_time()
 from pathlib import Path
-from callpact.sources.flowmcp.source import from_flowmcp
+from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
 imported = time.process_time()
 tools = from_flowmcp(
@@ -46,9 +46,9 @@ print(json.dumps({
 _PARTS = """
 import json, sys, time
 from pathlib import Path
-from callpact.sources.flowmcp.files import read_text
-from callpact.sources.flowmcp.file_check import check_text, read_list
-from callpact.sources.flowmcp.literal import read_exports
+from callpact.sources.flowmcp.read.catalogue_files import read_text
+from callpact.sources.flowmcp.check.file_check import check_text, read_list
+from callpact.sources.flowmcp.read.literal import read_exports
 path, lists, _ = sys.argv[1:]
 files = [file for file in sorted(Path(path).rglob("*.mjs")) if file.parent.name not in ("_lists", "_shared")]
 folders = [Path(lists)] if lists else [*Path(path).rglob("_lists"), *Path(path).rglob("_shared")]

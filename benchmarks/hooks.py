@@ -83,7 +83,7 @@ async def first():
     runtime = Runtime(tools)
     await runtime.execute("bench.plain", {})
     moments = [time.process_time()]
-    import callpact.hooks.pool
+    import callpact.sandbox.pool
     moments.append(time.process_time())
     for _ in range(2):
         await runtime.execute("bench.hooked", {})
@@ -126,8 +126,8 @@ class Opened:
     """An engine, its pool and the realm of `SOURCE`."""
 
     def __init__(self, cache: Path) -> None:
-        from callpact.hooks.engine import Engine
-        from callpact.hooks.pool import Pool
+        from callpact.sandbox.engine import Engine
+        from callpact.sandbox.pool import Pool
 
         self.engine = Engine(cache)
         self.pool = Pool(self.engine)
@@ -151,7 +151,7 @@ async def calling(cache: Path) -> None:
     They are also done in a row, on a thread: waking one costs more when it has work to do than
     when it goes back to sleep at once, and memory has to come to its processor.
     """
-    from callpact.hooks.workers import Workers
+    from callpact.sandbox.workers import Workers
 
     argument = b'{"n":7}'
     given = b'["trivial","preRequest",%b]' % argument
@@ -305,7 +305,7 @@ def starting(folder: Path) -> None:
     ready = median(warm, "ready")
     rows = [
         ("first call of a tool with a hook", ready, "≤ 50 ms"),
-        ("… of it: imports of callpact.hooks and wasmtime", median(warm, "imports"), ""),
+        ("… of it: imports of callpact.sandbox and wasmtime", median(warm, "imports"), ""),
         ("… of it: engine, file, call", median(warm, "first"), ""),
         ("second call", median(warm, "second"), ""),
         ("first call without the kept files", cold["ready"], ""),

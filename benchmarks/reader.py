@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import TypeAdapter
 
 from callpact import OutputSchemaError, parse_answer, shape_of
-from callpact.answer.reader import Unreadable, read_json
+from callpact.jsonreader.reader import Unreadable, read_json
 from measure import cpu, table
 
 CASES = Path(__file__).parents[1] / "tests" / "data" / "malformed.json"

@@ -104,7 +104,7 @@ def over_http(reader, is_guarded):
     app = server.streamable_http_app()
     lifespan = app.router.lifespan_context
     if is_guarded:
-        from callpact.serve.guard import Guard, Limits
+        from callpact.serve.http.guard import Guard, Limits
         guarded = Guard(app, Limits())
     else:
         guarded = app

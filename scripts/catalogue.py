@@ -23,11 +23,11 @@ from recorded_hooks import HOOK_DEVIATIONS, Canned, HookedCalls, copy_files
 
 from callpact import CallError, Tool, from_flowmcp
 from callpact.errors import DeclarationError, InvalidManifest
-from callpact.secrets import Secrets
-from callpact.sources.flowmcp.file_hooks import Unhooked
-from callpact.sources.flowmcp.files import find_files, read_text
-from callpact.sources.flowmcp.literal import read_exports
-from callpact.sources.flowmcp.source import FlowMCPTools
+from callpact.secrets.keys import Secrets
+from callpact.sources.flowmcp.build.source import FlowMCPTools
+from callpact.sources.flowmcp.hooks.file_hooks import Unhooked
+from callpact.sources.flowmcp.read.catalogue_files import find_files, read_text
+from callpact.sources.flowmcp.read.literal import read_exports
 from callpact.testing import StubTransport
 
 FILES, TOOLS = 358, 1_500

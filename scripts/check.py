@@ -27,15 +27,15 @@ HERE = [str(BIN / "python"), *PYTEST]
 OTHER_VENV = ROOT / ".venv-distribution"
 # Tests of the code that parses, checks and matches text: the parts that depend on `re`.
 TEXT_TESTS = [
-    "tests/answer",
-    "tests/audit/test_masking.py",
+    "tests/agent",
+    "tests/audit/test_redaction.py",
+    "tests/cli/test_check.py",
+    "tests/jsonreader",
     "tests/property",
     "tests/schema",
+    "tests/secrets",
     "tests/sources",
-    "tests/test_cli_check.py",
-    "tests/test_masker.py",
     "tests/test_patterns.py",
-    "tests/test_secrets.py",
 ]
 
 GROUPS: dict[str, list[list[str]]] = {

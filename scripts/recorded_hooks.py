@@ -31,7 +31,12 @@ from recorded import (
 from callpact import CallError, Runtime, Tool
 from callpact.errors import InvalidInput, UpstreamError
 from callpact.net import Request
-from callpact.sources.flowmcp.files import find_files, find_lists, list_folders, read_text
+from callpact.sources.flowmcp.read.catalogue_files import (
+    find_files,
+    find_lists,
+    list_folders,
+    read_text,
+)
 
 HOOK_DEVIATIONS = {
     **DEVIATIONS,

@@ -17,10 +17,10 @@ import typer.main
 from api_page import api, constant, sentences
 
 import callpact
-from callpact.cli import whole
+from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
 from callpact.config import Config, LimitsConfig, SourceConfig
-from callpact.sources.flowmcp.rule_table import RULES, Rule
+from callpact.sources.flowmcp.check.rule_table import RULES, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,9 +27,9 @@ import msgspec
 from msgspec import Struct
 
 from callpact import CallError, Runtime, from_flowmcp
-from callpact.hooks.limits import HookLimits
 from callpact.net import Request
-from callpact.sources.flowmcp.source import FlowMCPTools
+from callpact.sandbox.hook_limits import HookLimits
+from callpact.sources.flowmcp.build.source import FlowMCPTools
 from callpact.testing import StubTransport
 
 CALLS = 100_000

@@ -9,7 +9,7 @@ import pytest
 
 from callpact.app import Options, Session
 from callpact.errors import CallpactError, DuplicateTool, InvalidConfig, SourceRefused
-from callpact.sources.loaded import Opening
+from callpact.sources.base import Opening
 
 TOOLS = """
 from callpact import tool
@@ -161,7 +161,7 @@ def test_two_tools_of_one_name_are_told_with_both_sources(folder):
 
 SOURCE = """
 from callpact import Contract, Tool
-from callpact.sources.loaded import Tools
+from callpact.sources.base import Tools
 
 closed = []
 

@@ -13,8 +13,6 @@ from contextlib import aclosing
 import pytest
 
 import stories
-from callpact.bus import LocalBus
-from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
 from callpact.context import Context, Identity
 from callpact.envelope import (
@@ -39,8 +37,10 @@ from callpact.errors import (
     UnknownTool,
     UsageError,
 )
-from callpact.events import EVENT_TYPES
-from callpact.pending import PendingRequestMap
+from callpact.protocol.bus import LocalBus
+from callpact.protocol.events import EVENT_TYPES
+from callpact.protocol.handler import build_call_handler
+from callpact.protocol.pending import PendingRequestMap
 from callpact.runtime import MAX_NESTED, Runtime, build_env
 from callpact.tool import OPEN, Access, Call, Contract, Tool
 

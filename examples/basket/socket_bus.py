@@ -26,7 +26,7 @@ from callpact import (
     read_event,
     write_event,
 )
-from callpact.events import MAX_EVENT_BYTES, MAX_ID_LENGTH
+from callpact.protocol.events import MAX_EVENT_BYTES, MAX_ID_LENGTH
 
 MAX_OPEN = 10_000
 """Requests that may be open with a peer; one that asks for more is hung up on."""

@@ -14,7 +14,7 @@ from typing import Any
 import refunds
 
 from callpact import Agent, AnswerEvent, OutputSchemaError
-from callpact.audit.auditing import auditing, open_store
+from callpact.audit.log import auditing, open_store
 from callpact.audit.store import Filter
 from callpact.testing import ScriptedModel
 
@@ -85,7 +85,7 @@ async def fall_back() -> None:
 
 
 async def main() -> None:
-    logging.getLogger("callpact.answer").setLevel(logging.ERROR)  # The story tells it itself.
+    logging.getLogger("callpact.agent").setLevel(logging.ERROR)  # The story tells it itself.
     await correct()
     repair()
     await fall_back()

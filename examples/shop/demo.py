@@ -26,9 +26,10 @@ import shop
 import weather
 
 from callpact import CallError, CallFinished, Catalog, Runtime, Tool, from_functions
-from callpact.audit.auditing import auditing, open_store
+from callpact.audit.log import auditing, open_store
 from callpact.audit.store import Filter
-from callpact.wire import cli, gate
+from callpact.wire import plain as gate
+from callpact.wire import terminal as cli
 
 SHOP = Path(__file__).parent / "shop.py"
 BASKET = Path(__file__).parent.parent / "basket" / "main.py"

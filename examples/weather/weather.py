@@ -18,8 +18,8 @@ from api import KEY, weather_api
 
 from callpact import CallError, Runtime, from_flowmcp
 from callpact.net import HttpTransport
-from callpact.sources.flowmcp.file_check import check_text
-from callpact.sources.flowmcp.source import FlowMCPTools
+from callpact.sources.flowmcp.build.source import FlowMCPTools
+from callpact.sources.flowmcp.check.file_check import check_text
 from callpact.wire import flowmcp
 
 FOLDER = Path(__file__).parent

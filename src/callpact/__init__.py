@@ -7,8 +7,6 @@ first use.
 
 from typing import TYPE_CHECKING, Any
 
-from callpact.bus import Bus, Listener, LocalBus
-from callpact.call_handler import build_call_handler
 from callpact.catalog import Catalog
 from callpact.codes import CODES
 from callpact.context import Client, Context, Elicited, Env, Identity, Resumed, Root, Sampled
@@ -80,7 +78,9 @@ from callpact.errors import (
     UpstreamError,
     UsageError,
 )
-from callpact.events import (
+from callpact.observers import CallFinished, Observer
+from callpact.protocol.bus import Bus, Listener, LocalBus
+from callpact.protocol.events import (
     CALL_EVENT_SCHEMAS,
     CallAborted,
     CallCompleted,
@@ -93,21 +93,21 @@ from callpact.events import (
     read_event,
     write_event,
 )
-from callpact.observers import CallFinished, Observer
-from callpact.pending import PendingRequestMap
+from callpact.protocol.handler import build_call_handler
+from callpact.protocol.pending import PendingRequestMap
 from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime, build_env
 from callpact.schema import Change
-from callpact.sources.marker import prompt, resource, tool
+from callpact.sources.python.marker import prompt, resource, tool
 from callpact.tool import Access, Call, Contract, Handler, Policy, Tool
 
 if TYPE_CHECKING:
-    from callpact.answer.account import Account, Answer, Paused, TypedResult
-    from callpact.answer.agent import Agent
-    from callpact.answer.events import AnswerEvent
-    from callpact.answer.injections import Skill, Turn
-    from callpact.answer.memory import Memory, Remembered, SqliteMemory
-    from callpact.answer.model import (
+    from callpact.agent.account import Account, Answer, Paused, TypedResult
+    from callpact.agent.agent import Agent
+    from callpact.agent.answer.parse import Parsed, parse_answer
+    from callpact.agent.answer.shape import Shape, shape_of
+    from callpact.agent.answer_events import AnswerEvent
+    from callpact.agent.models.model import (
         File,
         Message,
         Model,
@@ -117,10 +117,10 @@ if TYPE_CHECKING:
         ToolUse,
         Usage,
     )
-    from callpact.answer.models import open_model
-    from callpact.answer.parsing import Parsed, parse_answer
-    from callpact.answer.reader import Read, Repair, read_json
-    from callpact.answer.reliability import (
+    from callpact.agent.models.open import open_model
+    from callpact.agent.prompt.instructions import Skill, Turn
+    from callpact.agent.prompt.memory import Memory, Remembered, SqliteMemory
+    from callpact.agent.reliability import (
         Backoff,
         CircuitBreaker,
         Rule,
@@ -129,8 +129,8 @@ if TYPE_CHECKING:
         last_n_validation_errors_match,
         strict_output_rules,
     )
-    from callpact.answer.shape import Shape, shape_of
-    from callpact.answer.streaming import Finished, Reset, Token
+    from callpact.agent.run.stream import Finished, Reset, Token
+    from callpact.jsonreader.reader import Read, Repair, read_json
     from callpact.schema.properties import (
         PropertyArray,
         PropertyAsset,
@@ -144,26 +144,26 @@ if TYPE_CHECKING:
         PropertyNumber,
         PropertyString,
     )
-    from callpact.sources.data import data_tool, exhausted_message
-    from callpact.sources.flowmcp.source import from_flowmcp
-    from callpact.sources.function import from_functions
+    from callpact.sources.data_tools import data_tool, exhausted_message
+    from callpact.sources.flowmcp.build.source import from_flowmcp
+    from callpact.sources.python.functions import from_functions
 
 _LAZY = {
-    "Account": "callpact.answer.account",
-    "Agent": "callpact.answer.agent",
-    "Answer": "callpact.answer.account",
-    "AnswerEvent": "callpact.answer.events",
-    "Backoff": "callpact.answer.reliability",
-    "CircuitBreaker": "callpact.answer.reliability",
-    "File": "callpact.answer.model",
-    "Finished": "callpact.answer.streaming",
-    "Memory": "callpact.answer.memory",
-    "Message": "callpact.answer.model",
-    "Model": "callpact.answer.model",
-    "ModelReply": "callpact.answer.model",
-    "ModelRequest": "callpact.answer.model",
-    "Parsed": "callpact.answer.parsing",
-    "Paused": "callpact.answer.account",
+    "Account": "callpact.agent.account",
+    "Agent": "callpact.agent.agent",
+    "Answer": "callpact.agent.account",
+    "AnswerEvent": "callpact.agent.answer_events",
+    "Backoff": "callpact.agent.reliability",
+    "CircuitBreaker": "callpact.agent.reliability",
+    "File": "callpact.agent.models.model",
+    "Finished": "callpact.agent.run.stream",
+    "Memory": "callpact.agent.prompt.memory",
+    "Message": "callpact.agent.models.model",
+    "Model": "callpact.agent.models.model",
+    "ModelReply": "callpact.agent.models.model",
+    "ModelRequest": "callpact.agent.models.model",
+    "Parsed": "callpact.agent.answer.parse",
+    "Paused": "callpact.agent.account",
     "PropertyArray": "callpact.schema.properties",
     "PropertyAsset": "callpact.schema.properties",
     "PropertyBoolean": "callpact.schema.properties",
@@ -175,32 +175,32 @@ _LAZY = {
     "PropertyInteger": "callpact.schema.properties",
     "PropertyNumber": "callpact.schema.properties",
     "PropertyString": "callpact.schema.properties",
-    "Read": "callpact.answer.reader",
-    "Remembered": "callpact.answer.memory",
-    "Repair": "callpact.answer.reader",
-    "Reset": "callpact.answer.streaming",
-    "Rule": "callpact.answer.reliability",
-    "Scope": "callpact.answer.reliability",
-    "Shape": "callpact.answer.shape",
-    "Skill": "callpact.answer.injections",
-    "SqliteMemory": "callpact.answer.memory",
-    "Token": "callpact.answer.streaming",
-    "ToolOffer": "callpact.answer.model",
-    "ToolUse": "callpact.answer.model",
-    "Turn": "callpact.answer.injections",
-    "TypedResult": "callpact.answer.account",
-    "Usage": "callpact.answer.model",
-    "data_tool": "callpact.sources.data",
-    "default_stuck_loop_rule": "callpact.answer.reliability",
-    "exhausted_message": "callpact.sources.data",
-    "from_flowmcp": "callpact.sources.flowmcp.source",
-    "from_functions": "callpact.sources.function",
-    "last_n_validation_errors_match": "callpact.answer.reliability",
-    "open_model": "callpact.answer.models",
-    "parse_answer": "callpact.answer.parsing",
-    "read_json": "callpact.answer.reader",
-    "shape_of": "callpact.answer.shape",
-    "strict_output_rules": "callpact.answer.reliability",
+    "Read": "callpact.jsonreader.reader",
+    "Remembered": "callpact.agent.prompt.memory",
+    "Repair": "callpact.jsonreader.reader",
+    "Reset": "callpact.agent.run.stream",
+    "Rule": "callpact.agent.reliability",
+    "Scope": "callpact.agent.reliability",
+    "Shape": "callpact.agent.answer.shape",
+    "Skill": "callpact.agent.prompt.instructions",
+    "SqliteMemory": "callpact.agent.prompt.memory",
+    "Token": "callpact.agent.run.stream",
+    "ToolOffer": "callpact.agent.models.model",
+    "ToolUse": "callpact.agent.models.model",
+    "Turn": "callpact.agent.prompt.instructions",
+    "TypedResult": "callpact.agent.account",
+    "Usage": "callpact.agent.models.model",
+    "data_tool": "callpact.sources.data_tools",
+    "default_stuck_loop_rule": "callpact.agent.reliability",
+    "exhausted_message": "callpact.sources.data_tools",
+    "from_flowmcp": "callpact.sources.flowmcp.build.source",
+    "from_functions": "callpact.sources.python.functions",
+    "last_n_validation_errors_match": "callpact.agent.reliability",
+    "open_model": "callpact.agent.models.open",
+    "parse_answer": "callpact.agent.answer.parse",
+    "read_json": "callpact.jsonreader.reader",
+    "shape_of": "callpact.agent.answer.shape",
+    "strict_output_rules": "callpact.agent.reliability",
 }
 
 

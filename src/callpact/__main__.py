@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line."""
     gc.disable()
     try:
-        from callpact.cli import main as run
+        from callpact.cli.main import main as run
     finally:
         gc.freeze()
         gc.enable()

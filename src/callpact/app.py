@@ -19,20 +19,20 @@ from callpact.config import Config, Configuration, configuration_of
 from callpact.errors import UsageError
 from callpact.folders import data_folder
 from callpact.runtime import Runtime
-from callpact.secrets import Secrets
-from callpact.sources.loaded import Opening
+from callpact.secrets.keys import Secrets
+from callpact.sources.base import Opening
 from callpact.sources.parts import Loaded, load_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from callpact.audit.auditing import Place
-    from callpact.audit.recorder import Recorder
+    from callpact.audit.journal.recorder import Recorder
+    from callpact.audit.log import Place
     from callpact.catalog import Catalog
-    from callpact.metrics import Metrics
     from callpact.observers import Observer
-    from callpact.telemetry import Telemetry
+    from callpact.telemetry.metrics import Metrics
+    from callpact.telemetry.tracing import Telemetry
 
 OFF = "off"
 """Instead of a place for the audit log: calls are not recorded."""
@@ -171,7 +171,7 @@ class Session:
         Raises:
             InvalidConfig: an address that cannot be read.
         """
-        from callpact.audit.auditing import Place, place_of
+        from callpact.audit.log import Place, place_of
         from callpact.audit.store.postgres_address import Address, is_address
 
         table, audit = self.config.audit, self.options.audit
@@ -209,8 +209,8 @@ class Session:
             self.recorder = self._open_log()
             observers.append(self.recorder)
         if serves:
-            from callpact.logs import call_observers
-            from callpact.telemetry import observing
+            from callpact.telemetry.logs import call_observers
+            from callpact.telemetry.tracing import observing
 
             self.telemetry = self._stack.enter_context(observing())
             observers += [*call_observers(), *self.telemetry]
@@ -221,7 +221,7 @@ class Session:
         return await self._stack.enter_async_context(Runtime(catalog, observers))
 
     def _open_log(self) -> Recorder:
-        from callpact.audit.auditing import auditing
+        from callpact.audit.log import auditing
 
         table = self.config.audit
         size = None if table.keep_megabytes is None else int(table.keep_megabytes * 1_000_000)
@@ -238,7 +238,7 @@ class Session:
         )
 
     def _count(self) -> Metrics:
-        from callpact.metrics import Metrics, Reading
+        from callpact.telemetry.metrics import Metrics, Reading
 
         def reading(name: str) -> Reading:
             def read() -> float:

@@ -19,15 +19,15 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from callpact.errors import InvalidConfig
-from callpact.hooks.limits import MAX_HOOK_TIMEOUT
-from callpact.schema.limits import (
+from callpact.sandbox.hook_limits import MAX_HOOK_TIMEOUT
+from callpact.schema.bounds import (
     MAX_DEPTH_SETTING,
     MAX_SCHEMA_VALUES,
     MAX_VALUE_DEPTH,
     SchemaLimits,
     set_schema_limits,
 )
-from callpact.sources.loaded import Opening
+from callpact.sources.base import Opening
 from callpact.sources.parts import Wanted, is_python
 from callpact.tool import Policy
 

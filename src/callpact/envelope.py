@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from callpact.errors import CallError, Issue, NotJson, UsageError
 from callpact.schema import Change, is_json
-from callpact.schema.limits import with_room
+from callpact.schema.bounds import with_room
 from callpact.schema.values import not_json
 
 T = TypeVar("T")

@@ -24,15 +24,15 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.schema import is_json
+from callpact.schema.bounds import schema_limits, with_room
 from callpact.schema.compiled import CompiledSchema
-from callpact.schema.issues import explain, json_type
-from callpact.schema.limits import schema_limits, with_room
+from callpact.schema.issues.explain import explain, json_type
 from callpact.schema.values import not_json
 from callpact.tool import OPEN, POLICIES, Admitted, Contract, Policy, Tool
 
 if TYPE_CHECKING:
     from callpact.schema import Change, Fitted
-    from callpact.schema.issues import Side
+    from callpact.schema.issues.explain import Side
 
 _BYTES = (bytes, bytearray, memoryview)
 _QUIET_FOR_WARN = frozenset(

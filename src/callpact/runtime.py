@@ -32,7 +32,6 @@ from callpact.errors import (
     OutputRejected,
     UsageError,
 )
-from callpact.events import new_id
 from callpact.execution import (
     END,
     LoopThread,
@@ -45,7 +44,8 @@ from callpact.execution import (
 )
 from callpact.gate import admit, grant, release, tightened
 from callpact.observers import CallFinished, Observer
-from callpact.pending import PendingRequestMap, check_deadline, check_identity
+from callpact.protocol.events import new_id
+from callpact.protocol.pending import PendingRequestMap, check_deadline, check_identity
 from callpact.tool import OPEN, Admitted, Call, Disabled, Policy, Tool
 
 if TYPE_CHECKING:

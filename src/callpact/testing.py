@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any, cast
 
-from callpact.answer.scripted import ScriptedModel
+from callpact.agent.models.scripted import ScriptedModel
 from callpact.errors import UsageError
 from callpact.net import Request, Response, check_request
 

@@ -14,10 +14,10 @@ import threading
 from pathlib import Path
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.compactor import Compactor
-from callpact.audit.journal import Journal
-from callpact.audit.recorder import Recorder
+from callpact.audit.journal.recorder import Recorder
+from callpact.audit.journal.segments import Journal
 from callpact.audit.store import Filter
+from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.parquet import ParquetStore
 
 LOG, ROUNDS = Path(sys.argv[1]), int(sys.argv[2])

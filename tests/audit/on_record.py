@@ -3,9 +3,9 @@
 import asyncio
 
 from callpact import CallError, Contract, Identity, Runtime, Tool
-from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import decode_line
-from callpact.audit.recorder import Recorder
+from callpact.audit.journal.lines import decode_line
+from callpact.audit.journal.recorder import Recorder
+from callpact.audit.journal.segments import Journal, segments
 from callpact.envelope import (
     local_envelope,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from callpact.audit.schema_edits import Operation
+    from callpact.audit.analysis.schema_edits import Operation
 
 
 def apply(document: Any, operations: Iterable[Operation]) -> Any:

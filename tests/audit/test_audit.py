@@ -16,8 +16,8 @@ def test_every_public_name_is_there_and_in_order():
 
 def test_importing_it_loads_no_engine_and_no_analysis():
     code = (
-        "import sys, callpact.audit, callpact.audit.auditing\n"
-        "heavy = {'duckdb', 'asyncpg', 'callpact.audit.schema_edits', 'callpact.audit.store.parquet'}\n"
+        "import sys, callpact.audit, callpact.audit.log\n"
+        "heavy = {'duckdb', 'asyncpg', 'callpact.audit.analysis.schema_edits', 'callpact.audit.store.parquet'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from callpact.audit import compactor as compacting
-from callpact.audit.compactor import Compactor
-from callpact.audit.health import Health, health
-from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import encode_line
+from callpact.audit.journal.health import Health, health
+from callpact.audit.journal.lines import encode_line
+from callpact.audit.journal.segments import Journal, segments
 from callpact.audit.record import Record
 from callpact.audit.store import Overtaken
+from callpact.audit.store import compactor as compacting
+from callpact.audit.store.compactor import Compactor
 from callpact.errors import UsageError
 
 

@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patched import apply
 
-from callpact.audit.drift import BUCKETS, MAX_KEPT_BYTES, MIN_STEADY, drift, passes, restored
+from callpact.audit.analysis.drift import (
+    BUCKETS,
+    MAX_KEPT_BYTES,
+    MIN_STEADY,
+    drift,
+    passes,
+    restored,
+)
+from callpact.audit.analysis.replay import Lost
 from callpact.audit.record import MAX_PAYLOAD_BYTES, Note, Record, note_of, payload_of
-from callpact.audit.replay import Lost
 from callpact.audit.reports import drift_tail
 from callpact.envelope import local_envelope
 from callpact.errors import OutputRejected

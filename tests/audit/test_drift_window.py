@@ -9,9 +9,9 @@ import json
 import msgspec
 import pytest
 
-from callpact.audit.drift import drift, drift_of
+from callpact.audit.analysis.drift import drift, drift_of
+from callpact.audit.journal.recorder import hash_contract
 from callpact.audit.record import Note, Record, note_of, payload_of
-from callpact.audit.recorder import hash_contract
 from callpact.audit.reports import drift_tail, encode_drift, finding_cells
 from callpact.audit.store import Filter
 from callpact.audit.store.parquet import ParquetStore
@@ -95,7 +95,7 @@ def ticker(number):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr("callpact.audit.drift.MAX_JUDGED", SAMPLED)
+    monkeypatch.setattr("callpact.audit.analysis.drift.MAX_JUDGED", SAMPLED)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def kept(tmp_path):
 def _whole(monkeypatch, records, contract):
     """The report on all records."""
     with monkeypatch.context() as patched:
-        patched.setattr("callpact.audit.drift.MAX_JUDGED", len(records))
+        patched.setattr("callpact.audit.analysis.drift.MAX_JUDGED", len(records))
         return drift(records, contract)
 
 

@@ -16,15 +16,15 @@ import time
 import pytest
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit import compactor as compacting
-from callpact.audit import journal as journals
-from callpact.audit.auditing import auditing, open_store
-from callpact.audit.compactor import Compactor
-from callpact.audit.health import Health, add_health, health
-from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import Head, encode_head, encode_line
+from callpact.audit.journal import segments as journals
+from callpact.audit.journal.health import Health, add_health, health
+from callpact.audit.journal.lines import Head, encode_head, encode_line
+from callpact.audit.journal.segments import Journal, segments
+from callpact.audit.log import auditing, open_store
 from callpact.audit.record import Record, payload_of
 from callpact.audit.store import Filter
+from callpact.audit.store import compactor as compacting
+from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.parquet import ParquetStore
 
 
@@ -147,7 +147,7 @@ def test_records_of_any_time_are_kept(tmp_path):
 PROCESS = """
 import asyncio, sys
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.auditing import auditing
+from callpact.audit.log import auditing
 
 async def echo(arguments, context):
     return arguments

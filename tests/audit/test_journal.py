@@ -10,9 +10,9 @@ import threading
 
 import pytest
 
-from callpact.audit.files import hold
-from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import decode_line, encode_line
+from callpact.audit.journal.file_locks import hold
+from callpact.audit.journal.lines import decode_line, encode_line
+from callpact.audit.journal.segments import Journal, segments
 from callpact.audit.record import Record
 from callpact.errors import UsageError
 
@@ -183,8 +183,8 @@ def test_an_unknown_durability_is_refused(tmp_path):
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
+from callpact.audit.journal.segments import Journal
+from callpact.audit.journal.lines import encode_line
 from callpact.audit.record import Record
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 journal = Journal(Path(sys.argv[1]))
@@ -244,8 +244,8 @@ def test_a_full_disk_costs_records_until_there_is_room(small_disk, caplog):
 FORKED = """
 import os, sys
 from pathlib import Path
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
+from callpact.audit.journal.segments import Journal
+from callpact.audit.journal.lines import encode_line
 from callpact.audit.record import Record
 def line(n): return encode_line(Record(f"call-{n}", n, 0.5, "a.b"))
 journal = Journal(Path(sys.argv[1]))

@@ -8,8 +8,8 @@ import contextlib
 import pytest
 
 from callpact import Call, CallError, Contract, Runtime, Tool
-from callpact.audit.journal import Journal, segments
-from callpact.audit.recorder import Recorder
+from callpact.audit.journal.recorder import Recorder
+from callpact.audit.journal.segments import Journal, segments
 from callpact.codes import CODES
 from callpact.errors import NotRecorded
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from generated import BEGIN, DAY, counted, naive, naive_log, records
 
-from callpact.audit.auditing import open_store
-from callpact.audit.compactor import Compactor
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
+from callpact.audit.journal.lines import encode_line
+from callpact.audit.journal.segments import Journal
+from callpact.audit.log import open_store
 from callpact.audit.record import Record
 from callpact.audit.store import Filter, Moved, Overtaken, parquet
+from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.manifest import read_manifest
 from callpact.audit.store.parquet import ParquetStore
 from callpact.errors import InvalidConfig, UsageError
@@ -277,7 +277,7 @@ WITHOUT = """
 import asyncio, sys
 sys.modules["duckdb"] = None
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.auditing import auditing, open_store
+from callpact.audit.log import auditing, open_store
 
 async def echo(arguments, context):
     return arguments

@@ -149,7 +149,7 @@ def test_a_server_that_is_read_only_is_told(server, store, url):
 def test_without_the_driver_the_way_to_install_it_is_told():
     code = (
         "import sys; sys.modules['asyncpg'] = None\n"
-        "from callpact.audit.auditing import open_store\n"
+        "from callpact.audit.log import open_store\n"
         "open_store('postgresql://postgres@127.0.0.1:1/log')"
     )
     run = subprocess.run(

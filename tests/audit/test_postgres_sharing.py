@@ -14,7 +14,7 @@ import pytest
 from generated import counted, naive, records
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.auditing import auditing, open_store, place_of
+from callpact.audit.log import auditing, open_store, place_of
 from callpact.audit.store import Filter
 from callpact.errors import UsageError
 from postgres import database_of
@@ -149,9 +149,9 @@ from pathlib import Path
 from asyncpg.connection import Connection
 sys.path.insert(0, sys.argv[3])
 from generated import records
-from callpact.audit.compactor import Compactor
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
+from callpact.audit.store.compactor import Compactor
+from callpact.audit.journal.segments import Journal
+from callpact.audit.journal.lines import encode_line
 from callpact.audit.store.postgres import PostgresStore
 
 URL, FOLDER = sys.argv[1], Path(sys.argv[2])

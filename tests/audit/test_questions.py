@@ -16,10 +16,10 @@ from callpact.audit import (
     replay_of,
     waiting,
 )
-from callpact.audit.compactor import Compactor
-from callpact.audit.journal import Journal
-from callpact.audit.lines import encode_line
+from callpact.audit.journal.lines import encode_line
+from callpact.audit.journal.segments import Journal
 from callpact.audit.record import Note, Record, error_key, payload_of
+from callpact.audit.store.compactor import Compactor
 from callpact.tool import Contract, Tool
 
 LIMITED = {

@@ -9,15 +9,15 @@ import time
 
 import pytest
 
-from callpact.audit import auditing as opening
-from callpact.audit.auditing import auditing
-from callpact.audit.health import Health, health
-from callpact.audit.journal import Journal, segments
-from callpact.audit.lines import encode_line
+from callpact.audit import log as opening
+from callpact.audit.journal.health import Health, health
+from callpact.audit.journal.lines import encode_line
+from callpact.audit.journal.segments import Journal, segments
+from callpact.audit.log import auditing
 from callpact.audit.record import Record
-from callpact.audit.retention import Held, held, keep, keep_segments
 from callpact.audit.store import Filter
 from callpact.audit.store.parquet import ParquetStore
+from callpact.audit.store.retention import Held, held, keep, keep_segments
 
 DAY = 86_400_000
 NOW = 1_788_264_000_000

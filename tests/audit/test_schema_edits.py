@@ -9,14 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from patched import apply
 
-from callpact.audit.record import place
-from callpact.audit.schema_edits import (
+from callpact.audit.analysis.schema_edits import (
     MAX_NEW_CHOICES,
     MAX_NEW_KEYS,
     Operation,
     place_in,
     propose_edits,
 )
+from callpact.audit.record import place
 from callpact.schema import check, compile_schema
 
 TEXT, WHOLE, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}

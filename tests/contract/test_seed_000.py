@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import schema_file as kit
-from callpact.wire import mcp
+from callpact.wire.mcp import results as mcp
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,8 @@ import pytest
 
 import schema_file as kit
 from callpact import CallError
-from callpact.hooks.packs import keep
-from callpact.libs import add_libraries
+from callpact.cli.libs import add_libraries
+from callpact.sandbox.packs.library import keep
 from callpact.testing import StubTransport
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ import pytest
 
 import schema_file as kit
 from callpact import CallError, from_flowmcp
-from callpact.sources.flowmcp.file_check import read_list
+from callpact.sources.flowmcp.check.file_check import read_list
 
 HERE = Path(__file__).parent
 

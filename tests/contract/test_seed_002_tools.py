@@ -10,9 +10,9 @@ import pytest
 import schema_file as kit
 from callpact import CallError
 from callpact.catalog import Catalog
-from callpact.search import ToolIndex
-from callpact.serve.views import is_served
-from callpact.wire.mcp import encode_tool
+from callpact.discovery.index import ToolIndex
+from callpact.serve.mcp.views import is_served
+from callpact.wire.mcp.results import encode_tool
 
 HERE = Path(__file__).parent
 

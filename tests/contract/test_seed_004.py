@@ -10,7 +10,7 @@ import time
 import pytest
 
 from callpact import Runtime, ToolError, data_tool, exhausted_message
-from callpact.audit.auditing import auditing, open_store
+from callpact.audit.log import auditing, open_store
 from callpact.audit.store import Filter
 from callpact.errors import CallError, InvalidInput, OutputRejected
 from callpact.schema import check
@@ -23,7 +23,7 @@ from callpact.schema.properties import (
     PropertyNumber,
     PropertyString,
 )
-from callpact.wire.gate import encode_error
+from callpact.wire.plain import encode_error
 
 # The table "What gets validated": what is declared, a value that passes, one that does not.
 STRING = PropertyString(required=True)

@@ -14,9 +14,9 @@ from msgspec import structs
 
 import callpact
 from callpact.codes import CODES
-from callpact.hooks.limits import HookLimits
+from callpact.sandbox.hook_limits import HookLimits
 from callpact.schema import check
-from callpact.sources.flowmcp.rule_table import RULES
+from callpact.sources.flowmcp.check.rule_table import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -143,7 +143,7 @@ def test_every_limit_of_hooks_has_a_row_and_a_field_of_hook_limits_keeps_it():
 
 def test_every_reason_of_a_hook_that_breaks_a_limit_stands_in_the_guide():
     guide = (ROOT / "docs" / "guides" / "flowmcp-hooks.md").read_text("utf-8")
-    code = (ROOT / "src" / "callpact" / "hooks" / "steps.py").read_text("utf-8")
+    code = (ROOT / "src" / "callpact" / "sandbox" / "steps.py").read_text("utf-8")
     names = re.findall(r'^        case "(\w+)":$', code, re.MULTILINE)
     assert "Timeout" in names
     for name in names:

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from callpact.answer.reader import LOSSY
-from callpact.answer.reliability import ErrorKind, Verb
+from callpact.agent.reliability import ErrorKind, Verb
 from callpact.codes import CODES
+from callpact.jsonreader.reader import LOSSY
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
 

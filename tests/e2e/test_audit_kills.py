@@ -12,8 +12,8 @@ import signal
 import threading
 
 import raw
-from callpact.audit.auditing import open_store
-from callpact.audit.health import health
+from callpact.audit.journal.health import health
+from callpact.audit.log import open_store
 from callpact.audit.store import Filter
 
 KILLS = int(os.environ.get("CALLPACT_KILLS", "100"))

@@ -26,7 +26,7 @@ from callpact import (
     build_call_handler,
     local_envelope,
 )
-from callpact.events import MAX_EVENT_BYTES
+from callpact.protocol.events import MAX_EVENT_BYTES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "basket"
 READER = {"id": "anna", "scopes": ["rates:read"]}

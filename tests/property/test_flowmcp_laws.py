@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callpact.errors import CallError, InvalidManifest
-from callpact.masker import MIN_MASKED
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_exports
-from callpact.sources.flowmcp.literal_parser import in_key_order, read_carefully, stringify
-from callpact.sources.flowmcp.source import from_flowmcp
+from callpact.secrets.masker import MIN_MASKED
+from callpact.sources.flowmcp.build.source import from_flowmcp
+from callpact.sources.flowmcp.read.literal import _NotPlainError, _read_fast, read_exports
+from callpact.sources.flowmcp.read.literal_parser import in_key_order, read_carefully, stringify
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 from kit import every_place

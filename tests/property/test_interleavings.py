@@ -22,8 +22,6 @@ from hypothesis.stateful import (
 )
 
 import stories
-from callpact.bus import LocalBus
-from callpact.call_handler import build_call_handler
 from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
@@ -34,7 +32,8 @@ from callpact.envelope import (
     mcp_envelope,
 )
 from callpact.errors import Aborted, CallError, Timeout, ToolError
-from callpact.events import (
+from callpact.protocol.bus import LocalBus
+from callpact.protocol.events import (
     EVENT_TYPES,
     CallAborted,
     CallCompleted,
@@ -42,7 +41,8 @@ from callpact.events import (
     CallRequested,
     CallResponded,
 )
-from callpact.pending import PendingRequestMap
+from callpact.protocol.handler import build_call_handler
+from callpact.protocol.pending import PendingRequestMap
 from callpact.runtime import Runtime
 from callpact.schema import is_json
 from callpact.tool import Contract, Tool

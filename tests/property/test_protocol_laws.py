@@ -43,7 +43,7 @@ from callpact.errors import (
     UpstreamError,
     restored,
 )
-from callpact.events import (
+from callpact.protocol.events import (
     CALL_EVENT_SCHEMAS,
     EVENT_TYPES,
     MAX_CHAIN,

@@ -9,8 +9,8 @@ import pytest
 
 from callpact.errors import InvalidSchema
 from callpact.schema import check, compile_schema, is_json
+from callpact.schema.bounds import MAX_VALUE_DEPTH
 from callpact.schema.compiled import MAX_EXPLAINED
-from callpact.schema.limits import MAX_VALUE_DEPTH
 from callpact.schema.values import not_json
 
 

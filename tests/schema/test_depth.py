@@ -24,9 +24,9 @@ from callpact.schema import (
     set_schema_limits,
     strip,
 )
-from callpact.schema.limits import MAX_DEPTH_SETTING, MAX_VALUE_DEPTH
-from callpact.secrets import Secrets
-from callpact.sources.function import from_functions
+from callpact.schema.bounds import MAX_DEPTH_SETTING, MAX_VALUE_DEPTH
+from callpact.secrets.keys import Secrets
+from callpact.sources.python.functions import from_functions
 from callpact.tool import Contract
 
 OPEN = {"type": ["object", "array"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callpact.errors import InvalidSchema
+from callpact.schema.bounds import MAX_SCHEMA_VALUES
 from callpact.schema.document import (
     MAX_SCHEMA_DEPTH,
     freeze,
@@ -13,7 +14,6 @@ from callpact.schema.document import (
     references,
     resolve,
 )
-from callpact.schema.limits import MAX_SCHEMA_VALUES
 
 
 def test_a_frozen_schema_does_not_follow_its_original():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.schema import check
-from callpact.schema.issues import MAX_ISSUES
+from callpact.schema.issues.explain import MAX_ISSUES
 
 
 def obj(**properties):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from callpact import Identity, Runtime, Tool
-from callpact.serve.auth import Caller, Verified
+from callpact.serve.auth.bearer import Caller, Verified
 from callpact.serve.concurrency import RunningCalls, Shares, caller_of, peer_of
-from callpact.serve.mcp import Door
+from callpact.serve.mcp.door import Door
 from callpact.tool import Contract
 
 ERAS = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])

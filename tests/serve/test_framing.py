@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.serve.framing import (
+from callpact.serve.http.framing import (
     MAX_CHUNK_LINE_BYTES,
     MAX_HEADER_BYTES,
     MAX_HEADERS,
     MAX_REQUEST_LINE_BYTES,
     Framing,
 )
-from callpact.serve.messages import Refused
+from callpact.serve.jsonrpc import Refused
 from raw import Served, called, message, routed, works
 
 TOOLS = Path(__file__).with_name("behaviour.py")

@@ -12,9 +12,9 @@ import pytest
 
 import raw
 from callpact.runtime import Runtime
-from callpact.serve.guard import Limits
-from callpact.serve.http import serve_http
-from callpact.serve.mcp import Door
+from callpact.serve.http.guard import Limits
+from callpact.serve.http.http_server import serve_http
+from callpact.serve.mcp.door import Door
 from callpact.tool import Contract, Tool
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ import pytest
 import calls
 import kit
 import raw
-from callpact.hooks.pool import MAX_THREADS
+from callpact.sandbox.pool import MAX_THREADS
 from serving import CI, ROOT, bearer
 
 FLOOD = 45 * min(MAX_THREADS, os.cpu_count() or 1)

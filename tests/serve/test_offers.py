@@ -19,8 +19,9 @@ from callpact import Context, prompt, resource
 from callpact.context import Identity
 from callpact.errors import ToolError
 from callpact.resources import MAX_URI_LENGTH, Prompt, Resource
-from callpact.serve import completing, views
-from callpact.sources.function import from_functions
+from callpact.serve.mcp import completion as completing
+from callpact.serve.mcp import views
+from callpact.sources.python.functions import from_functions
 from callpact.tool import Contract, Tool
 from doors import LEGACY, MODERN, connected, tool
 

@@ -11,8 +11,8 @@ import pytest
 
 import piped
 import raw
-from callpact.schema.limits import MAX_VALUE_DEPTH
-from callpact.serve.prebuilt import Prebuilt, set_aside, take_out
+from callpact.schema.bounds import MAX_VALUE_DEPTH
+from callpact.serve.mcp.prebuilt import Prebuilt, set_aside, take_out
 
 
 def nested(levels):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import piped
+from callpact.cli.serve import ServeOptions
 from callpact.config import read_config
 from callpact.errors import InvalidConfig
-from callpact.serving import ServeOptions
 
 TOOLS = Path(__file__).parent / "behaviour.py"
 CONFIG = f'[serve]\nas = "flowmcp"\n[sources.behaviour]\nref = "python:{TOOLS}"\n'

@@ -15,7 +15,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 import piped
 import raw
-from callpact.serve.stdio import LineLimits, serve_lines
+from callpact.serve.stdio.stdio_server import LineLimits, serve_lines
 
 LEGACY, MODERN, PATIENCE, READY = piped.LEGACY, piped.MODERN, piped.PATIENCE, piped.READY
 Wire, encoded = piped.Wire, piped.encoded

@@ -23,10 +23,10 @@ import awkward
 from awkward import BLOCKS, CASES, LARGE, NOT_JSON, UNSENDABLE
 from callpact.runtime import Runtime
 from callpact.schema import convert, strip
-from callpact.serve.mcp import Door
-from callpact.sources.function import from_functions
+from callpact.serve.mcp.door import Door
+from callpact.sources.python.functions import from_functions
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp_schema import ADVERTISE
+from callpact.wire.mcp.published import ADVERTISE
 from schema_lint import lint_tool
 
 LEGACY, MODERN = "legacy", "2026-07-28"

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from callpact import CallError, cli
+from callpact import CallError
 from callpact.app import Options, Session
 from callpact.audit.record import Note, Record, error_key, payload_of
 from callpact.audit.store.parquet import ParquetStore
+from callpact.cli import main as cli
 
 HOUR = 3_600_000
 NOON = 1_788_264_000_000  # 2026-09-01T12:00:00Z

@@ -26,7 +26,7 @@ from callpact.envelope import (
     mcp_envelope,
 )
 from callpact.errors import ToolError
-from callpact.schema.limits import MAX_VALUE_DEPTH
+from callpact.schema.bounds import MAX_VALUE_DEPTH
 
 NOT_JSON = object()
 """As JSON: what no JSON can say."""

@@ -12,7 +12,7 @@ import pytest
 
 from callpact.errors import CallError
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.source import from_flowmcp
+from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from callpact.cli import main
+from callpact.cli.main import main
 
 
 @pytest.fixture

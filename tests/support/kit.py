@@ -10,7 +10,7 @@ import json
 import re
 
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.file_check import check_text, read_list
+from callpact.sources.flowmcp.check.file_check import check_text, read_list
 
 GONE = object()
 FILE = "catalogue/providers/weather/Forecasts.mjs"

@@ -13,7 +13,7 @@ import pytest
 
 from callpact import CallError, Runtime, from_flowmcp
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.file_check import check_text, read_list
+from callpact.sources.flowmcp.check.file_check import check_text, read_list
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 

@@ -23,10 +23,10 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 import raw
 from callpact.context import Identity
 from callpact.net import HttpTransport, Limits
-from callpact.serve.auth import Authentication, Token, identify
-from callpact.serve.http import serve_http
-from callpact.serve.keys import IssuerKeys
-from callpact.serve.oauth import OAuth
+from callpact.serve.auth.bearer import Authentication, Token, identify
+from callpact.serve.auth.jwks import IssuerKeys
+from callpact.serve.auth.oauth import OAuth
+from callpact.serve.http.http_server import serve_http
 from issuer import AUDIENCE
 
 CI, ROOT = "ci-0123456789abcdef", "root-0123456789abcdef"

@@ -12,9 +12,9 @@ import functools
 import time
 from inspect import isasyncgenfunction
 
-from callpact.bus import LocalBus
 from callpact.errors import CallError
-from callpact.events import read_event, write_event
+from callpact.protocol.bus import LocalBus
+from callpact.protocol.events import read_event, write_event
 from callpact.tool import OPEN, Contract, Tool
 
 HOUR = 3_600_000.0

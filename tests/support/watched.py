@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from callpact.config import DEFAULT_FILE, configuration_of
-from callpact.runtime import Runtime
-from callpact.serve.mcp import Door
-from callpact.sources.parts import (
-    load_sources,
-)
-from callpact.watching.watcher import (
+from callpact.reload.watcher import (
     Asked,
     Watcher,
+)
+from callpact.runtime import Runtime
+from callpact.serve.mcp.door import Door
+from callpact.sources.parts import (
+    load_sources,
 )
 
 MODERN, LEGACY = "2026-07-28", "legacy"
@@ -115,7 +115,7 @@ class At:
 @contextlib.asynccontextmanager
 async def served(*refs, config=None, given=None, files=(), hide=None, **more):
     log, announced = Log(), []
-    logger = logging.getLogger("callpact.watching")
+    logger = logging.getLogger("callpact.reload")
     level = logger.level
     logger.addHandler(log)
     logger.setLevel(logging.INFO)

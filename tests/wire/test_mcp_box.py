@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp_schema import boxed, output_schema
+from callpact.wire.mcp.published import boxed, output_schema
 
 D4, D6, D7 = (f"http://json-schema.org/draft-0{n}/schema#" for n in (4, 6, 7))
 D19, D20 = (f"https://json-schema.org/draft/{n}/schema" for n in ("2019-09", "2020-12"))

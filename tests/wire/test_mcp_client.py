@@ -26,8 +26,8 @@ from callpact.envelope import (
 from callpact.errors import CallError, ToolError
 from callpact.runtime import Runtime
 from callpact.tool import Call, Contract, Tool
-from callpact.wire import mcp as wire
-from callpact.wire.mcp_schema import ADVERTISE
+from callpact.wire.mcp import results as wire
+from callpact.wire.mcp.published import ADVERTISE
 from callpact.wire.paging import KeptResults, Paging
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])

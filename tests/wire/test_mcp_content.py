@@ -20,10 +20,10 @@ from callpact.envelope import (
 )
 from callpact.runtime import Runtime
 from callpact.schema import Change
-from callpact.sources.flowmcp.response import output_schema as flowmcp_output
+from callpact.sources.flowmcp.build.response import output_schema as flowmcp_output
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp import encode_result, encode_tool
-from callpact.wire.mcp_content import MAX_BEFORE, MAX_NOTES
+from callpact.wire.mcp.content import MAX_BEFORE, MAX_NOTES
+from callpact.wire.mcp.results import encode_result, encode_tool
 
 ERAS = pytest.mark.parametrize("modern", [True, False], ids=["2026-07-28", "2025-11-25"])
 POLICIES = pytest.mark.parametrize("policy", ["pass", "warn", "cast", "convert", "reject"])

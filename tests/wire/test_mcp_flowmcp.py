@@ -15,7 +15,7 @@ from callpact.catalog import Catalog
 from callpact.errors import CallError, ToolError, UpstreamError
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp import encode_error, encode_result, encode_tool
+from callpact.wire.mcp.results import encode_error, encode_result, encode_tool
 from callpact.wire.paging import KeptResults, Paging
 from schema_lint import lint
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from callpact.envelope import local_envelope
 from callpact.resources import Prompt, Resource
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp_offers import (
+from callpact.wire.mcp.offers import (
     MAX_COMPLETIONS,
     encode_completion,
     encode_contents,

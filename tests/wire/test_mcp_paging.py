@@ -14,7 +14,7 @@ from callpact.catalog import Catalog
 from callpact.envelope import ImageBlock, TextBlock, mcp_envelope
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp import encode_kept, encode_page, encode_result
+from callpact.wire.mcp.results import encode_kept, encode_page, encode_result
 from callpact.wire.paging import (
     PREVIEW,
     SCHEME,

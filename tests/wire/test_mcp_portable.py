@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.wire.mcp_portable import agreed, bounded, explicit
+from callpact.wire.mcp.portable import agreed, bounded, explicit
 from schema_lint import OPEN, lint
 
 

@@ -12,20 +12,20 @@ that before contracts. Each is imported on first use.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callpact.audit.advice import Advice, advice_of
-    from callpact.audit.auditing import Place, open_store, place_of
-    from callpact.audit.auditing import auditing as record_calls
-    from callpact.audit.chains import Repairs, repairs_of, retry_chain
-    from callpact.audit.drift import Drift, drift_of
-    from callpact.audit.health import Health
-    from callpact.audit.health import health as health_of
-    from callpact.audit.reading import Comparison, compare, pages_of, waiting
+    from callpact.audit.analysis.advice import Advice, advice_of
+    from callpact.audit.analysis.drift import Drift, drift_of
+    from callpact.audit.analysis.replay import Replay, replay_of
+    from callpact.audit.analysis.retry_chains import Repairs, repairs_of, retry_chain
+    from callpact.audit.journal.health import Health
+    from callpact.audit.journal.health import health as health_of
+    from callpact.audit.journal.recorder import Recorder
+    from callpact.audit.log import Place, open_store, place_of
+    from callpact.audit.log import auditing as record_calls
+    from callpact.audit.pages import Comparison, compare, pages_of, waiting
     from callpact.audit.record import Note, Payload, Record
-    from callpact.audit.recorder import Recorder
-    from callpact.audit.replay import Replay, replay_of
-    from callpact.audit.retention import Held
-    from callpact.audit.retention import held as held_retention
     from callpact.audit.store import Cause, Filter, GroupBy, Rate, Store, Trend
+    from callpact.audit.store.retention import Held
+    from callpact.audit.store.retention import held as held_retention
 
 _LAZY = {
     "Advice": "advice.Advice",

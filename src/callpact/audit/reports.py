@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from callpact.audit.advice import Advice, Refusal, Relaxation
-from callpact.audit.drift import Drift, Finding, Proof
-from callpact.audit.replay import Lost, Replay, Turn
-from callpact.audit.schema_edits import Patch
+from callpact.audit.analysis.advice import Advice, Refusal, Relaxation
+from callpact.audit.analysis.drift import Drift, Finding, Proof
+from callpact.audit.analysis.replay import Lost, Replay, Turn
+from callpact.audit.analysis.schema_edits import Patch
 from callpact.audit.text import local, note_line, percent, said, sparkline, utc
 
 FINDING_HEADERS = ("PATH", "RULE", "ANSWERS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")

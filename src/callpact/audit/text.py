@@ -20,7 +20,7 @@ from callpact.audit.record import Note, Payload, Record
 from callpact.audit.store import Cause, Rate
 from callpact.context import LogLine
 from callpact.errors import UsageError
-from callpact.json_text import json_text
+from callpact.schema.json_text import json_text
 
 BARS = 24
 """Columns that a sparkline has at most."""

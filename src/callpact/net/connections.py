@@ -22,7 +22,7 @@ from aiohttp.http_exceptions import ContentLengthError, LineTooLong
 from callpact.errors import CallError, UpstreamError
 from callpact.net.address import AddressRules, Place, Refused
 from callpact.net.decode import TooLarge, Undecodable
-from callpact.net.errors import late, too_large, upstream_error
+from callpact.net.failures import late, too_large, upstream_error
 from callpact.net.limits import Limits
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from callpact.errors import InvalidInput, Issue, UsageError
-from callpact.masker import Masker
 from callpact.net.address import Place
+from callpact.secrets.masker import Masker
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUES = re.compile(r"[^\t\x20-\x7e\x80-\xff]")

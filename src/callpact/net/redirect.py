@@ -11,9 +11,9 @@ from urllib.parse import urljoin
 from msgspec.structs import replace
 
 from callpact.net.address import Place, Refused, place_of
-from callpact.net.errors import bad_redirect
+from callpact.net.failures import bad_redirect
 from callpact.net.message import Request
-from callpact.secret_headers import is_secret_header
+from callpact.secrets.headers import is_secret_header
 
 _OF_THE_BODY = frozenset(
     {"content-encoding", "content-language", "content-length", "content-location", "content-type"}

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from callpact.errors import InvalidConfig, SourceRefused, Timeout, UsageError
 from callpact.net.address import AddressRules, Place, Refused, place_of
-from callpact.net.errors import bad_redirect, late
+from callpact.net.failures import bad_redirect, late
 from callpact.net.limits import Limits
 from callpact.net.message import Request, Response, check_request
 from callpact.net.redirect import next_request, redirected
 
 if TYPE_CHECKING:
-    from callpact.net.pool import Pool, Redirect
+    from callpact.net.exchange import Pool, Redirect
 
 _RETRIED = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
@@ -109,7 +109,7 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            from callpact.net.pool import Pool
+            from callpact.net.exchange import Pool
 
             if self._is_closed:
                 raise UsageError("the transport is closed")
@@ -119,7 +119,7 @@ class HttpTransport:
         return pool
 
     async def _follow(self, pool: Pool, request: Request, place: Place) -> Response:
-        from callpact.net.pool import Unanswered
+        from callpact.net.exchange import Unanswered
 
         if not request.method.isupper():
             request = replace(request, method=request.method.upper())

@@ -6,25 +6,25 @@ What a valid value never needs (fitting, hashing) is imported on first use.
 from typing import TYPE_CHECKING, Any
 
 from callpact.errors import Issue
+from callpact.schema.bounds import SchemaLimits, schema_limits, set_schema_limits
 from callpact.schema.compiled import CompiledSchema, compile_schema
-from callpact.schema.issues import check
+from callpact.schema.issues.explain import check
 from callpact.schema.json_types import Json, is_array, is_object
-from callpact.schema.limits import SchemaLimits, schema_limits, set_schema_limits
 from callpact.schema.values import Change, is_json
 
 if TYPE_CHECKING:
-    from callpact.schema.fitting import Fitted, cast, convert, fit, repair, strip
+    from callpact.schema.fit.conversion import Fitted, cast, convert, fit, repair, strip
     from callpact.schema.hashing import canonical_json, schema_hash
 
 _LAZY = {
-    "Fitted": "callpact.schema.fitting",
+    "Fitted": "callpact.schema.fit.conversion",
     "canonical_json": "callpact.schema.hashing",
-    "cast": "callpact.schema.fitting",
-    "convert": "callpact.schema.fitting",
-    "fit": "callpact.schema.fitting",
-    "repair": "callpact.schema.fitting",
+    "cast": "callpact.schema.fit.conversion",
+    "convert": "callpact.schema.fit.conversion",
+    "fit": "callpact.schema.fit.conversion",
+    "repair": "callpact.schema.fit.conversion",
     "schema_hash": "callpact.schema.hashing",
-    "strip": "callpact.schema.fitting",
+    "strip": "callpact.schema.fit.conversion",
 }
 
 

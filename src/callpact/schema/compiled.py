@@ -21,12 +21,6 @@ from callpact.schema.document import (
     pointer,
     references,
 )
-from callpact.schema.forms import (
-    INVERTING,
-    UNFORMABLE,
-    closed_form,
-    plain_form,
-)
 from callpact.schema.integers import count_integers, inexact_integers, resources
 from callpact.schema.json_types import is_object
 from callpact.schema.values import (
@@ -40,6 +34,12 @@ from callpact.schema.values import (
     not_json,
     size_of,
     vast_numbers,
+)
+from callpact.schema.variants import (
+    INVERTING,
+    UNFORMABLE,
+    closed_form,
+    plain_form,
 )
 
 if TYPE_CHECKING:

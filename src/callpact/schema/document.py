@@ -14,8 +14,8 @@ import orjson
 from msgspec import Struct
 
 from callpact.errors import InvalidSchema
+from callpact.schema.bounds import schema_limits
 from callpact.schema.json_types import is_array, is_object
-from callpact.schema.limits import schema_limits
 
 Document = dict[str, Any] | bool
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from callpact.errors import InvalidSchema, InvalidTool
 from callpact.schema.compiled import compile_schema
 from callpact.schema.document import pointer
-from callpact.schema.issues import check, shown
+from callpact.schema.issues.explain import check, shown
 from callpact.schema.values import is_json
 
 MAX_NESTING = 32

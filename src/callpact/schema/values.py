@@ -13,8 +13,8 @@ import orjson
 from msgspec import Struct
 
 from callpact.errors import Issue
+from callpact.schema.bounds import make_room, schema_limits
 from callpact.schema.document import pointer
-from callpact.schema.limits import make_room, schema_limits
 
 UNROLLED = 128
 """Levels that a form of a schema visits by itself; what lies deeper is looked at apart."""

@@ -18,8 +18,8 @@ import msgspec
 
 from callpact.catalog import Catalog, joined
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
-from callpact.secrets import Secrets, key_name
-from callpact.sources.loaded import Finding, Opening, Source, Tools
+from callpact.secrets.keys import Secrets, key_name
+from callpact.sources.base import Finding, Opening, Source, Tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from callpact.errors import InvalidManifest, SourceRefused
-from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
-from callpact.sources.flowmcp.files import Candidate, find_files, find_lists, read_text, unreadable
-from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
-from callpact.sources.flowmcp.source import from_flowmcp
-from callpact.sources.loaded import Finding
+from callpact.sources.base import Finding
+from callpact.sources.flowmcp.build.source import from_flowmcp
+from callpact.sources.flowmcp.check.catalogue import Catalogue, FileReport, Rules
+from callpact.sources.flowmcp.read.catalogue_files import (
+    Candidate,
+    find_files,
+    find_lists,
+    read_text,
+    unreadable,
+)
+from callpact.sources.flowmcp.read.literal import MAX_FILE_BYTES
 from callpact.testing import StubTransport
 
 MAIN = """\

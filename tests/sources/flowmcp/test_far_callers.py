@@ -9,12 +9,14 @@ import pytest
 
 import calls
 from callpact.catalog import Catalog
-from callpact.discovery import CALL_TOOL, DESCRIBE_TOOL, discovery_tools
+from callpact.discovery.tools import CALL_TOOL, DESCRIBE_TOOL, discovery_tools
 from callpact.errors import CallError
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.source import from_flowmcp
+from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
-from callpact.wire import flowmcp, gate, mcp
+from callpact.wire import flowmcp
+from callpact.wire import plain as gate
+from callpact.wire.mcp import results as mcp
 
 THROWING = "export const handlers = () => ({ getIt: { %s } })"
 CODES = {

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import kit
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.file_check import MAX_FINDINGS, check_text, read_list
-from callpact.sources.flowmcp.literal import MAX_FILE_BYTES
-from callpact.sources.flowmcp.rule_table import RULES
-from callpact.sources.flowmcp.rules.hooks import hook_hits
+from callpact.sources.flowmcp.check.file_check import MAX_FINDINGS, check_text, read_list
+from callpact.sources.flowmcp.check.rule_table import RULES
+from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits
+from callpact.sources.flowmcp.read.literal import MAX_FILE_BYTES
 
 changed, checked, told, MAIN, TOOL = kit.changed, kit.checked, kit.told, kit.MAIN, kit.TOOL
 HOOKS = "export const handlers = ( { sharedLists } ) => ({ getForecast: { preRequest: f } })"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import calls
-from callpact import hooks
+from callpact import sandbox as hooks
 from callpact.errors import CallError
-from callpact.hooks.loading import HooksRefused
-from callpact.hooks.packs import INDEX, keep
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.file_hooks import CatalogueHooks, FileHooks, Unhooked
+from callpact.sandbox.load import HooksRefused
+from callpact.sandbox.packs.library import INDEX, keep
+from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks, FileHooks, Unhooked
 
 HERE = Path(__file__).parent
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.file_check import check_text
-from callpact.sources.flowmcp.fixes import Fix, fix_file, fix_text
-from callpact.sources.flowmcp.literal import read_exports
+from callpact.sources.flowmcp.check.file_check import check_text
+from callpact.sources.flowmcp.check.fixes import Fix, fix_file, fix_text
+from callpact.sources.flowmcp.read.literal import read_exports
 
 # The digest's vector: namespace demo, name Demo, version 4.0.0, schemaVersion 1.0.0, this root,
 # no tools.
@@ -417,7 +417,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(tmp_path, data):
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from callpact.sources.flowmcp.fixes import NotWritten, fix_file
+from callpact.sources.flowmcp.check.fixes import NotWritten, fix_file
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:
     fix_file(Path(sys.argv[1]))

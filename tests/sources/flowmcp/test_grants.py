@@ -10,9 +10,9 @@ import pytest
 import calls
 from callpact.errors import CallError, InvalidConfig
 from callpact.runtime import Runtime
-from callpact.secrets import Secrets
-from callpact.sources.flowmcp.grants import KeyGrants, read_root
-from callpact.sources.flowmcp.source import from_flowmcp
+from callpact.secrets.keys import Secrets
+from callpact.sources.flowmcp.build.grants import KeyGrants, read_root
+from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
 
 VALUE = "the-value-of-the-key"

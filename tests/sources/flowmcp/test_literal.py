@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from callpact.errors import InvalidManifest
-from callpact.sources.flowmcp.literal import MAX_FILE_BYTES, read_exports
+from callpact.sources.flowmcp.read.literal import MAX_FILE_BYTES, read_exports
 
 HEAD = "export const main = "
 

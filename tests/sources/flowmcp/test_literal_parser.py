@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from callpact.errors import InvalidManifest
-from callpact.sources.flowmcp.literal import _NotPlainError, _read_fast, read_exports
-from callpact.sources.flowmcp.literal_parser import line_starts, place_of, read_carefully, stringify
+from callpact.sources.flowmcp.read.literal import _NotPlainError, _read_fast, read_exports
+from callpact.sources.flowmcp.read.literal_parser import (
+    line_starts,
+    place_of,
+    read_carefully,
+    stringify,
+)
 
 
 def places(text):

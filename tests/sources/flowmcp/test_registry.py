@@ -11,8 +11,8 @@ import pytest
 import calls
 from callpact import from_flowmcp
 from callpact.errors import SourceRefused
-from callpact.sources.flowmcp import registry as registries
-from callpact.sources.flowmcp.files import find_files
+from callpact.sources.flowmcp.read import registry as registries
+from callpact.sources.flowmcp.read.catalogue_files import find_files
 
 SCHEMA = calls.exported(calls.main())
 OTHER = calls.exported(calls.main(namespace="other"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from callpact.sources import flowmcp
-from callpact.sources.flowmcp.rule_table import _TABLE, ELSEWHERE, RULES
+from callpact.sources.flowmcp.check.rule_table import _TABLE, ELSEWHERE, RULES
 
 SOURCE = Path(flowmcp.__file__).parent
 RANK = {None: 0, "info": 1, "warning": 2, "error": 3}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.sources.flowmcp.literal_parser import line_starts
-from callpact.sources.flowmcp.outline import Outline
-from callpact.sources.flowmcp.rules.hooks import hook_hits
+from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits
+from callpact.sources.flowmcp.read.literal_parser import line_starts
+from callpact.sources.flowmcp.read.outline import Outline
 
 MAIN = {"tools": {"getA": {}, "getB": {}, "get-c": {}}, "resources": {"places": {}}}
 BEGIN = "export const main = {}\n// ${'`\nexport const handlers = "

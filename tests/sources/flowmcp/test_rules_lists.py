@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import kit
-from callpact.sources.flowmcp.file_check import gather_lists, read_list
-from callpact.sources.flowmcp.rules.lists import resolve_lists
+from callpact.sources.flowmcp.check.file_check import gather_lists, read_list
+from callpact.sources.flowmcp.check.rules.list_rules import resolve_lists
 
 changed, told, GONE, STATIONS = kit.changed, kit.told, kit.GONE, kit.STATIONS
 CODE = "export const handlers = ( { sharedLists } ) => ({ a: sharedLists.stations })"

@@ -218,7 +218,7 @@ def test_an_older_version_is_told_what_it_is(version, word):
 
 
 def test_the_hash_of_what_is_not_json_is_told_by_its_code():
-    from callpact.sources.flowmcp.rules.main import hash_hits
+    from callpact.sources.flowmcp.check.rules.manifest_rules import hash_hits
 
     declared = {"schemaHash": "00000000"}
     assert [hit[:2] for hit in hash_hits([])] == [("HSH-002", "")]

@@ -162,7 +162,7 @@ def test_items_add_no_level():
 
 
 def test_rules_take_schemas_of_any_depth():
-    from callpact.sources.flowmcp.rules.output import output_hits
+    from callpact.sources.flowmcp.check.rules.output_rules import output_hits
 
     found = list(output_hits({"mimeType": "application/json", "schema": nested(2_000, {})}, ""))
     assert {hit.key for hit in found} == {"VAL061", "VAL063"}

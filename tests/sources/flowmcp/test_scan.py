@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.sources.flowmcp.literal_parser import line_starts
-from callpact.sources.flowmcp.scan import blank, hooked_tools, scan, uses_hook
+from callpact.sources.flowmcp.read.literal_parser import line_starts
+from callpact.sources.flowmcp.read.scan import blank, hooked_tools, scan, uses_hook
 
 CODE = st.text(alphabet="'\"`/\\${}()[]*;=>\n\r ai.x1\u2028", max_size=60)
 

@@ -13,7 +13,7 @@ import pytest
 
 import calls
 from callpact.errors import CallError
-from callpact.sources.flowmcp.scan import module_imports, without_imports
+from callpact.sources.flowmcp.read.scan import module_imports, without_imports
 
 KEY = calls.KEY
 KEYED = {

@@ -15,8 +15,8 @@ import calls
 from callpact.catalog import Catalog
 from callpact.errors import CallError, SourceRefused
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.source import FlowMCPSource, from_flowmcp, open_flowmcp
-from callpact.sources.loaded import Opening
+from callpact.sources.base import Opening
+from callpact.sources.flowmcp.build.source import FlowMCPSource, from_flowmcp, open_flowmcp
 from callpact.testing import StubTransport
 
 HERE = Path(__file__).parent
@@ -465,7 +465,7 @@ def test_exactly_that_version_is_taken_under_strict(put):
 
 
 def test_lists_cannot_be_changed():
-    from callpact.sources.flowmcp.file_check import check_text, read_list
+    from callpact.sources.flowmcp.check.file_check import check_text, read_list
 
     found = read_list(exported(COLOURS, "list"), "colours.mjs").list
     checked = check_text(exported(WITH_LIST), file="A.mjs", lists={"colours": found})

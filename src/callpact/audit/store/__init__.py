@@ -4,7 +4,7 @@
 that several machines share. `queries.py` has the SQL of both. Nothing here writes the journal.
 """
 
-from callpact.audit.store.protocol import (
+from callpact.audit.store.interface import (
     MAX_ROWS,
     Cause,
     Filter,

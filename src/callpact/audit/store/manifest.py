@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from callpact.audit.files import hold, release, sync_folder
+from callpact.audit.journal.file_locks import hold, release, sync_folder
 from callpact.errors import InvalidConfig, UsageError
 
 FORMAT = 1

@@ -24,11 +24,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callpact.audit.journal import segments
-from callpact.audit.lines import decode_line
+from callpact.audit.journal.lines import decode_line
+from callpact.audit.journal.segments import segments
 from callpact.audit.record import Record
+from callpact.audit.store.interface import DAY, Filter, Moved, Overtaken, Stored
 from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
-from callpact.audit.store.protocol import DAY, Filter, Moved, Overtaken, Stored
 from callpact.audit.store.queries import LATEST_IN_DUCKDB, Query, Questions
 from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
 from callpact.errors import UsageError

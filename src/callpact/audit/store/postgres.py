@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from callpact.audit.record import Record
+from callpact.audit.store.interface import DAY, Moved, Overtaken, Stored
 from callpact.audit.store.postgres_address import Address
-from callpact.audit.store.protocol import DAY, Moved, Overtaken, Stored
 from callpact.audit.store.queries import LATEST_IN_POSTGRES, Query, Questions
 from callpact.audit.store.rows import COLUMNS, NAMES, TYPES, Row, row_of
 from callpact.errors import CallpactError, InvalidConfig, UsageError

@@ -6,7 +6,7 @@ import hashlib
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from callpact.errors import InvalidConfig
-from callpact.masker import Masker
+from callpact.secrets.masker import Masker
 
 _SCHEMES = ("postgresql", "postgres")
 _EXAMPLE = "postgresql://user@host/database"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callpact.audit.record import Record
-from callpact.audit.store.protocol import (
+from callpact.audit.store.interface import (
     DAY,
     HOUR,
     MAX_ROWS,

@@ -1,0 +1,1 @@
+"""An agent's final answer: its shape, how it is parsed, and what replaces it."""

@@ -1,0 +1,121 @@
+"""Replacements for an answer that breaks its contract: three tiers, each checked.
+
+The primary tier is the model's own answer; then a function, then a value checked in advance.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec import UNSET
+
+from callpact.agent.account import Tier
+from callpact.agent.answer.parse import judged
+from callpact.agent.answer.shape import Shape
+from callpact.agent.answer_events import PREVIEW, Emitter
+from callpact.errors import OutputSchemaError, UsageError
+from callpact.schema import is_json
+
+T = TypeVar("T")
+
+FallbackFunction = Callable[[OutputSchemaError, str], Any | Awaitable[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fallback(Generic[T]):
+    """The second and the third tier; `canned` is data that the shape accepts."""
+
+    function: FallbackFunction | None
+    canned: Any = UNSET
+    parsed: Any = UNSET
+    """The canned value as it was parsed when it was declared."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovered(Generic[T]):
+    """A value, and the tier that gave it."""
+
+    value: T
+    tier: Tier
+
+
+def declared_fallback(shape: Shape[T], function: Any, canned: Any) -> Fallback[T]:
+    """The tiers, checked.
+
+    Raises:
+        UsageError: no tier is given, or the canned value breaks the contract itself.
+    """
+    if function is None and canned is UNSET:
+        raise UsageError("output_fallback needs fallback=, a function, or canned=, a value")
+    if function is not None and not callable(function):
+        raise UsageError(
+            f"fallback must be a function of (error, raw), got {type(function).__name__}"
+        )
+    if canned is UNSET:
+        return Fallback(function)
+    try:
+        data = copy.deepcopy(_data(shape, canned))
+        parsed = judged(copy.deepcopy(data), shape, repr(canned))
+    except OutputSchemaError as error:
+        raise UsageError(f"the canned answer breaks its own contract: {error.error}") from error
+    except (TypeError, ValueError) as error:  # It cannot be dumped, or copied.
+        raise UsageError(f"the canned answer is no data of this shape: {error}") from error
+    return Fallback(function, data, parsed)
+
+
+async def recovered(
+    error: OutputSchemaError,
+    fallback: Fallback[T] | None,
+    shape: Shape[T],
+    emitter: Emitter,
+    retries_spent: int | None,
+) -> Recovered[T]:
+    """The value of the first tier that has one.
+
+    Raises:
+        OutputSchemaError: there is no fallback, or its value breaks the contract too, and nothing
+            is canned.
+        Exception: what the fallback raised, if nothing is canned.
+    """
+    if fallback is None:
+        raise error
+    preview = error.raw_output[:PREVIEW]
+    failure: Exception = error
+    if fallback.function is not None:
+        emitter.emit(
+            "resilience.output_fallback_triggered",
+            stage=error.stage,
+            raw_output_preview=preview,
+            primary_error_message=error.error,
+            retries_spent=retries_spent,
+        )
+        try:
+            given = fallback.function(error, error.raw_output)
+            given = await given if isawaitable(given) else given
+            return Recovered(judged(_data(shape, given), shape, error.raw_output), "fallback")
+        except Exception as raised:
+            if fallback.canned is UNSET:
+                raise
+            failure = raised
+    emitter.emit(
+        "resilience.output_canned_used",
+        raw_output_preview=preview,
+        fallback_error_message=str(failure) or type(failure).__name__,
+        retries_spent=retries_spent,
+    )
+    try:
+        value = judged(copy.deepcopy(fallback.canned), shape, error.raw_output)
+    except OutputSchemaError:  # The parser accepted it before: the caller gets that value.
+        value = cast("T", copy.deepcopy(fallback.parsed))
+    return Recovered(value, "canned")
+
+
+def _data(shape: Shape[Any], value: Any) -> Any:
+    """JSON data; a typed value is dumped as its type says."""
+    if shape.dump is None or is_json(value):
+        return value
+    return shape.dump(value)

@@ -1,0 +1,1 @@
+"""Models behind one protocol: real ones by an extra, scripted ones for tests."""

@@ -1,0 +1,1 @@
+"""One run of an agent: the loop, attempts at a reply, tool calls, pauses, streams."""

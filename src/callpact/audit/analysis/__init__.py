@@ -1,0 +1,1 @@
+"""What the records say about contracts: drift, advice, replay, retry chains."""

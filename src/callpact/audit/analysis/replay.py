@@ -1,0 +1,282 @@
+"""Recorded inputs against a changed contract: which would now be refused, which would now pass.
+
+Nothing is run: each input is only put before the gate again. An input that a record does not hold
+whole cannot be judged again, and is counted as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
+from typing import Any, Literal, cast
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from callpact.audit.pages import ToolRecords, pages_of
+from callpact.audit.record import Note, Payload, Record, error_key, note_of
+from callpact.audit.store import MAX_ROWS, Filter, Store
+from callpact.errors import InvalidInput
+from callpact.gate import admit
+from callpact.secrets.masker import MASK
+from callpact.tool import OPEN, Contract, Tool
+
+MAX_SAMPLES = 20
+"""Calls that a report shows of each kind; all of them are counted."""
+_MAX_NOTES = 5
+_NOT_JUDGED = ("find", "access")
+_NOT_FOUND = error_key("tool_not_found", None, None)
+
+Loss = Literal["cut", "hashed", "absent", "unreadable", "masked", "beyond"]
+"""Why a value cannot be judged again."""
+
+
+class Lost(Struct, frozen=True, omit_defaults=True):
+    """How many values could not be judged again, by the reason."""
+
+    cut: int = 0
+    hashed: int = 0
+    absent: int = 0
+    unreadable: int = 0
+    masked: int = 0
+    beyond: int = 0
+    """More than one report judges."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Turn(Struct, frozen=True):
+    """One recorded call that would now go the other way, and what was or would be wrong."""
+
+    id: str
+    at: int
+    tool: str
+    input: str
+    issues: tuple[Note, ...]
+
+
+class Turned(Struct, frozen=True):
+    """Calls of one tool that would go the other way for one cause."""
+
+    tool: str
+    key: str
+    calls: int
+
+
+class Replay(Struct, frozen=True):
+    """What a changed contract would have done to recorded calls."""
+
+    calls: int
+    """All that were looked at."""
+    admitted: int
+    """Let in then."""
+    refused: int
+    """Refused then: for their input, or as there was no such tool and now there is."""
+    now_refused: int
+    """Let in then, refused now."""
+    now_admitted: int
+    """Refused then, let in now."""
+    refused_by: tuple[Turned, ...]
+    admitted_by: tuple[Turned, ...]
+    refused_samples: tuple[Turn, ...]
+    admitted_samples: tuple[Turn, ...]
+    lost: Lost
+    skipped: int
+    """Stopped before or apart from their input: unknown tools, access, a tool's own rules."""
+    gone: int
+    """Of tools that are no longer there: those let in then would be refused now."""
+    is_partial: bool = False
+    """True if there were more records than `MAX_ROWS`."""
+    gone_tools: tuple[str, ...] = ()
+    """Their names."""
+
+
+def replay_of(store: Store, tools: Iterable[Tool], where: Filter | None = None) -> Replay:
+    """Which recorded calls the contracts as they are now would refuse or let in. Nothing is run.
+
+    An alias or a wire name leads to its tool, in records and in `where`.
+
+    Raises:
+        UsageError: the log cannot be read.
+    """
+    meant, named = where or Filter(), by_name(tools)
+    tool, limit = named.get(meant.tool or ""), MAX_ROWS + 1
+    if tool is None:
+        pages = pages_of(store, meant, limit, with_payloads=True)
+        return replay(chain.from_iterable(pages), named)
+    return replay(ToolRecords(store, tool).records(replace(meant, tool=None), limit), named)
+
+
+def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:
+    """Put recorded inputs before the gates of tools, by their names; the earliest calls first."""
+    run = _Run(tools)
+    taken = list(islice(records, MAX_ROWS + 1))
+    for record in sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id)):
+        run.take(record)
+    return run.report(is_partial=len(taken) > MAX_ROWS)
+
+
+def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Tools by every name that leads to them: alias, wire name and id."""
+    every = list(tools)
+    named = {name: tool for tool in every for name in (*tool.aliases, tool.wire_name)}
+    return named | {tool.id: tool for tool in every}
+
+
+def under(tool: Tool, contract: Contract) -> Tool:
+    """The same tool under another contract."""
+    return dataclasses.replace(tool, contract=contract)
+
+
+def was_refused(record: Record) -> bool | None:
+    """True if the call was refused for its input, False if let in; None if it was not judged."""
+    if record.gate == "input":
+        return True if record.code == "schema_validation_failed" else None
+    return None if record.gate in _NOT_JUDGED else False
+
+
+def load(payload: Payload | None) -> tuple[Any, Loss | None]:
+    """A value as it was recorded, or UNSET and why it cannot be had."""
+    if payload is None:
+        return UNSET, "absent"
+    if payload.json is None:
+        return UNSET, "hashed"
+    if payload.is_cut:
+        return UNSET, "cut"
+    try:
+        return json.loads(payload.json), None
+    except (ValueError, RecursionError):
+        return UNSET, "unreadable"
+
+
+def is_masked(value: Any) -> bool:
+    """True for text in which a secret was hidden: it is not what came."""
+    return isinstance(value, str) and MASK in value
+
+
+def refusal(tool: Tool, arguments: Any) -> tuple[Note, ...]:
+    """What the gate of a tool has against arguments, the best first; empty if it lets them in."""
+    try:
+        admit(tool, arguments)
+    except InvalidInput as error:
+        return tuple(map(note_of, error.issues))
+    return ()
+
+
+def key_of(note: Note) -> str:
+    """The error key of a refusal whose first issue is this."""
+    return error_key("schema_validation_failed", note.path, note.code)
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What stands at a JSON Pointer; UNSET if nothing does."""
+    for part in path.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = cast("dict[str, Any]", value).get(name, UNSET)
+        elif isinstance(value, list) and name.isdigit():
+            items = cast("list[Any]", value)
+            value = items[int(name)] if int(name) < len(items) else UNSET
+        else:
+            return UNSET
+    return value
+
+
+def at_masked(value: Any, path: str) -> bool:
+    """True if a place was hidden."""
+    return is_masked(value_at(value, path))
+
+
+class Tally:
+    """Counts of what could not be judged again."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, loss: Loss) -> None:
+        """Count one."""
+        self._counts[loss] = self._counts.get(loss, 0) + 1
+
+    def lost(self) -> Lost:
+        """The counts."""
+        return Lost(**self._counts)
+
+
+class _Run:
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = tools
+        self._lost = Tally()
+        self._counts = dict.fromkeys(("calls", "admitted", "refused", "skipped", "gone"), 0)
+        self._turned: dict[bool, dict[tuple[str, str], int]] = {True: {}, False: {}}
+        self._samples: dict[bool, list[Turn]] = {True: [], False: []}
+        self._gone: dict[str, None] = {}
+
+    def take(self, record: Record) -> None:
+        self._counts["calls"] += 1
+        tool = self._tools.get(record.tool)
+        before = True if _is_found_now(record, tool) else was_refused(record)
+        if before is None:
+            self._counts["skipped"] += 1
+            return
+        self._counts["refused" if before else "admitted"] += 1
+        if tool is None:
+            self._miss(record, is_refused=before)
+            return
+        value, loss = load(record.input)
+        if loss is not None:
+            self._lost.add(loss)
+            return
+        notes = refusal(tool, value)
+        if notes and any(at_masked(value, note.path) for note in notes):
+            self._lost.add("masked")
+        elif bool(notes) != before:
+            self._turn(record, notes or record.issues, is_refused=bool(notes))
+
+    def _miss(self, record: Record, *, is_refused: bool) -> None:
+        """Count a call of a tool that is gone; no sample tells more of it."""
+        self._counts["gone"] += 1
+        self._gone[record.tool] = None
+        if not is_refused:
+            counts, key = self._turned[True], (record.tool, _NOT_FOUND)
+            counts[key] = counts.get(key, 0) + 1
+
+    def _turn(self, record: Record, notes: tuple[Note, ...], *, is_refused: bool) -> None:
+        key = key_of(notes[0]) if is_refused else (record.key or "")
+        counts = self._turned[is_refused]
+        counts[record.tool, key] = counts.get((record.tool, key), 0) + 1
+        samples = self._samples[is_refused]
+        if len(samples) < MAX_SAMPLES:
+            text = record.input.json if record.input is not None else None
+            turn = Turn(record.id, record.at, record.tool, text or "", notes[:_MAX_NOTES])
+            samples.append(turn)
+
+    def report(self, *, is_partial: bool) -> Replay:
+        return Replay(
+            **self._counts,
+            now_refused=sum(self._turned[True].values()),
+            now_admitted=sum(self._turned[False].values()),
+            refused_by=_ranked(self._turned[True]),
+            admitted_by=_ranked(self._turned[False]),
+            refused_samples=tuple(self._samples[True]),
+            admitted_samples=tuple(self._samples[False]),
+            lost=self._lost.lost(),
+            is_partial=is_partial,
+            gone_tools=tuple(sorted(self._gone)),
+        )
+
+
+def _is_found_now(record: Record, tool: Tool | None) -> bool:
+    """True if there was no such tool then, and now there is one that anybody may call."""
+    # A tool that was there then missed another one.
+    was_missing = record.gate == "find" and not record.contract
+    return was_missing and tool is not None and tool.access == OPEN
+
+
+def _ranked(counts: dict[tuple[str, str], int]) -> tuple[Turned, ...]:
+    rows = (Turned(tool, key, calls) for (tool, key), calls in counts.items())
+    return tuple(sorted(rows, key=lambda row: (-row.calls, row.tool, row.key)))

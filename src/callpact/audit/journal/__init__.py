@@ -1,0 +1,1 @@
+"""The journal: every record in one write before its answer leaves."""

@@ -1,0 +1,293 @@
+"""Opens the audit log: where it is, what writes into it, what answers for it.
+
+A log is a folder: the journal that calls are written to, and the store that they end up in; the
+store may be a PostgreSQL server instead, of which the folder has the journal alone. Several
+processes may share one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Generator, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from callpact.audit.journal.recorder import OnLoss, Recorder
+from callpact.audit.journal.segments import Durability, Journal, segments
+from callpact.audit.store.compactor import Compactor, is_much
+from callpact.audit.store.manifest import read_manifest
+from callpact.audit.store.postgres_address import Address, is_address
+from callpact.audit.store.retention import keep, keep_segments
+from callpact.errors import CallpactError, UsageError
+from callpact.folders import data_folder
+
+if TYPE_CHECKING:
+    from callpact.audit.store import Store
+    from callpact.secrets.keys import Secrets
+
+KEEP_DAYS = 90
+"""Days that records are kept unless the configuration says otherwise."""
+_START_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+"""How long a store that cannot be opened is left alone; records wait in the journal."""
+CLOSE_SECONDS = 3.0
+"""How long the end of a command or server waits for the store of the audit log."""
+_UPKEEP_SECONDS = 3_600.0
+_STORE = "store"
+_JOURNAL = "journal"
+_ID = "id"
+_log = logging.getLogger("callpact.audit")
+
+
+class Place(Struct, frozen=True):
+    """Where a log is: its folder, and its server if it has one. As text, it shows no password."""
+
+    folder: Path
+    server: Address | None = None
+
+    @property
+    def journal(self) -> Path:
+        """Each server has a journal of its own: what waits for one must not end up in another."""
+        name = _JOURNAL if self.server is None else f"{_JOURNAL}-{self.server.digest}"
+        return self.folder / name
+
+    @property
+    def can_compact(self) -> bool:
+        """False if records stay in the journal, as DuckDB is not installed."""
+        return self.server is not None or find_spec("duckdb") is not None
+
+    def prepare(self) -> None:
+        """Make the folder, for this user alone.
+
+        Raises:
+            UsageError: it cannot be made.
+        """
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.journal.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the audit log cannot be kept in {self.folder}: {error.strerror}; name another "
+                "folder with --audit, or leave it out with --audit off"
+            ) from None
+
+    def open_store(self) -> Store:
+        """The store alone; that of a server without what is left in the journal.
+
+        Raises:
+            CallpactError: it cannot be opened, with what to do.
+        """
+        if self.server is None:
+            from callpact.audit.store.parquet import ParquetStore
+
+            return ParquetStore(self.folder)
+        from callpact.audit.store.postgres import PostgresStore
+
+        return PostgresStore(self.server.url, self._journal_id())
+
+    def taken(self, segment: str) -> int | None:
+        """How many bytes of a segment the store has, as far as the folder tells; None if it is gone."""
+        if self.server is not None:
+            return 0  # It passes over what it has.
+        try:
+            manifest = read_manifest(self.folder / _STORE)
+        except CallpactError:
+            return 0
+        return None if manifest is None else manifest.taken.get(segment, 0)
+
+    def _journal_id(self) -> str:
+        """The name of this journal among those of all machines; made once."""
+        path = self.journal / _ID
+        if not self.journal.is_dir():
+            return ""
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(fd, uuid.uuid4().hex.encode())
+            os.close(fd)
+        return path.read_text("ascii")
+
+    def __str__(self) -> str:
+        return str(self.server or self.folder)
+
+
+def place_of(where: str | Path | Place | None = None) -> Place:
+    """A log by its folder, or the address of its server; that of the user if none is named.
+
+    Raises:
+        InvalidConfig: an address that cannot be read.
+    """
+    if isinstance(where, Place):
+        return where
+    if isinstance(where, str) and is_address(where):
+        return Place(data_folder("audit"), Address(where))
+    return Place(data_folder("audit") if where is None else Path(where))
+
+
+def folder_of(where: str | Path | None = None) -> Path:
+    """The folder of a log; that of the user if none is named."""
+    return place_of(where).folder
+
+
+def open_store(where: str | Path | Place | None = None) -> Store:
+    """The store of a log, which answers for all calls on record.
+
+    Raises:
+        CallpactError: it cannot be opened, with what to do.
+    """
+    place = place_of(where)
+    store = place.open_store()
+    if not _is_flush_due(place):
+        return store
+    compactor = Compactor(place.journal, store)
+    is_flushed = compactor.flush()
+    if not compactor.close() or not is_flushed:
+        text = "the journal in %s is not in the store yet; the answer may lack calls"
+        _log.warning(text, place.folder)
+    return store
+
+
+def _is_flush_due(place: Place) -> bool:
+    """True if a reader has to move the journal first: to a server, or as there is much of it."""
+    try:
+        sizes = [path.stat().st_size for path in segments(place.journal)]
+    except OSError:
+        return False
+    if place.server is not None:
+        return bool(sizes)
+    parts = [part for part in (place.folder, place.journal, place.folder / _STORE) if part.exists()]
+    may_write = all(os.access(part, os.R_OK | os.W_OK | os.X_OK) for part in parts)
+    return may_write and is_much(0, len(sizes))
+
+
+@contextlib.contextmanager
+def auditing(
+    where: str | Path | Place | None = None,
+    *,
+    secrets: Iterable[Secrets] = (),
+    hashes_only: Iterable[str] = (),
+    durability: Durability = "write",
+    keep_days: float = KEEP_DAYS,
+    keep_bytes: int | None = None,
+    on_loss: OnLoss = "answer",
+) -> Generator[Recorder]:
+    """Keep a record of every call, for as long as this is open; gives the observer.
+
+    With `on_loss="refuse"`, a call whose record cannot be written is answered with an error.
+
+    Raises:
+        CallpactError: the log cannot be opened, with what to do.
+    """
+    place = place_of(where)
+    place.prepare()
+    journal = Journal(place.journal, durability=durability, taken=place.taken)
+    upkeep = _Upkeep(place, keep_days, keep_bytes)
+    # A call needs the journal alone: the first answer does not wait for the store.
+    upkeep.start_in(_START_SECONDS)
+    try:
+        yield Recorder(journal, secrets=secrets, hashes_only=hashes_only, on_loss=on_loss)
+    finally:
+        journal.close()
+        upkeep.close()
+
+
+class _Upkeep:
+    """Opens the store when there is time, fills it, and removes what is too old."""
+
+    def __init__(self, place: Place, keep_days: float, keep_bytes: int | None) -> None:
+        self._place = place
+        self._keep_days = keep_days
+        self._keep_bytes = keep_bytes
+        self._store: Store | None = None
+        self._compactor: Compactor | None = None
+        self._is_closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start_in(self, seconds: float) -> None:
+        """Open the store after some seconds, and again until it is open."""
+        self._thread = threading.Thread(
+            target=self._start, args=(seconds,), name="callpact-audit-open", daemon=True
+        )
+        self._thread.start()
+
+    def _start(self, seconds: float) -> None:
+        is_closing = self._is_closing.wait(seconds)
+        while not is_closing:
+            if not self._place.can_compact:
+                self._keep_segments()
+                seconds = _UPKEEP_SECONDS
+            elif self._try():
+                self._is_closing.wait()
+                break
+            else:
+                seconds = RETRY_SECONDS
+            is_closing = self._is_closing.wait(seconds)
+        self._end()
+
+    def _keep_segments(self) -> None:
+        size = {} if self._keep_bytes is None else {"keep_bytes": self._keep_bytes}
+        try:
+            keep_segments(self._place.journal, _now(), keep_days=self._keep_days, **size)
+        except OSError as error:
+            _log.error("old records in %s cannot be removed: %s", self._place.journal, error)
+
+    def _try(self) -> bool:
+        """Open the store and begin to fill it; False if it cannot be opened."""
+        try:
+            store = self._place.open_store()
+        except CallpactError as error:
+            _log.error("records wait in %s: %s", self._place.journal, error)
+            return False
+
+        self._store = store
+        self._compactor = Compactor(self._place.journal, store, self._keep_up).start()
+        return True
+
+    def _keep_up(self) -> None:
+        """Remove what is too old or too much, and merge small files."""
+        if self._store is not None:
+            days, size = self._keep_days, self._keep_bytes
+            keep(self._store, self._place.journal, _now(), keep_days=days, keep_bytes=size)
+            self._store.tidy()
+
+    def _end(self) -> None:
+        is_late = self._compactor is None and self._place.can_compact and self._is_due()
+        if is_late:
+            self._try()
+        if self._compactor is None or self._store is None:
+            return
+        if is_late:
+            self._compactor.flush(CLOSE_SECONDS)
+        if not self._compactor.close(CLOSE_SECONDS):
+            _log.error("the store does not answer; records wait in %s", self._place.journal)
+            return
+        if is_late:  # Commands that end at once have nobody else who removes what is old.
+            try:
+                self._keep_up()
+            except CallpactError as error:
+                _log.error("old records are not removed: %s", error)
+        self._store.close()
+
+    def _is_due(self) -> bool:
+        """True if a process that ends at once moves its records: to a server, or with many others."""
+        with contextlib.suppress(OSError):
+            count = len(segments(self._place.journal))
+            return bool(count) if self._place.server is not None else is_much(0, count)
+        return False
+
+    def close(self) -> None:
+        """Move what is due, and end; a store that does not answer is not waited for."""
+        self._is_closing.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS + 0.5)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,214 @@
+"""Reads a log in pages, so that any number of records is read in bounded memory.
+
+Also the records of one tool under every id that it had, two sets of calls side by side, and the
+journal: how many records wait there, and which ones came since the last look.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain, islice
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callpact.audit.journal.lines import decode_line
+from callpact.audit.journal.segments import segments
+from callpact.audit.record import Record
+from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Noted, Rate, Store
+from callpact.tool import Tool
+
+MAX_JUDGED = 5_000
+"""Records of a tool that a report on drift or an advice judges: the latest."""
+LATE_MS = 600_000
+"""How long a call may have taken that `tail` finds in a store; one in the journal here, any."""
+_PAGE = 500
+_SMALL = 4_096
+_BLOCK = 1 << 20
+_REMEMBERED = 20_000
+
+
+def pages_of(
+    store: Store,
+    where: Filter,
+    limit: int | None = None,
+    *,
+    with_payloads: bool = False,
+) -> Iterator[list[Record]]:
+    """Pages of records, the newest first; all of them unless there is a limit.
+
+    Pages of small records become larger: each is a question of its own.
+    """
+    before: tuple[int, str] | None = None
+    left = sys.maxsize if limit is None else limit
+    page = _PAGE
+    while left > 0:
+        found = store.log(where, limit=min(left, page), before=before, with_payloads=with_payloads)
+        if not found:
+            return
+        yield found
+        if not with_payloads or sum(map(_size, found)) <= _SMALL * len(found):
+            page = min(4 * page, MAX_ROWS)
+        left -= len(found)
+        before = (found[-1].at, found[-1].id)
+
+
+def _size(record: Record) -> int:
+    return sum(len(each.json or "") for each in (record.input, record.output) if each is not None)
+
+
+class ToolRecords:
+    """The records of one tool in a store, under its id and those that are its aliases now.
+
+    A filter need not name the tool.
+    """
+
+    def __init__(self, store: Store, tool: Tool) -> None:
+        self._store = store
+        others = (name for name in tool.aliases if store.log(Filter(tool=name), limit=1))
+        self._names = tuple(dict.fromkeys((tool.id, *others)))
+
+    def _each(self, where: Filter) -> list[Filter]:
+        """A filter for each name; the same one if it names a tool."""
+        if where.tool is not None:
+            return [where]
+        return [replace(where, tool=name) for name in self._names]
+
+    def records(self, where: Filter, limit: int) -> Iterator[Record]:
+        """Records with their payloads, the newest first."""
+        found = (
+            chain.from_iterable(pages_of(self._store, each, limit, with_payloads=True))
+            for each in self._each(where)
+        )
+        newest = heapq.merge(*found, key=lambda record: (record.at, record.id), reverse=True)
+        return islice(newest, limit)
+
+    def counts(self, where: Filter, by: GroupBy) -> dict[str, int]:
+        """How many calls there are, by group."""
+        counts: dict[str, int] = {}
+        for rate in (rate for each in self._each(where) for rate in self._store.rates(each, by)):
+            counts[rate.group] = counts.get(rate.group, 0) + rate.calls
+        return counts
+
+    def output_notes(self, where: Filter) -> list[Noted]:
+        """Rules that outputs broke, by place, the commonest under each name."""
+        return [
+            found
+            for each in self._each(where)
+            for found in self._store.notes(each, of_answers=True)
+        ]
+
+
+class Comparison(Struct, frozen=True):
+    """How calls went before something, and after it; the commonest groups and causes first."""
+
+    before: list[Rate]
+    after: list[Rate]
+    causes_before: list[Cause]
+    causes_after: list[Cause]
+
+
+def compare(
+    store: Store, before: Filter, after: Filter, *, by: GroupBy = "tool", limit: int = 100
+) -> Comparison:
+    """Two sets of calls side by side: of two versions, contracts, windows or callers.
+
+    Raises:
+        UsageError: the log cannot be read.
+    """
+    return Comparison(
+        store.rates(before, by)[:limit],
+        store.rates(after, by)[:limit],
+        store.causes(before, limit=limit),
+        store.causes(after, limit=limit),
+    )
+
+
+def waiting(journal: Path, taken: Mapping[str, int]) -> int | None:
+    """How many records of a journal are not in the store yet; None if it may not be read."""
+    try:
+        return sum(_lines_left(path, taken.get(path.name, 0)) for path in segments(journal))
+    except OSError:
+        return None
+
+
+def _lines_left(segment: Path, at: int) -> int:
+    found = 0
+    try:
+        with segment.open("rb") as file:
+            file.seek(at)
+            while block := file.read(_BLOCK):
+                found += block.count(b"\n")
+    except FileNotFoundError:  # The store has it by now.
+        return 0
+    return found
+
+
+class Arrivals:
+    """Which calls came on record since the last look, in the order in which they came.
+
+    A record is there when its call ends, and the log is ordered by when calls began: a call that
+    took an hour appears an hour back. So the journal is followed, from now on, by open files: what
+    a compactor removes is read all the same. What went through the journal between two looks is
+    found in the store by its time.
+    """
+
+    def __init__(self, store: Store, journal: Path, where: Filter, now: Callable[[], int]) -> None:
+        self._store = store
+        self._journal = journal
+        self._where = where
+        self._now = now
+        self._files: dict[str, int] = {}
+        self._at: dict[str, int] = {}
+        self._seen: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
+        self._stored = store.stored()
+        for path in segments(journal):
+            with suppress(FileNotFoundError):
+                self._at[path.name] = path.stat().st_size
+        self._seen.extend((record.at, record.id) for record in self._recent())
+
+    def new(self) -> list[Record]:
+        """The records that came since the last look and fit."""
+        found = list(self._from_journal())
+        if self._store.is_eager or self._store.stored() != self._stored:
+            self._stored = self._store.stored()
+            found += reversed(self._recent())
+        seen = set(self._seen)
+        new = {(record.at, record.id): record for record in found}
+        self._seen.extend(key for key in new if key not in seen)
+        return [record for key, record in new.items() if key not in seen]
+
+    def _recent(self) -> list[Record]:
+        since = self._now() - LATE_MS
+        if self._where.since is not None:
+            since = max(since, self._where.since)
+        return self._store.log(replace(self._where, since=since), limit=MAX_ROWS)
+
+    def _from_journal(self) -> Iterator[Record]:
+        names = {path.name for path in segments(self._journal)}
+        for name in sorted(names - self._files.keys()):
+            with suppress(FileNotFoundError):
+                self._files[name] = os.open(self._journal / name, os.O_RDONLY)
+        for name, fd in list(self._files.items()):
+            at = self._at.get(name, 0)
+            data = os.pread(fd, os.fstat(fd).st_size - at, at)
+            data = data[: data.rfind(b"\n") + 1]
+            self._at[name] = at + len(data)
+            for line in data.split(b"\n"):
+                record = decode_line(line) if line else None
+                if record is not None and self._where.fits(record):
+                    yield record
+            if name not in names:
+                os.close(self._files.pop(name))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for fd in self._files.values():
+            os.close(fd)
+        self._files.clear()

@@ -1,0 +1,1 @@
+"""`callpact ask` and `callpact parse`."""

@@ -1,0 +1,1 @@
+"""`callpact audit` and `callpact replay`."""

@@ -1,0 +1,456 @@
+"""`callpact audit` and `callpact replay`: questions to the audit log, answered on the terminal.
+
+The answers are the store's and those of `audit/`; here is what a person writes and reads. Nothing
+is called, and nothing but what is left in the journal is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import structs
+from msgspec.structs import replace
+
+from callpact.app import Options, Session
+from callpact.audit import text
+from callpact.audit.analysis.retry_chains import Repairs, repairs_of, retry_chain
+from callpact.audit.pages import pages_of
+from callpact.audit.record import Record
+from callpact.audit.store import MAX_ROWS, Filter, Rate
+from callpact.cli.audit.filters import (
+    AsCsv,
+    AsLines,
+    AuditOption,
+    By,
+    find_record,
+    followed,
+    hash_pattern,
+    health_of,
+    opened,
+    print_fitted,
+    takes_filter,
+    tell_misfit,
+    tell_nothing,
+)
+from callpact.cli.options import AsJson, ConfigFile
+from callpact.cli.output import (
+    Row,
+    counted,
+    err,
+    flat,
+    out,
+    plain,
+    print_json,
+    print_lines,
+    print_table,
+    run,
+    shown,
+    while_read,
+)
+from callpact.envelope import now_ms
+from callpact.errors import UsageError
+from callpact.wire.terminal import encode_json
+
+if TYPE_CHECKING:
+    from callpact.audit.store import Cause, Store
+
+_HOUR = 3_600_000
+_OF_RESULTS = ("gate", "code", "key")
+_TRIES = 10  # Before and after the one that is shown.
+_IN_ORDER = (By.hour, By.version)
+
+audits = typer.Typer(
+    help="What was called, what was refused and why: the audit log.", no_args_is_help=True
+)
+
+
+# --- calls ----------------------------------------------------------------------------------
+
+
+@audits.command("log")
+@takes_filter
+def list_calls(
+    *,
+    where: Filter,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
+    as_json: AsLines = False,
+    as_csv: AsCsv = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """List calls, the newest first."""
+    _one_form(as_json, as_csv)
+    with opened(Session(Options(config=config, audit=audit))) as store:
+        pages = pages_of(store, where, limit)
+        if as_json or as_csv:
+            _print_records(store, where, pages, as_csv=as_csv)
+            return
+        records = list(chain.from_iterable(pages))
+        if not records:
+            tell_nothing(store, where)
+            return
+        rows = [_row(record) for record in records]
+        print_fitted(rows, text.RECORD_HEADERS, text.SPARE_RECORD_HEADERS)
+        if len(records) == limit:
+            err.print(f"the newest {counted(limit, 'call')}; --limit shows more", style="dim")
+
+
+@audits.command("export")
+@takes_filter
+def export_calls(
+    *,
+    where: Filter,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="At most so many. [default: all]")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV instead of JSON lines.")] = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Write all calls that fit, the newest first, with their inputs and outputs, as JSON lines."""
+    with opened(Session(Options(config=config, audit=audit))) as store:
+        pages = pages_of(store, where, limit, with_payloads=True)
+        _print_records(store, where, pages, as_csv=as_csv)
+
+
+@audits.command("tail")
+@takes_filter
+def follow_calls(
+    *,
+    where: Filter,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="Begin with so many that are there.")
+    ] = 10,
+    every: Annotated[
+        float, typer.Option("--every", min=0.05, max=3600, help="Seconds between two looks.")
+    ] = 1.0,
+    as_json: AsLines = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Show calls as they are recorded, until Ctrl-C or the time of `--until` ends it."""
+
+    async def go() -> int:
+        session = Session(Options(config=config, audit=audit))
+        with opened(session) as store, followed(store, session, where) as look:
+            async with while_read(sys.stdout):
+                # In this order: what comes in between is in one of them, and is not lost.
+                first = store.log(where, limit=limit)
+                if limit and not first:
+                    tell_misfit(store, where, "no call on record fits so far")
+                _print_new(reversed(first), as_json=as_json)
+                seen = {record.id for record in first}
+                while where.until is None or now_ms() < where.until:
+                    await asyncio.sleep(every)
+                    _print_new((r for r in look() if r.id not in seen), as_json=as_json)
+                    seen.clear()
+        return 0
+
+    run(go())
+
+
+@audits.command("show")
+def show_call(
+    *,
+    id: Annotated[
+        str, typer.Argument(metavar="ID", help="As `log` tells it; its beginning or end will do.")
+    ],
+    as_json: AsJson = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Show one call: what was sent, what became of it, and what was tried before."""
+    with opened(Session(Options(config=config, audit=audit))) as store:
+        record = find_record(store, id)
+        tries = retry_chain(store, record)
+    if as_json:
+        others = [other.id for other in tries] if len(tries) > 1 else []
+        print_json({**text.encode_record(record), "chain": others}, sys.stdout)
+        return
+    out.print(f"[bold]{plain(flat(record.tool))}[/]  {plain(flat(record.id))}")
+    for name, value in text.facts(record).items():
+        out.print(f"[dim]{name:>12}[/]  {plain(flat(value))}")
+    for title in ("issues", "warnings", "changes"):
+        if notes := getattr(record, title):
+            out.print(f"\n[bold]{title.capitalize()}[/]")
+            print_plain(f"  {text.note_line(note)}" for note in notes)
+    if record.logs:
+        out.print("\n[bold]Logs[/]")
+        print_plain(f"  {line.level}  {line.message}" for line in record.logs)
+    for title, payload in (("Input", record.input), ("Output", record.output)):
+        if lines := text.payload_lines(title, payload):
+            out.print()
+            print_plain(lines)
+    if len(tries) > 1:
+        out.print(f"\n[bold]Tries[/] {plain('of the same caller, the earliest first')}")
+        here = [try_.id for try_ in tries].index(record.id)
+        near = tries[max(0, here - _TRIES) : here + _TRIES + 1]
+        rows = [Row((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in near]
+        print_table(rows, ("", *text.RECORD_HEADERS))
+        if len(near) < len(tries):
+            err.print(f"{len(near)} of {len(tries):,} tries; --json has all", style="dim")
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+@audits.command("stats")
+@takes_filter
+def count_calls(
+    *,
+    where: Filter,
+    by: Annotated[By, typer.Option("--by", help="What calls are counted by.")] = By.tool,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Groups and causes, each.")
+    ] = 20,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            help="A former --version or --contract: what was then, beside what is now.",
+            metavar="TEXT",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    audit: AuditOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Count calls: how many failed, how long they took, and the commonest causes."""
+    _one_form(as_json, as_csv)
+    former = None if compare is None else _former(where, compare)
+    session = Session(Options(config=config, audit=audit))
+    with opened(session) as store:
+        every = store.rates(where, by.value)
+        if not every:
+            tell_nothing(store, where)
+        rates = _ordered(every, by)[-limit:] if by in _IN_ORDER else every[:limit]
+        before = [] if former is None else store.rates(former, by.value)[:limit]
+        causes = store.causes(where, limit=limit)
+        repairs = repairs_of(store, where)
+        causes_before = [] if former is None else store.causes(former, limit=limit)
+        of = _all_calls(store, where) if by.value in _OF_RESULTS else None
+        of_before = None if former is None or of is None else _all_calls(store, former)
+        told = [text.encode_rate(rate, by.value, of) for rate in rates]
+        told_before = [text.encode_rate(rate, by.value, of_before) for rate in before]
+        if as_csv:
+            _print_rates_csv(told, None if former is None else told_before)
+        elif as_json:
+            answer: dict[str, Any] = {
+                "by": by.value,
+                "groups": told,
+                "causes": [text.encode_cause(cause) for cause in causes],
+                "repairs": {**structs.asdict(repairs), "share": repairs.share},
+                "health": health_of(store, session),
+            }
+            if former is not None:
+                answer["groups_before"] = told_before
+                answer["causes_before"] = [text.encode_cause(cause) for cause in causes_before]
+            print_json(answer, sys.stdout)
+        elif every or before:
+            if former is not None and not before:
+                tell_misfit(store, former, f"no call on record fits --compare {compare}")
+            if former is None:
+                _print_rates(store, where, by, rates, of)
+                _print_causes(causes)
+            else:
+                _print_compared(before, rates, by, (of_before, of))
+                _print_compared_causes(causes_before, causes)
+            _tell_repairs(repairs)
+            if len(rates) < len(every):
+                which = "last" if by in _IN_ORDER else "largest"
+                told_left = f"the {which} {len(rates):,} of {len(every):,} groups"
+                err.print(f"{told_left}; --limit shows more", style="dim")
+            _tell_total(every)
+        if not as_json:
+            _tell_health(health_of(store, session))
+
+
+def _all_calls(store: Store, where: Filter) -> int:
+    """How many calls there were, whatever became of them: what shares of causes are shares of."""
+    whole = replace(where, gate=None, code=None, key=None, outcome=None)
+    return sum(rate.calls for rate in store.rates(whole, "gate"))
+
+
+def _print_rates_csv(after: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> None:
+    rows = after
+    if before is not None:
+        rows = [{"when": "before", **row} for row in before]
+        rows += [{"when": "after", **row} for row in after]
+    headers = tuple(rows[0]) if rows else text.RATE_FIELDS
+    _print_csv(headers, [list(map(str, row.values())) for row in rows])
+
+
+def _ordered(rates: list[Rate], by: By) -> list[Rate]:
+    """Hours and versions one after the other, as they came."""
+    if by is By.hour:
+        return sorted(rates, key=lambda rate: int(rate.group))
+    return sorted(rates, key=lambda rate: text.version_order(rate.group))
+
+
+def _former(where: Filter, compare: str) -> Filter:
+    if where.contract is not None:
+        return replace(where, contract=hash_pattern(compare))
+    if where.version is not None:
+        return replace(where, version=compare)
+    raise UsageError(
+        f"--compare {compare} tells what was before; give --version or --contract for what is after"
+    )
+
+
+def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int | None) -> None:
+    trends, hours = _trends(store, where, by, rates)
+    # Versions of several tools do not follow each other.
+    is_one = by is By.version and where.tool is not None and "*" not in where.tool
+    changes = text.changes_of(rates) if is_one else []
+    extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
+    headers = (by.value.upper(), *text.as_shares(text.RATE_HEADERS, of), *chain(*extra))
+    rows: list[Row] = []
+    for number, rate in enumerate(rates):
+        more = (*changes[number : number + 1], *trends[number : number + 1])
+        rows.append(Row((_group(rate.group, by), *text.rate_cells(rate, of), *more), first="bold"))
+    shown_headers = print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
+    if by is By.version and not is_one:
+        err.print("--tool ID shows the change from version to version", style="dim")
+    if hours and "TREND" in shown_headers:
+        err.print(f"a bar of the trend is {counted(hours, 'hour')} of calls", style="dim")
+
+
+def _trends(store: Store, where: Filter, by: By, rates: list[Rate]) -> tuple[list[str], int]:
+    """For each group a sparkline of its calls, and how many hours a bar is."""
+    if by is By.hour:
+        most = max(rate.calls for rate in rates)
+        return ["█" * -(-rate.calls * 20 // most) for rate in rates], 0
+    # Up to now: a clock that once was ahead must not hide what is.
+    until = now_ms() + 1 if where.until is None else where.until
+    trend = store.trend(replace(where, until=int(until)), by.value, spans=text.BARS)
+    rows = [text.sparkline(trend.counts.get(rate.group, ())) for rate in rates]
+    return rows if any(rows) else [], trend.span // _HOUR
+
+
+def _group(group: str, by: By) -> str:
+    if by is By.hour:
+        return text.local(int(group))[:-3]
+    return group or ("(a result)" if by.value in _OF_RESULTS else "(none)")
+
+
+def _print_causes(causes: list[Cause]) -> None:
+    if causes:
+        out.print()
+        print_plain(flat(text.cause_line(cause)) for cause in causes)
+
+
+def _print_compared(
+    before: list[Rate], after: list[Rate], by: By, of: tuple[int | None, int | None]
+) -> None:
+    rows = [
+        Row((_group(group, by), *cells), first="bold")
+        for group, *cells in text.compared_rates(before, after, of)
+    ]
+    headers = (by.value.upper(), *text.as_shares(text.COMPARED_HEADERS, of[1]))
+    print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
+
+
+def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
+    rows = [Row(cells, first="bold") for cells in text.compared(before, after)]
+    if rows:
+        out.print()
+        print_table(rows, text.CAUSE_HEADERS)
+
+
+def _tell_repairs(repairs: Repairs) -> None:
+    if repairs.chains:
+        told = f"the latest refused inputs: {repairs.repaired:,} of {repairs.chains:,} repaired by "
+        told += f"their caller ({text.percent(repairs.share)})"
+        if repairs.repaired:
+            told += f", after {repairs.tries / repairs.repaired:.1f} tries"
+        err.print(told, style="dim")
+
+
+def _tell_health(told: dict[str, Any]) -> None:
+    counts = {name: count for name, count in told.items() if name != "held"}
+    words = ", ".join(f"{'?' if n is None else f'{n:,}'} {name}" for name, n in counts.items())
+    is_well = not any(count for name, count in counts.items() if name != "waiting")
+    err.print(f"health of the log: {words}", style="dim" if is_well else "bold red")
+    if run := told["held"]:
+        at = text.local(run["at"])
+        err.print(
+            f"retention is held since {at}: it would remove {run['parts']:,} files, more than usual; "
+            "is the clock of this machine right?",
+            style="bold red",
+        )
+
+
+def _tell_total(rates: list[Rate]) -> None:
+    calls, failed, rejected = (
+        sum(getattr(rate, name) for rate in rates) for name in ("calls", "failed", "rejected")
+    )
+    share = text.percent(failed / calls if calls else 0)
+    told = f"{counted(calls, 'call')}: {failed:,} failed ({share}), {rejected:,} of them rejected"
+    err.print(told, style="dim")
+
+
+# --- printing -------------------------------------------------------------------------------
+
+
+def _one_form(as_json: bool, as_csv: bool) -> None:  # noqa: FBT001 - two flags, as they came
+    if as_json and as_csv:
+        raise UsageError("--json and --csv are two forms; choose one")
+
+
+def _row(record: Record) -> Row:
+    return Row(_cells(record), _style(record))
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    return text.record_cells(record, is_short=out.is_terminal)
+
+
+def _style(record: Record) -> str:
+    return "red" if record.is_error else "yellow" if record.warnings else ""
+
+
+def _print_records(
+    store: Store, where: Filter, pages: Iterator[list[Record]], *, as_csv: bool
+) -> None:
+    first = next(pages, None)
+    if first is None:
+        tell_nothing(store, where)
+        return
+    if as_csv:
+        _print_csv(text.CSV_HEADERS, [])
+    for page in chain([first], pages):
+        if as_csv:
+            _print_csv(None, map(text.record_row, page))
+        else:
+            print_plain(encode_json(text.encode_record(r), is_line=True) for r in page)
+
+
+def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> None:
+    written = text.csv_text(chain([headers] if headers else [], rows))
+    if written:
+        print_plain(written.removesuffix("\n").split("\n"))
+
+
+def _print_new(records: Iterable[Record], *, as_json: bool) -> None:
+    """Records as they come."""
+    for record in records:
+        if as_json:
+            print_plain([encode_json(text.encode_record(record), is_line=True)])
+            continue
+        time, tool, outcome, ms, *others = map(flat, _cells(record))
+        line = "  ".join((time, f"{tool:<32}", f"{outcome:<32}", f"{ms:>8}", *others))
+        if out.is_terminal:
+            out.print(plain(line), style=_style(record) or None)
+        else:
+            print_plain([line])
+
+
+def print_plain(lines: Iterable[str]) -> None:
+    """Lines that hold text of others. What `shown` writes is the same text in JSON."""
+    print_lines(map(shown, lines))

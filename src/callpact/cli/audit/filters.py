@@ -1,0 +1,277 @@
+"""What a question to the audit log is asked with: which calls are meant, and the log itself.
+
+`takes_filter` gives a command all options that say which calls, and the command one `Filter`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+import typer
+
+from callpact.app import Session
+from callpact.audit.pages import Arrivals, waiting
+from callpact.audit.record import Record
+from callpact.audit.store import Filter
+from callpact.audit.text import fitted, moment
+from callpact.cli.output import Row, err, fail, flat, out, plain, print_table
+from callpact.envelope import now_ms
+from callpact.errors import UsageError
+
+if TYPE_CHECKING:
+    from callpact.audit.store import GroupBy, Store
+
+_SUGGESTED: tuple[GroupBy, ...] = (
+    *("tool", "namespace", "caller", "client", "code", "key", "version", "via"),
+)
+
+
+class GateName(StrEnum):
+    """Where a call was stopped."""
+
+    find_ = "find"
+    access = "access"
+    input_ = "input"
+    handler = "handler"
+    output = "output"
+
+
+class By(StrEnum):
+    """What calls are counted by."""
+
+    tool = "tool"
+    namespace = "namespace"
+    caller = "caller"
+    client = "client"
+    gate = "gate"
+    code = "code"
+    key = "key"
+    version = "version"
+    via = "via"
+    hour = "hour"
+
+
+def _option(name: str, help: str, metavar: str = "TEXT") -> Any:
+    return Annotated[str | None, typer.Option(name, help=help, metavar=metavar)]
+
+
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", help="From then on: `2h` ago, `yesterday`, or a date and time.", metavar="TIME"
+    ),
+]
+Until = Annotated[str | None, typer.Option("--until", help="Before then.", metavar="TIME")]
+_FILTER: dict[str, Any] = {
+    "tool": _option("--tool", "Of this tool; `*` stands for any text, here and below."),
+    "namespace": _option("--namespace", "Of the tools of this namespace."),
+    "caller": _option("--caller", "Of this caller; '' for none."),
+    "client": _option("--client", "Of this client program, as `claude-code 2.1.0`; '' for none."),
+    "gate": Annotated[GateName | None, typer.Option("--gate", help="Stopped there.")],
+    "code": _option("--code", "With this error code."),
+    "cause": _option("--cause", "With this cause, as `stats --by key` shows it."),
+    "via": _option(
+        "--via", "Through this door: `http`, `cli`, `mcp*`; '' for code of the process."
+    ),
+    "version": _option("--version", "Of this version of a tool."),
+    "contract": _option("--contract", "Of the contract with this hash, or its beginning.", "HASH"),
+    "failed": Annotated[
+        bool | None, typer.Option("--failed/--ok", help="Without a result, or with one.")
+    ],
+    "since": Since,
+    "until": Until,
+}
+AuditOption = Annotated[
+    str | None,
+    typer.Option(
+        "--audit",
+        help="Where the audit log is: a folder, or postgresql://… [default: as configured]",
+        metavar="WHERE",
+    ),
+]
+AsLines = Annotated[bool, typer.Option("--json", help="One JSON object for each call.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="CSV instead of a table.")]
+Pattern = Annotated[
+    str | None, typer.Argument(metavar="TOOL", help="One tool, or a pattern with `*`; else all.")
+]
+
+
+def takes_filter(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command of a `where` every option that says which calls are meant."""
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        command(where=filter_of(**{name: given.pop(name) for name in _FILTER}), **given)
+
+    own = inspect.signature(command, eval_str=True).parameters
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in _FILTER.items()
+    ]
+    kept = [parameter for name, parameter in own.items() if name != "where"]
+    every = [*options, *(part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for part in kept)]
+    cast("Any", wrapped).__signature__ = inspect.Signature(every)
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return wrapped
+
+
+def filter_of(
+    *,
+    failed: bool | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    contract: str | None = None,
+    cause: str | None = None,
+    **parts: str | None,
+) -> Filter:
+    """Which calls are meant by what was written.
+
+    Raises:
+        UsageError: a time cannot be read, or the window ends before it begins.
+    """
+    now = int(now_ms())
+    begin = None if since is None else moment(since, now)
+    end = None if until is None else moment(until, now)
+    if begin is not None and end is not None and begin >= end:
+        raise UsageError(f"--since {since} is not before --until {until}; swap them")
+    if contract is not None:
+        contract = hash_pattern(contract)
+    outcome = None if failed is None else "failed" if failed else "ok"
+    named = {name: None if part is None else str(part) for name, part in parts.items()}
+    return Filter(since=begin, until=end, contract=contract, outcome=outcome, key=cause, **named)
+
+
+def hash_pattern(text: str) -> str:
+    """A hash, of which the beginning is enough."""
+    return text if not text or "*" in text else f"{text}*"
+
+
+# --- the store ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(session: Session) -> Generator[Store]:
+    """The store of a log that is there; reading makes none. Says what an answer had to leave out."""
+    from callpact.audit.log import open_store
+
+    place = session.place
+    if place.server is None:
+        _check_folder(place.folder, is_named=session.options.audit is not None)
+    store = open_store(place)
+    try:
+        yield store
+    finally:
+        _tell_left_out(store)
+        store.close()
+
+
+def _tell_left_out(store: Store) -> None:
+    for name, reason in store.damaged.items():
+        err.print(plain(f"left out: '{name}' cannot be read: {flat(reason)}"), style="bold red")
+    if store.unread:
+        err.print(
+            f"left out: {store.unread:,} bytes of the journal, as more wait than one question reads",
+            style="bold red",
+        )
+
+
+def _check_folder(folder: Path, *, is_named: bool) -> None:
+    try:
+        is_there = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        fail(f"the audit log in '{folder}' cannot be read: {error.strerror}")
+    if not is_there:
+        if not is_named:
+            fail(f"nothing is on record yet in '{folder}'; `callpact call` and `serve` write it")
+        fail(f"there is no audit log in '{folder}'; name the folder that calls were recorded to")
+
+
+@contextlib.contextmanager
+def followed(
+    store: Store, session: Session, where: Filter
+) -> Generator[Callable[[], list[Record]]]:
+    """Gives a function for the calls that came on record since it was last called, in order."""
+    seen = Arrivals(store, session.place.journal, where, lambda: int(now_ms()))
+    with contextlib.closing(seen) as arrivals:
+        yield arrivals.new
+
+
+def find_record(store: Store, id: str) -> Record:
+    """One record, by its id or a part of it: ids of one process begin alike, and end apart."""
+    if (record := store.find(id)) is not None:
+        return record
+    begin, dots, end = id.partition("..")
+    found = store.ids_like(begin, end)
+    if not dots:
+        found = list(dict.fromkeys([*found, *store.ids_like("", id)]))
+    if len(found) > 1:
+        few = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        fail(f"'{id}' begins or ends several ids: {few}; write more of it")
+    record = store.find(found[0]) if found else None
+    if record is None:
+        fail(f"there is no call '{id}' on record; `callpact audit log` tells the ids")
+    return record
+
+
+def print_fitted(
+    rows: Sequence[Row], headers: Sequence[str], spare: Iterable[str], *, indent: int = 0
+) -> Sequence[str]:
+    """A table; on a terminal without those of the spare columns that it is too narrow for.
+
+    Gives the columns that are shown.
+    """
+    if out.is_terminal and rows:
+        cells = [[flat(cell) for cell in row.cells] for row in rows]
+        headers, kept = fitted(headers, cells, out.width - indent, spare)
+        rows = [row._replace(cells=cells) for row, cells in zip(rows, kept, strict=True)]
+    print_table(rows, headers, indent=indent)
+    return headers
+
+
+def health_of(store: Store, session: Session) -> dict[str, Any]:
+    """What the log could not keep, how many records wait, and what retention waits for."""
+    from callpact.audit.journal.health import health
+    from callpact.audit.store.retention import held
+
+    journal = session.place.journal
+    run = held(journal)
+    return {
+        **msgspec.structs.asdict(health(journal)),
+        "damaged": len(store.damaged),
+        "waiting": waiting(journal, store.taken()),
+        "held": None if run is None else msgspec.structs.asdict(run),
+    }
+
+
+def tell_nothing(store: Store, where: Filter | None = None) -> None:
+    """Say that no call fits; a log without any is an error, as the wrong one may be asked."""
+    if not store.log(Filter(), limit=1):
+        fail("nothing is on record yet; `callpact call` and `callpact serve` write it")
+    tell_misfit(store, where or Filter(), "no call on record fits")
+
+
+def tell_misfit(store: Store, where: Filter, told: str) -> None:
+    """Say that nothing fits, and why if a name of the filter is not known."""
+    why = "; ".join(_unknown(store, where))
+    err.print(plain(f"{told}: {why}" if why else told), style="dim")
+
+
+def _unknown(store: Store, where: Filter) -> Iterator[str]:
+    """The parts of a filter that no call has, with the nearest that one has."""
+    for name in _SUGGESTED:
+        wanted: str | None = getattr(where, name, None)
+        if not wanted or "*" in wanted:
+            continue
+        known = [rate.group for rate in store.rates(Filter(), name) if rate.group]
+        if wanted not in known:
+            near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+            told = f"; did you mean '{near[0]}'?" if near else ""
+            yield f"there is no {name} '{wanted}' on record{told}"

@@ -1,0 +1,209 @@
+"""Questions that put the audit log before contracts: `audit drift`, `audit advice`, `replay`.
+
+They load the sources to see the contracts as they are now, and call nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec.structs import replace
+
+from callpact.audit.store import Filter
+from callpact.cli.audit.audit_commands import print_plain
+from callpact.cli.audit.filters import (
+    AuditOption,
+    Pattern,
+    Since,
+    Until,
+    filter_of,
+    opened,
+    print_fitted,
+    takes_filter,
+    tell_nothing,
+)
+from callpact.cli.options import AsJson, Chosen, takes_sources
+from callpact.cli.output import (
+    Row,
+    counted,
+    err,
+    fail,
+    out,
+    plain,
+    print_json,
+)
+from callpact.wire.terminal import encode_json
+
+if TYPE_CHECKING:
+    from callpact.audit.analysis.advice import Advice
+    from callpact.audit.analysis.drift import Drift
+    from callpact.audit.store import Store
+    from callpact.catalog import Catalog
+    from callpact.tool import Tool
+
+
+AsObjects = Annotated[bool, typer.Option("--json", help="One JSON object for each tool.")]
+
+
+def judge_by(app: typer.Typer, audits: typer.Typer) -> None:
+    """Give the command line these commands."""
+    audits.command("drift")(drift)
+    audits.command("advice")(advice)
+    app.command()(replay)
+
+
+@takes_sources
+def drift(
+    *,
+    tool: Pattern = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsObjects = False,
+    audit: AuditOption = None,
+    chosen: Chosen,
+) -> None:
+    """Tell how answers have moved away from output schemas, and the change that would accept them."""
+    from callpact.audit import reports
+    from callpact.audit.analysis.drift import drift_of
+
+    where = filter_of(since=since, until=until)
+    others: list[Drift] = []
+    for store, found in _on_record(where, tool, audit, chosen):
+        report = drift_of(store, found, where)
+        if as_json:
+            print_plain([encode_json(reports.encode_drift(found.id, report), is_line=True)])
+        elif report.findings:
+            rows = [reports.finding_cells(each, report) for each in report.findings]
+            out.print(f"[bold]{plain(reports.drift_head(found.id, report))}[/]")
+            spare = reports.SPARE_FINDING_HEADERS
+            _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report), spare)
+        if not report.findings:
+            others.append(report)
+    for line in reports.quiet_lines(others):
+        err.print(line, style="dim")
+
+
+@takes_sources
+def advice(
+    *,
+    tool: Pattern = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsObjects = False,
+    audit: AuditOption = None,
+    chosen: Chosen,
+) -> None:
+    """Tell which input contracts are too strict for what is sent, and what would let it in."""
+    from callpact.audit import reports
+    from callpact.audit.analysis.advice import advice_of
+
+    where = filter_of(since=since, until=until)
+    others: list[Advice] = []
+    for store, found in _on_record(where, tool, audit, chosen):
+        report = advice_of(store, found, where)
+        if as_json:
+            print_plain([encode_json(reports.encode_advice(found.id, report), is_line=True)])
+        elif report.relaxations or report.unsolved:
+            rows = map(reports.relaxation_cells, (*report.relaxations, *report.unsolved))
+            out.print(f"[bold]{plain(reports.advice_head(found.id, report))}[/]")
+            _print_report(rows, reports.RELAXATION_HEADERS, reports.advice_tail(report))
+        if not report.relaxations and not report.unsolved:
+            others.append(report)
+    for line in reports.quiet_lines(others):
+        err.print(line, style="dim")
+
+
+@takes_sources
+@takes_filter
+def replay(
+    *,
+    where: Filter,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against", help="Where the changed tools are, instead of --source.", metavar="SOURCE"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    audit: AuditOption = None,
+    chosen: Chosen,
+) -> None:
+    """Put recorded inputs before the contracts as they are now: what would change. Nothing is run."""
+    from callpact.audit import reports
+    from callpact.audit.analysis.replay import replay_of
+
+    session = chosen.session(audit)
+    catalog = chosen.look(session, against or ())
+    with opened(session) as store:
+        report = replay_of(store, catalog, where)
+        if not report.calls:
+            tell_nothing(store, where)
+        elif as_json:
+            print_json(reports.encode_replay(report), sys.stdout)
+        else:
+            print_plain(reports.replay_lines(report))
+
+
+def _print_report(
+    rows: Iterable[tuple[str, ...]],
+    headers: tuple[str, ...],
+    tail: Iterable[str],
+    spare: Iterable[str] = (),
+) -> None:
+    print_fitted([Row(cells, first="cyan") for cells in rows], headers, spare, indent=2)
+    print_plain(f"  {line}" for line in tail)
+    out.print()
+
+
+def _on_record(
+    where: Filter, tool: str | None, audit: str | None, chosen: Chosen
+) -> Iterator[tuple[Store, Tool]]:
+    """The tools that are meant, and the store that has their records."""
+    session = chosen.session(audit)
+    catalog = chosen.look(session)
+    with opened(session) as store:
+        for found in _called(store, where, catalog, tool):
+            yield store, found
+
+
+def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> list[Tool]:
+    """The tools that are meant, of those on record."""
+    if tool is not None and "*" not in tool:
+        return [catalog.find(tool)]
+    calls = {rate.group: rate.calls for rate in store.rates(where, "tool")}
+    if not calls:
+        tell_nothing(store)
+    on_record = {found.id: found for name in calls if (found := catalog.get(name)) is not None}
+    meant = [each for each in on_record.values() if _fits(tool, *_names(each))]
+    missed = {rate.group: rate.calls for rate in store.rates(replace(where, gate="find"), "tool")}
+    # What was never found is a name that a caller made up.
+    gone = [
+        name
+        for name, count in calls.items()
+        if name not in catalog and missed.get(name) != count and _fits(tool, name)
+    ]
+    if gone:
+        many = counted(len(gone))
+        err.print(f"{many} on record cannot be judged: not in the sources", style="dim")
+    elif tool is not None and calls and not meant:
+        _tell_unfit(catalog, tool)
+    return meant
+
+
+def _names(tool: Tool) -> tuple[str, ...]:
+    return (tool.id, tool.wire_name, *tool.aliases)
+
+
+def _fits(pattern: str | None, *names: str) -> bool:
+    return pattern is None or any(fnmatchcase(name, pattern) for name in names)
+
+
+def _tell_unfit(catalog: Catalog, pattern: str) -> None:
+    """Say that no call fits; that no tool does is an error, as for a name that none has."""
+    if not any(_fits(pattern, *_names(tool)) for tool in catalog):
+        fail(f"there is no tool that fits '{pattern}', in the sources or on record")
+    err.print(plain(f"no call on record is of a tool that fits '{pattern}'"), style="dim")

@@ -1,0 +1,362 @@
+"""The options that every command with sources has, and what loading them had to say.
+
+Declared once: `takes_sources` gives a command all of them, and the command one `Chosen`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from callpact.app import Options, Session
+from callpact.cli.output import LogFormat, LogLevel, counted, err, fail, plain
+from callpact.config import DEFAULT_FILE
+from callpact.errors import UsageError
+from callpact.sandbox.hook_limits import MAX_HOOK_TIMEOUT
+from callpact.sources.base import Finding, Opening
+from callpact.telemetry.logs import Logs, configure
+
+if TYPE_CHECKING:
+    from callpact.catalog import Catalog
+
+_ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
+_MOST_TOLD = 10  # Warnings without a code; those with one are counted.
+
+
+class ProfileName(StrEnum):
+    """How FlowMCP files are read."""
+
+    strict = "strict"
+    compat = "compat"
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help=f"Configuration file, if no source is named. [default: {DEFAULT_FILE}]",
+    ),
+]
+ProfileOption = Annotated[
+    ProfileName | None,
+    typer.Option(
+        "--profile",
+        help=(
+            "FlowMCP: the letter of the specification, or what real files need. "
+            "[default: as configured, else compat]"
+        ),
+    ),
+]
+ListsOption = Annotated[
+    Path | None,
+    typer.Option("--lists", help="FlowMCP: folder of shared lists.", metavar="DIR"),
+]
+LibrariesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-library",
+        help="FlowMCP: a library that hooks may use beside the six; `*` for all. Repeatable.",
+        metavar="NAME",
+    ),
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "source": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--source",
+                "-s",
+                help="Where tools are, e.g. `python:shop.py` or `flowmcp:catalogue/`. Repeatable.",
+                metavar="REF",
+            ),
+        ],
+        None,
+    ),
+    "config": (ConfigFile, None),
+    "profile": (ProfileOption, None),
+    "lists": (ListsOption, None),
+    "allow_library": (LibrariesOption, None),
+    "secrets": (
+        Annotated[
+            Path | None,
+            typer.Option("--secrets", help="File of keys (dotenv) for upstreams.", metavar="FILE"),
+        ],
+        None,
+    ),
+    "key": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--key",
+                help=(
+                    "A key of the environment that sources are granted: `NAME`, or `NAME@host` to "
+                    "bind it to a host; `*` for all. Repeatable."
+                ),
+                metavar="NAME",
+            ),
+        ],
+        None,
+    ),
+    "upstream": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--upstream",
+                help=(
+                    "Send what is meant for one root to another, e.g. "
+                    "`https://api.x.com=http://localhost:9`. Repeatable."
+                ),
+                metavar="FROM=TO",
+            ),
+        ],
+        None,
+    ),
+    "allow_host": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--allow-host",
+                help="A private address that tools may reach. Repeatable.",
+                metavar="HOST",
+            ),
+        ],
+        None,
+    ),
+    "hook_host": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--hook-host",
+                help=(
+                    "FlowMCP: a host that hooks may reach beside their file's own, or a pattern "
+                    "(`*.site.com`); `*` for all. Repeatable."
+                ),
+                metavar="HOST",
+            ),
+        ],
+        None,
+    ),
+    "hook_timeout": (
+        Annotated[
+            float | None,
+            typer.Option(
+                "--hook-timeout",
+                help=(
+                    "FlowMCP: seconds that the code of one hook call may run, at most 60; "
+                    "1 by default."
+                ),
+                metavar="SECONDS",
+            ),
+        ],
+        None,
+    ),
+    "log_level": (
+        Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")],
+        LogLevel.warning,
+    ),
+    "log_format": (
+        Annotated[
+            LogFormat,
+            typer.Option(
+                "--log-format",
+                help="How it is logged: for people, or one JSON object for each line.",
+            ),
+        ],
+        LogFormat.text,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The sources that a command was given, and how they are to be opened."""
+
+    source: list[str] | None = None
+    config: Path | None = None
+    profile: ProfileName | None = None
+    lists: Path | None = None
+    allow_library: list[str] | None = None
+    secrets: Path | None = None
+    key: list[str] | None = None
+    upstream: list[str] | None = None
+    allow_host: list[str] | None = None
+    hook_host: list[str] | None = None
+    hook_timeout: float | None = None
+    log_level: LogLevel = LogLevel.warning
+    log_format: LogFormat = LogFormat.text
+    logs: Logs | None = None
+    """Where this command's logs are set up; nowhere for completion."""
+
+    def session(self, audit: str | None = None) -> Session:
+        """The session of a command; `audit` says where the audit log is.
+
+        Raises:
+            UsageError: an option is not of its form.
+        """
+        opening = Opening(
+            "",
+            profile=None if self.profile is None else self.profile.value,
+            lists=None if self.lists is None else str(self.lists),
+            libraries=_names("--allow-library", self.allow_library),
+            hosts=_names("--allow-host", self.allow_host),
+            upstreams=_upstreams(self.upstream),
+            hook_hosts=_names("--hook-host", self.hook_host),
+            keys=_names("--key", self.key),
+            hook_timeout=_seconds("--hook-timeout", self.hook_timeout),
+        )
+        options = Options(
+            refs=tuple(self.source or ()),
+            config=self.config,
+            opening=opening,
+            secrets=self.secrets,
+            audit=audit,
+        )
+        return Session(options, on_secrets=None if self.logs is None else self.logs.hide)
+
+    def arguments(self) -> list[str]:
+        """How sources are opened, as another process is given it, wherever it is started."""
+        parts = [] if self.profile is None else ["--profile", self.profile.value]
+        parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
+        parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
+        for option in ("allow_library", "key", "upstream", "allow_host", "hook_host"):
+            for value in cast("list[str]", getattr(self, option) or ()):
+                parts += [f"--{option.replace('_', '-')}", value]
+        if self.hook_timeout is not None:
+            parts += ["--hook-timeout", f"{self.hook_timeout:g}"]
+        return parts
+
+    async def load(self, session: Session, refs: Iterable[str] = ()) -> None:
+        """Load the sources of a session, and print what was wrong with those that are missing.
+
+        Raises:
+            CallpactError: nothing could be loaded.
+        """
+        secrets = session.opening.secrets
+        for warning in secrets.warnings if secrets else ():
+            err.print(f"[yellow]warning:[/] {plain(warning)}")
+        # What a module prints while it is imported must not get between the results.
+        with contextlib.redirect_stdout(sys.stderr):
+            await session.load(refs)
+        _print_report(session.loaded.report, tells_all=self.log_level.tells_all)
+        if not len(session.catalog):
+            fail("no tool could be loaded")
+
+    def look(self, session: Session, refs: Iterable[str] = ()) -> Catalog:
+        """The tools of a session, for a look at them: its sources are closed again."""
+
+        async def go() -> Catalog:
+            async with session:
+                await self.load(session, refs)
+                return session.catalog
+
+        return asyncio.run(go())
+
+
+def takes_sources(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command of a `chosen` every shared option instead of it."""
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        shared = {name: given.pop(name) for name in _SHARED}
+        logs = configure(shared["log_level"].value, shared["log_format"].value)
+        command(chosen=Chosen(**shared, logs=logs), **given)
+
+    own = inspect.signature(command, eval_str=True).parameters
+    kept = [parameter for name, parameter in own.items() if name != "chosen"]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _SHARED.items()
+    ]
+    every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept] + shared
+    cast("Any", wrapped).__signature__ = inspect.Signature(every)
+    # Typer looks here, too; functools.wraps has copied what the command itself says.
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return wrapped
+
+
+def chosen_so_far(params: Mapping[str, Any]) -> Chosen:
+    """What stands on an unfinished command line, for completion."""
+    return Chosen(**{name: params[name] for name in _SHARED if params.get(name)})
+
+
+def _names(option: str, given: Iterable[str] | None) -> tuple[str, ...]:
+    names = tuple(given or ())
+    if any(not name.strip() for name in names):
+        raise UsageError(f"{option} needs a name, got ''")
+    return names
+
+
+def _seconds(option: str, value: float | None) -> float | None:
+    if value is not None and not 0 < value <= MAX_HOOK_TIMEOUT:
+        raise UsageError(
+            f"{option} must be above zero and at most {MAX_HOOK_TIMEOUT:g}, got {value:g}"
+        )
+    return value
+
+
+def _upstreams(given: Iterable[str] | None) -> dict[str, str]:
+    roots: dict[str, str] = {}
+    for pair in given or ():
+        root, _, instead = pair.partition("=")
+        if not (_ROOT.match(root) and _ROOT.match(instead)):
+            raise UsageError(
+                "--upstream is written FROM=TO with two addresses, as in "
+                f"https://api.x.com=http://localhost:9, got '{pair}'"
+            )
+        if root in roots:
+            raise UsageError(f"--upstream: '{root}' is given twice")
+        roots[root] = instead
+    return roots
+
+
+def _print_report(report: Iterable[Finding], *, tells_all: bool) -> None:
+    """Errors and what is left out in full; other warnings of files by their number, unless everything is to be told."""
+    counts: Counter[str] = Counter()
+    files: set[str] = set()
+    bare = 0
+    for finding in report:
+        is_error = finding.severity == "error"
+        if not is_error and not tells_all:
+            if finding.severity == "info":
+                continue
+            if finding.code and not finding.is_left_out:
+                counts[finding.code] += 1
+                files.add(finding.place)
+                continue
+            bare += 1
+            if bare > _MOST_TOLD:
+                continue
+        style = {"error": "red", "warning": "yellow"}.get(finding.severity, "dim")
+        err.print(f"[{style}]{finding.severity}:[/] {plain(_line(finding))}")
+    if bare > _MOST_TOLD:
+        more = f"{bare - _MOST_TOLD:,} more warnings"
+        err.print(f"[yellow]warning:[/] {more}; --log-level info tells them")
+    if counts:
+        codes = ", ".join(f"{code} × {number:,}" for code, number in counts.most_common())
+        total = f"{counted(counts.total(), 'warning')} in {counted(len(files), 'file')}"
+        err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` tells them")
+
+
+def _line(finding: Finding) -> str:
+    known = finding.message.startswith((finding.place, f"'{finding.place}'"))
+    place = "" if known else finding.place
+    if finding.line is not None:
+        place += f":{finding.line}:{finding.column or 1}"
+    code = f"{finding.code} " if finding.code else ""
+    return f"{place}: {code}{finding.message}" if place else f"{code}{finding.message}"

@@ -1,0 +1,469 @@
+"""What the command line does to a terminal: runs work, writes results, tells errors.
+
+Results on standard output, everything else on standard error. It knows no command and no source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
+
+import typer
+
+from callpact.errors import CallError, CallpactError
+from callpact.schema.json_text import json_text
+from callpact.wire import terminal as text
+
+if TYPE_CHECKING:
+    from callpact.envelope import ResponseEnvelope
+
+UNREAD = 141  # What shells show for a process that SIGPIPE ended.
+_WIDEST = 120  # Cells beyond it push the others of their row aside, not those of all rows.
+_MOST_RULES = 300  # Characters; an enum may have hundreds of values.
+_UNPRINTABLE = re.compile(
+    r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+class _Screen:
+    """A console of rich, which is made when something is first shown: a server may never."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        self._stderr = stderr
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.console, name)
+
+    @cached_property
+    def console(self) -> Any:
+        """The console itself."""
+        from rich.console import Console
+
+        return Console(stderr=self._stderr, emoji=False, highlight=False, soft_wrap=True)
+
+
+out = _Screen(stderr=False)
+err = _Screen(stderr=True)
+
+
+class As(StrEnum):
+    """Renderings of a result."""
+
+    data = "data"
+    envelope = "envelope"
+    gate = "gate"
+    flowmcp = "flowmcp"
+
+
+class LogLevel(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+    @property
+    def tells_all(self) -> bool:
+        """True if whatever there is to say is said."""
+        return self in {LogLevel.debug, LogLevel.info}
+
+
+class LogFormat(StrEnum):
+    """How it is logged."""
+
+    text = "text"
+    json = "json"
+
+
+def plain(value: str) -> str:
+    """Text of others as it may be printed: it draws nothing, moves nothing, colours nothing."""
+    from rich.markup import escape
+
+    return escape(shown(value))
+
+
+def tell(line: str) -> None:
+    """A line about the work itself, on standard error: dim where somebody looks on."""
+    if sys.stderr.isatty():
+        err.print(plain(line), style="dim")
+    else:
+        sys.stderr.write(f"{shown(line)}\n")
+        sys.stderr.flush()
+
+
+def flat(value: str) -> str:
+    """Text of others on one line."""
+    return " ".join(shown(value).split("\n"))
+
+
+def shown(value: str) -> str:
+    """Text of others without what draws, moves or hides."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+
+
+# --- standard streams -----------------------------------------------------------------------
+
+
+class _Unread(io.RawIOBase):
+    """A standard stream whose reader may leave: what is written after that is dropped."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._is_left = False
+
+    def write(self, data: Any, /) -> int | None:
+        if not self._is_left:
+            try:
+                return self._raw.write(data)
+            except OSError as error:
+                self._is_left = True
+                self._leave(error)
+        return len(data)
+
+    def _leave(self, error: OSError) -> None:
+        """Standard error: what is said there is no reason to stop."""
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+
+class _UnreadResults(_Unread):
+    """Standard output: without it there is no use in going on."""
+
+    def _leave(self, error: OSError) -> None:
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(UNREAD) from None
+        raise CallpactError(f"standard output cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def standard_streams() -> Generator[None]:
+    """Let standard output and standard error be closed, or left by their readers, at any time.
+
+    A process whose results nobody reads any more ends with `UNREAD`, as one that SIGPIPE ended,
+    and quietly. What was closed from the start leads to nothing.
+    """
+    for descriptor in range(3):  # In this order: opening takes the lowest that is free.
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
+        sys.stdout = _led(sys.stdout or nothing, _UnreadResults)
+        sys.stderr = ours = _led(sys.stderr or nothing, _Unread)
+        try:
+            yield
+        finally:
+            ours.flush()
+            sys.stdout, sys.stderr = before
+
+
+def _led(stream: TextIO, kind: type[_Unread]) -> TextIO:
+    """A stream that writes where another does."""
+    stream.flush()
+    held = cast("io.TextIOWrapper", stream)
+    raw = kind(getattr(held.buffer, "raw", held.buffer))  # With `python -u` there is no buffer.
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        held.encoding,
+        held.errors,
+        line_buffering=held.line_buffering or held.write_through,
+    )
+
+
+# --- running --------------------------------------------------------------------------------
+
+
+class _Threads(ThreadPoolExecutor):
+    """The threads of sync tools, and which of them still run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        return future
+
+    @property
+    def are_busy(self) -> bool:
+        return any(future.running() for future in self._open)
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """`asyncio.run`, but a thread that nobody waits for any more cannot keep the process alive."""
+    threads = _Threads()
+
+    async def guarded() -> int:
+        asyncio.get_running_loop().set_default_executor(threads)
+        _wake_at_signals()
+        code = 130
+        try:
+            code = await work
+        except asyncio.CancelledError:  # Ctrl-C
+            _leave_if(threads.are_busy, code)
+            raise
+        except typer.Exit as left:
+            _leave_if(threads.are_busy, left.exit_code)
+            raise
+        except SystemExit as left:  # Nobody reads standard output.
+            _leave_if(threads.are_busy, cast("int", left.code))
+            raise
+        _leave_if(threads.are_busy, code)
+        return code
+
+    code = asyncio.run(guarded())
+    if code:
+        raise typer.Exit(code)
+
+
+def _wake_at_signals() -> None:
+    """Else a Ctrl-C that comes just before the loop goes to sleep is heard when it wakes again."""
+    if os.name == "posix":
+        with contextlib.suppress(RuntimeError):  # Not the main thread, where no signal comes.
+            # With a handler for any signal the loop is woken by all of them.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
+
+
+@contextlib.contextmanager
+def ended_at(number: int) -> Generator[None, None, None]:
+    """End what is inside at a signal, in order, as at a Ctrl-C; what comes after it goes on."""
+    task, is_told = asyncio.current_task(), False
+    if os.name != "posix" or task is None:
+        yield
+        return
+
+    def tell() -> None:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(number, tell)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_told or task.uncancel():
+            raise
+    finally:
+        loop.remove_signal_handler(number)
+
+
+def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
+    if is_busy:
+        try:
+            sys.stdout.flush()
+        except SystemExit:
+            code = UNREAD
+        sys.stderr.flush()
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def warned_once(tool_id: str, level: LogLevel) -> Generator[None, None, None]:
+    """Keep out of the log what `print_result` tells of a tool, unless all is to be logged.
+
+    Of the tools that it calls in turn nothing but the log tells.
+    """
+
+    def is_untold(record: logging.LogRecord) -> bool:
+        return not isinstance(record.args, tuple) or tool_id not in record.args[:1]
+
+    log = logging.getLogger("callpact.contract")
+    if not level.tells_all:
+        log.addFilter(is_untold)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_untold)
+
+
+def fail(message: str) -> NoReturn:
+    """Tell what is wrong with how the command was used, and end with exit code 2."""
+    err.print(f"[red]error:[/] {plain(message)}")
+    raise typer.Exit(2)
+
+
+# --- printing -------------------------------------------------------------------------------
+
+
+def _write(data: bytes, output: TextIO) -> None:
+    output.flush()
+    output.buffer.write(data)
+    output.buffer.flush()
+
+
+async def print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], as_: As) -> None:
+    """Write every result as soon as it comes; what the tool prints meanwhile goes to stderr."""
+    output, task = sys.stdout, cast("asyncio.Task[Any]", asyncio.current_task())
+    with contextlib.redirect_stdout(sys.stderr):
+        async with while_read(output), contextlib.aclosing(envelopes):
+            while not task.cancelling() and (envelope := await anext(envelopes, None)) is not None:
+                print_result(envelope, as_, output, is_line=True)
+            if task.cancelling():  # Ctrl-C, and the tool did not wait or took no notice.
+                await asyncio.sleep(0)  # Raises it if nothing did; else the closing would.
+                raise asyncio.CancelledError
+
+
+@contextlib.asynccontextmanager
+async def while_read(output: TextIO) -> AsyncGenerator[None, None]:
+    """End what is inside when the reader of a pipe leaves, also while there is nothing to write."""
+    loop, descriptor = asyncio.get_running_loop(), _pipe(output)
+    if descriptor is None:
+        yield
+        return
+    patience = asyncio.timeout(None)
+
+    def leave() -> None:
+        loop.remove_reader(descriptor)
+        patience.reschedule(loop.time())
+
+    try:
+        async with patience:
+            loop.add_reader(descriptor, leave)  # There is nothing to read here but that error.
+            yield
+    except (TimeoutError, CallError):
+        if patience.expired():
+            raise typer.Exit(UNREAD) from None
+        raise
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _pipe(output: TextIO) -> int | None:
+    """The file descriptor of a pipe that can be watched; None for anything else."""
+    try:
+        descriptor = output.fileno()
+    except OSError:
+        return None
+    is_pipe = os.name == "posix" and stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    return descriptor if is_pipe else None
+
+
+def print_result(
+    envelope: ResponseEnvelope[Any], as_: As, output: TextIO, *, is_line: bool = False
+) -> None:
+    """Write a result to the output, and what the contract had to say about it to stderr."""
+    for note in text.encode_notes(envelope):
+        err.print(plain(note), style="yellow")
+    data = envelope.data
+    if as_ is As.data and isinstance(data, bytes):
+        if output.isatty():
+            fail(f"the answer is {len(data)} bytes; send them to a file, or use --as envelope")
+        _write(data, output)
+        return
+    print_json(text.encode_result(envelope, as_.value), output, is_line=is_line)
+
+
+def print_failure(error: CallError, as_: As, tool_name: str, *, is_line: bool = False) -> None:
+    """Tell a failure on stderr, and write it to stdout where a form for it was asked for."""
+    form = text.encode_failure(error, as_.value, tool_name)
+    if form is not None:
+        print_json(form, sys.stdout, is_line=is_line)
+    for line in text.encode_error(error):
+        err.print(plain(line), style="red" if not line.startswith(" ") else "")
+
+
+def print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:
+    """Write JSON: on one line, or indented, and coloured on a terminal."""
+    written = text.encode_json(value, is_line=is_line)
+    if output.isatty() and not is_line:
+        out.print_json(written)
+    else:
+        _write(written.encode() + b"\n", output)
+
+
+class Row(NamedTuple):
+    """A row of a table: its cells, and how they are coloured."""
+
+    cells: tuple[str, ...]
+    style: str = ""
+    first: str = ""
+    """The style of its first cell."""
+
+
+def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int = 0) -> None:
+    """Write a table: fitted to the terminal, or one line a row, so that it can be searched."""
+    if not out.is_terminal:
+        print_lines(_lined([*([Row(tuple(headers))] if headers else []), *rows], indent))
+        return
+    from rich.table import Table
+
+    table = Table(*headers, box=None, pad_edge=False, show_header=bool(headers))
+    for row in rows:
+        first, *others = map(plain, row.cells)
+        first = f"[{row.first}]{first}[/]" if row.first else first
+        table.add_row(" " * indent + first, *others, style=row.style)
+    out.print(table)
+
+
+def _lined(rows: list[Row], indent: int) -> Iterator[str]:
+    """Rows as lines, every column as wide as it needs to be."""
+    cells = [[flat(cell) for cell in row.cells] for row in rows]
+    widths = [min(max(map(len, column)), _WIDEST) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield " " * indent + "  ".join(padded).rstrip()
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Write plain lines as they are."""
+    _write("".join(f"{line}\n" for line in lines).encode(), sys.stdout)
+
+
+def print_properties(title: str, schema: Any) -> None:
+    """Write the properties that a schema declares."""
+    if schema is None:
+        out.print(f"[bold]{title}[/] anything\n")
+        return
+    properties = text.properties_of(schema)
+    if not properties:
+        out.print(f"[bold]{title}[/] {plain(json_text(schema)[:300])}\n")
+        return
+    out.print(f"[bold]{title}[/]")
+    rows: list[Row] = []
+    for key, sub in properties.items():
+        node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
+        kinds = " or ".join(text.types_of(schema, key)) or "any"
+        rules = ", ".join(text.rules_of(schema, key))
+        rules = rules if len(rules) <= _MOST_RULES else f"{rules[: _MOST_RULES - 1]}…"
+        rows.append(Row((key, kinds, str(node.get("description", "")), rules), first="cyan"))
+    print_table(rows, indent=2)
+    out.print()
+
+
+def counted(number: int, noun: str = "tool") -> str:
+    """A number and what it counts."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

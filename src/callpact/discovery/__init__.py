@@ -1,0 +1,1 @@
+"""Find tools in a large catalog: a search index, and three tools that use it."""

@@ -1,0 +1,319 @@
+"""The watcher: polls files, reads changed sources again, swaps the catalog, notifies clients.
+
+A source is the unit: it is read again as a whole, or its version from before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from callpact.catalog import Catalog, joined
+from callpact.errors import CallpactError, DeclarationError, DuplicateTool, SourceRefused
+from callpact.reload.snapshot import Watch
+from callpact.reload.versions import MOST_NAMED, Version, compared, few, lost
+from callpact.runtime import Runtime
+from callpact.secrets.keys import Secrets
+from callpact.sources.base import (
+    UNREAD,
+    Opening,
+    Watchable,
+    Watched,
+)
+from callpact.sources.parts import (
+    Loaded,
+    Part,
+    Wanted,
+    load_part,
+)
+from callpact.tool import Tool
+
+WATCH_SECONDS = 0.3
+"""Seconds between two looks at watched files; more where a look takes more than a tenth of them."""
+QUIET_SECONDS = 0.2
+"""Seconds for which changed files must stay the same before they are read again."""
+MAX_RELOAD_SECONDS = 60
+"""Seconds within which a source must be read again."""
+_SHARE = 9  # A pause lasts at least this many times as long as the look before it.
+_log = logging.getLogger("callpact.reload")
+
+T = TypeVar("T")
+_Changed = dict[Watch, list[str]]
+"""The watches that are read again, each with its changed files."""
+
+
+class Announce(Protocol):
+    """Notifies clients of changed lists and of updated resources."""
+
+    async def __call__(
+        self, *, tools: bool, resources: bool, prompts: bool, updated: Iterable[str]
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How the sources were loaded, to load them again."""
+
+    config: Path | None = None
+    """The configuration file that names the sources; None if they were named themselves."""
+    wanted: Callable[[], tuple[Wanted, ...]] = tuple
+    """Reads from that file which sources are wanted now."""
+    given: Callable[[], Opening] | None = None
+    """Makes the settings that all sources share; called again when one of the `files` changed."""
+    files: tuple[Path, ...] = ()
+    """The files that `given` reads."""
+    hide: Callable[[Secrets], None] | None = None
+
+
+def is_offered(tool: Tool) -> bool:
+    """True if a tool can be called over any door, by some caller."""
+    return tool.kind != "subscription" and tool.disabled is None
+
+
+@dataclass(eq=False)
+class Watcher:
+    """Keeps the catalog of a runtime as its sources are on disk, while this context is open.
+
+    `asked` are the arguments that `loaded` was loaded with. A change of tools that `is_served` leaves
+    out is not announced. `prepare` turns the catalog of a source into the one that is run.
+    """
+
+    loaded: Loaded
+    runtime: Runtime
+    asked: Asked
+    announce: Announce
+    is_served: Callable[[Tool], bool] = is_offered
+    prepare: Callable[[Catalog], Catalog] = lambda catalog: catalog
+
+    def __post_init__(self) -> None:
+        # A thread of its own, as tools may keep all others busy.
+        self._thread = ThreadPoolExecutor(1, "callpact watching")
+        self._given: Opening | None = None
+        self._wanted = tuple(part.wanted for part in self.loaded.parts)
+        self._config = Watch((Watched(self.asked.config),) if self.asked.config else ())
+        self._watches = {part.wanted.name: Watch() for part in self.loaded.parts}
+        self._unfit: set[str] = set()
+        """Sources whose new version has tools that another source has already."""
+        self._versions: dict[str, Version] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._swap({part.wanted.name: Version(part, self.prepare) for part in self.loaded.parts})
+
+    async def __aenter__(self) -> None:
+        # Record the state of all files, as far as it is the one that was loaded.
+        since = min((version.part.since for version in self._versions.values()), default=0)
+        await self._apart(lambda: self._config.settle(self._config.watched, since))
+        for name, version in self._versions.items():
+            await self._settle(self._watches[name], version.part)
+            self._watches[name].trouble = str(version.part.trouble or "")
+        self._task = asyncio.create_task(self._run(), name="callpact watching")
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        for task in self._closing:  # Versions from before, some with calls under way.
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _run(self) -> None:
+        """Look for changes and read them, until it is cancelled."""
+        while True:
+            began, pause = time.perf_counter(), WATCH_SECONDS
+            try:
+                changed = await self._apart(self._look)
+                pause = max(pause, _SHARE * (time.perf_counter() - began))
+                if changed:
+                    await self._reload(changed)
+            except Exception:  # noqa: BLE001 - boundary: after any error the next change is read
+                _log.exception("what changed could not be read again")
+            is_waiting = any(w.seen is not None for w in (self._config, *self._watches.values()))
+            await asyncio.sleep(QUIET_SECONDS if is_waiting else pause)
+
+    async def _apart(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _settle(self, watch: Watch, part: Part, *more: Part) -> None:
+        """Watch what these parts were read from; the first was read just now."""
+        watched = [each for known in (part, *more) for each in _watched(known, self.asked.files)]
+        await self._apart(lambda: watch.settle(watched, part.since))
+
+    def _look(self) -> _Changed:
+        looks = {watch: watch.look() for watch in (self._config, *self._watches.values())}
+        return {watch: files for watch, files in looks.items() if files}
+
+    async def _reload(self, changed: _Changed) -> None:
+        """Read again what changed, and serve it."""
+        if not set(chain(*changed.values())).isdisjoint(map(str, self.asked.files)):
+            self._given = None
+        if self._config in changed:
+            self._read_config()
+        versions: dict[str, Version] = {}
+        try:
+            for wanted in self._wanted:
+                old = self._versions.get(wanted.name)
+                watch = self._watches.setdefault(wanted.name, Watch())
+                is_due = watch in changed or wanted.name in self._unfit
+                if old is None or old.part.wanted != wanted or is_due:
+                    versions[wanted.name] = await self._read(wanted, old, watch, changed)
+                else:
+                    versions[wanted.name] = old
+            await self._serve(self._fitting(versions, changed), changed)
+        finally:
+            for version in versions.values():
+                if version not in self._versions.values():
+                    await version.aclose()
+
+    def _read_config(self) -> None:
+        """Read which sources are wanted; they stay the same if the configuration is broken."""
+        shown = _shown([str(self.asked.config)])
+        try:
+            wanted = self.asked.wanted()
+        except DeclarationError as error:
+            if self._config.trouble != str(error):
+                _log.warning("%s; what it said before stays", error)
+            self._config.trouble = str(error)
+            return
+        if self._config.trouble:
+            _log.warning("%s is whole again", shown)
+        elif wanted == self._wanted:
+            _log.info("%s: its sources are the same; all else is read when a server starts", shown)
+        self._config.trouble = ""
+        self._wanted = wanted
+
+    async def _read(
+        self, wanted: Wanted, old: Version | None, watch: Watch, changed: _Changed
+    ) -> Version:
+        """The new version of a source, or the old one if the new one is broken."""
+        part = await self._load(wanted, None if old is None else old.part, changed)
+        trouble = str(part.trouble or ("" if old is None else lost(old.part, part)))
+        await self._settle(watch, part, *((old.part,) if trouble and old is not None else ()))
+        new = Version(part, self.prepare)
+        if not trouble:
+            self._log_findings(part, old)
+            return new
+        await new.aclose()
+        self._log_trouble(wanted.name, trouble, changed)
+        return new if old is None else old
+
+    async def _load(self, wanted: Wanted, old: Part | None, changed: _Changed) -> Part:
+        """Load a source; any error becomes its trouble."""
+        kept = None
+        if old is not None and old.wanted.secrets == wanted.secrets:
+            kept = None if str(wanted.secrets) in chain(*changed.values()) else old.secrets
+        since = time.time_ns()
+        try:
+            if self._given is None and self.asked.given is not None:
+                self._given = self.asked.given()
+            async with asyncio.timeout(MAX_RELOAD_SECONDS):
+                return await load_part(wanted, self._given, secrets=kept, hide=self.asked.hide)
+        except CallpactError as error:
+            trouble = SourceRefused(str(error))
+        except TimeoutError:
+            trouble = SourceRefused(f"{wanted.ref}: not read within {MAX_RELOAD_SECONDS} seconds")
+        except Exception as error:  # noqa: BLE001 - boundary: a source of others
+            _log.debug("%s could not be read", wanted.ref, exc_info=True)
+            trouble = SourceRefused(f"{wanted.ref}: {type(error).__name__}: {error}")
+        source = None if old is None else old.source
+        return Part(wanted, Catalog(()), (), source, kept, since, trouble)
+
+    def _fitting(self, versions: dict[str, Version], changed: _Changed) -> dict[str, Version]:
+        """The new versions; where tools of two collide, the version from before of the later one."""
+        self._unfit.clear()
+        with suppress(DuplicateTool):
+            joined(version.catalog for version in versions.values())
+            return versions
+        fit = {name: self._versions[name] for name in versions if name in self._versions}
+        for name, version in versions.items():
+            tried = {n: version if n == name else fit[n] for n in versions if n == name or n in fit}
+            try:
+                joined(other.catalog for other in tried.values())
+            except DuplicateTool as error:
+                self._unfit.add(name)
+                self._log_trouble(name, str(error), changed)
+            else:
+                fit = tried
+        return fit
+
+    async def _serve(self, versions: dict[str, Version], changed: _Changed) -> None:
+        """Swap the catalog, and announce what clients see differently."""
+        gone = [v for v in self._versions.values() if v not in versions.values()]
+        come = [v for v in versions.values() if v not in self._versions.values()]
+        if not gone and not come:
+            return
+        self._swap(versions)
+        for version in gone:
+            name = f"callpact closes {version.part.wanted.ref}"
+            self._closing.add(task := asyncio.create_task(version.retire(), name=name))
+            task.add_done_callback(self._closing.discard)
+        for version in come:
+            watch = self._watches[version.part.wanted.name]
+            if watch.trouble and version.part.trouble is None:
+                _log.warning("%s is whole again", version.part.wanted.ref)
+                watch.trouble = ""
+        read = [v for v in come if self._watches[v.part.wanted.name] in changed]
+        change = await self._apart(lambda: compared(gone, come, read, self.is_served))
+        refs = few(v.part.wanted.ref for v in come if v.part.trouble is None) or "nothing"
+        _log.info(
+            "%s changed: %s was read again; %s", _shown(chain(*changed.values())), refs, change
+        )
+        tools, resources, prompts = map(change.of, ("tool", "resource", "prompt"))
+        if tools or resources or prompts or change.updated:
+            await self.announce(
+                tools=tools, resources=resources, prompts=prompts, updated=change.updated
+            )
+
+    def _swap(self, versions: dict[str, Version]) -> None:
+        catalog = joined(version.catalog for version in versions.values())
+        self._versions = versions
+        self._watches = {name: self._watches[name] for name in (*versions, *self._unfit)}
+        self.loaded.parts = tuple(version.part for version in versions.values())
+        self.loaded.catalog = self.runtime.catalog = catalog
+
+    def _log_trouble(self, name: str, trouble: str, changed: _Changed) -> None:
+        watch, old = self._watches[name], self._versions.get(name)
+        if watch in changed or watch.trouble != trouble:
+            is_served = old is not None and old.part.trouble is None
+            end = "the version from before stays" if is_served else "it is left out"
+            files = changed.get(watch) or chain(*changed.values())
+            _log.warning("%s changed: %s; %s", _shown(files), trouble, end)
+        watch.trouble = trouble
+
+    def _log_findings(self, part: Part, old: Version | None) -> None:
+        """Log the findings that the version from before did not have."""
+        known = frozenset(() if old is None else old.part.report)
+        news = [found for found in part.report if found not in known and found.severity != "info"]
+        for found in news[:MOST_NAMED]:
+            level = logging.WARNING if found.severity == "error" else logging.INFO
+            place = "" if found.message.startswith(found.place) else f"{found.place}: "
+            _log.log(level, "%s%s", place, found.message)
+        if len(news) > MOST_NAMED:
+            _log.warning("%s: %s more findings", part.wanted.ref, len(news) - MOST_NAMED)
+
+
+def _watched(part: Part, given: Iterable[Path]) -> tuple[Watched, ...]:
+    """The files and folders that a source is read from."""
+    wanted, source = part.wanted, part.source
+    files = [Watched(file) for file in (wanted.secrets, *given) if file is not None]
+    if isinstance(source, Watchable):
+        try:
+            return (*files, *source.watched())
+        except Exception:  # noqa: BLE001 - boundary: a source of others must not end the watching
+            _log.exception("%s cannot say what it was read from", wanted.ref)
+    kind, colon, rest = wanted.ref.partition(":")
+    named = [wanted.ref, rest if colon and kind else "", wanted.settings.lists or ""]
+    return (*files, *(Watched(wanted.folder / path, "", UNREAD) for path in named if path))
+
+
+def _shown(files: Iterable[str | Path]) -> str:
+    """Paths as a user would write them."""
+    here = f"{Path.cwd()}{os.sep}"
+    return few(dict.fromkeys(str(file).removeprefix(here) for file in files))

@@ -1,0 +1,1 @@
+"""JavaScript that runs inside the guest, and the data that it needs."""

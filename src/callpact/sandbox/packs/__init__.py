@@ -1,0 +1,1 @@
+"""Library packs: scripts from npm that hooks may use, bundled and stored."""

@@ -1,0 +1,1 @@
+"""Who calls over HTTP: bearer tokens and OAuth."""

@@ -1,0 +1,312 @@
+"""The MCP door over Streamable HTTP: the SDK's application on uvicorn, behind a guard.
+
+Without authentication (`auth.py`) it is bound to this machine alone. No web page can drive it:
+requests with a foreign `Host` or `Origin` are refused (`guard.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import uvicorn
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import PlainTextResponse, Response
+
+from callpact.errors import InvalidConfig
+from callpact.net.address import Refused as BadHost
+from callpact.net.address import normal_host
+from callpact.serve.auth.bearer import Caller
+from callpact.serve.concurrency import Shares
+from callpact.serve.http.guard import Guard, Knockers, Limits, SlowClients, is_loopback
+from callpact.serve.http.sessions import Sessions
+from callpact.serve.http.uvicorn_protocol import Connection
+from callpact.serve.mcp.prebuilt import Filling
+from callpact.telemetry.metrics import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from callpact.serve.auth.bearer import Authentication
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8420
+DEFAULT_PATH = "/mcp"
+METRICS_PATH = "/metrics"
+METRICS_SCOPE = "metrics"
+"""The scope that a caller needs to read the page, where callers are known."""
+MAX_IDLE_SECONDS = 65
+"""Seconds that a connection over HTTP may idle between requests."""
+MAX_ENDING_SECONDS = 5
+"""Seconds that calls under way over HTTP have when the server stops."""
+
+_ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_PATH = re.compile(r"/|(/[A-Za-z0-9._~-]+)+/?")
+_WORDS = {
+    errno.EADDRINUSE: "another program is there already; use another --port",
+    errno.EACCES: "this user may not; use a --port above 1023",
+}
+
+
+def check_place(
+    host: str,
+    port: int,
+    path: str,
+    *,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    authentication: Authentication | None = None,
+) -> Knockers:
+    """Refuse an address that cannot or must not be served; returns the accepted hosts and origins.
+
+    Raises:
+        InvalidConfig: with what to do instead.
+    """
+    named = {_host(name) for name in hosts}
+    bare = _bare(host)
+    if authentication is None:
+        if not is_loopback(bare):
+            raise InvalidConfig(
+                f"--host {host}: without authentication the tools are served on this machine "
+                f"alone, or whoever reaches it could call them; use {DEFAULT_HOST}, or name who "
+                "may call them in callpact.toml: [serve.tokens.NAME] or [serve.oauth]"
+            )
+        if named:
+            raise InvalidConfig(
+                "[serve] hosts: without authentication the tools are served under the names of "
+                "this machine alone; name who may call them: [serve.tokens.NAME] or [serve.oauth]"
+            )
+    elif authentication.host is not None:
+        named.add(authentication.host)
+    if not is_loopback(bare):
+        if not _is_everywhere(bare):
+            named.add(bare.lower())
+        if not named:
+            raise InvalidConfig(
+                f"--host {host}: say under which names the server is asked for, or web pages could "
+                'use one of theirs: hosts = ["tools.example.com"] under [serve]'
+            )
+    if not 0 <= port <= 65_535:
+        raise InvalidConfig(f"--port {port}: a port is a number from 0 to 65535")
+    if not _PATH.fullmatch(path):
+        raise InvalidConfig(
+            f"--path {path}: a path is '/' and letters, digits or '.', '_', '~', '-', as in "
+            f"{DEFAULT_PATH}"
+        )
+    if path.rstrip("/") == METRICS_PATH:
+        raise InvalidConfig(f"--path {path}: that is where numbers for Prometheus stand")
+    return Knockers(frozenset(named), frozenset(map(_origin, origins)))
+
+
+def _host(name: str) -> str:
+    try:
+        return normal_host(f"[{name}]" if name.count(":") > 1 and "[" not in name else name)
+    except BadHost:
+        raise InvalidConfig(
+            f"[serve] hosts: expected a name without scheme and port, as in tools.example.com, "
+            f"got {name!r:.100}"
+        ) from None
+
+
+def _origin(origin: str) -> str:
+    if not _ORIGIN.fullmatch(origin):
+        raise InvalidConfig(
+            "[serve] origins: expected scheme, host and port as browsers send them, as in "
+            f"https://app.example.com, got {origin!r:.100}"
+        )
+    return origin.lower()
+
+
+def _is_everywhere(host: str) -> bool:
+    """True for the wildcard address of this machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+async def serve_http(
+    server: Server[Any],
+    *,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    path: str = DEFAULT_PATH,
+    limits: Limits | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    authentication: Authentication | None = None,
+    bound: socket.socket | None = None,
+    page: Callable[[], bytes] | None = None,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until the task is cancelled; `on_ready` gets the address.
+
+    Calls under way then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
+    and only then may the address be one that others reach: under the names in `hosts`, and from the
+    web pages in `origins`. `bound` is the socket from `reserve`, `page` renders /metrics.
+
+    Raises:
+        InvalidConfig: the place cannot be served.
+    """
+    knockers = check_place(
+        host, port, path, hosts=hosts, origins=origins, authentication=authentication
+    )
+    limits = limits or Limits()
+    async with contextlib.AsyncExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(bound or reserve(host, port)))
+        with _explained(host, port):  # Two may have bound it; only one can listen.
+            listening.listen()
+        app = server.streamable_http_app(
+            streamable_http_path=path,
+            max_request_body_size=limits.body_bytes,
+            max_sessions=None,  # They are counted by caller, in `sessions.py`.
+            # The guard has looked already, at every path, and names the machine's other addresses.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        if authentication is not None:
+            stack.push_async_callback(authentication.aclose)
+            authentication.start()
+        # The SDK binds the state of a request to the caller that it finds there.
+        bound_app = app if authentication is None else AuthContextMiddleware(app)
+        inner: ASGIApp = Filling(Sessions(bound_app, limits.sessions))
+        if page is not None:
+            inner = Scraping(inner, page, is_open=authentication is None)
+        guard = Guard(
+            inner,
+            limits,
+            path=path,
+            knockers=knockers,
+            doorkeeper=authentication,
+        )
+        running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
+        if on_ready is not None:
+            shown = f"[{_bare(host)}]" if ":" in host else host
+            address = f"http://{shown}:{listening.getsockname()[1]}{path}"
+            running.on_ready = lambda: on_ready(address)
+        await stack.enter_async_context(server.session_manager.run())
+        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            guard.stop()
+            running.should_exit = True
+            await serving
+            raise
+
+
+class Scraping:
+    """ASGI middleware that serves `GET /metrics` and passes on every other request.
+
+    The page has the names of all tools. With authentication it is therefore for callers that hold
+    the scope `metrics`; without, the door is open to this machine alone, and so is the page.
+    """
+
+    def __init__(self, app: ASGIApp, page: Callable[[], bytes], *, is_open: bool) -> None:
+        self._app = app
+        self._page = page
+        self._is_open = is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != METRICS_PATH:
+            await self._app(scope, receive, send)
+            return
+        await self._answer(scope)(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> Response:
+        if scope["method"] not in {"GET", "HEAD"}:
+            return PlainTextResponse("GET it", 405, {"allow": "GET, HEAD"})
+        caller = scope.get("user")
+        held = caller.verified.identity.scopes if isinstance(caller, Caller) else ()
+        if not self._is_open and METRICS_SCOPE not in held:
+            return PlainTextResponse(f"The token lacks the scope '{METRICS_SCOPE}'", 403)
+        return Response(self._page(), headers={"content-type": CONTENT_TYPE})
+
+
+def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
+    shares: Shares[Connection] = Shares(limits.connections)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return uvicorn.Config(
+        guard,
+        http=cast("Any", partial(Connection, shares, limits.header_bytes)),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=limits.header_bytes,
+        timeout_keep_alive=MAX_IDLE_SECONDS,
+        timeout_graceful_shutdown=MAX_ENDING_SECONDS,
+        lifespan="off",
+    )
+
+
+class _Uvicorn(uvicorn.Server):
+    """Reports when it is ready, resets slow clients, and installs no signal handlers."""
+
+    on_ready: Callable[[], None] | None = None
+
+    def __init__(self, config: uvicorn.Config, slow: SlowClients) -> None:
+        super().__init__(config)
+        self._slow = slow
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.on_ready is not None and self.started:
+            self.on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        self._slow.cut(tuple(self.server_state.connections), asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.server_state.tasks:  # They were cancelled after their time; that takes a moment.
+            await asyncio.wait(self.server_state.tasks, timeout=1)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def _bare(host: str) -> str:
+    """Return an IPv6 address without its brackets."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Bind a socket, so that an address in use is reported before anything is loaded.
+
+    It does not listen yet: a client is refused at once instead of waiting for the start.
+
+    Raises:
+        InvalidConfig: the place cannot be served.
+    """
+    with _explained(host, port), contextlib.ExitStack() as stack:
+        found = socket.getaddrinfo(_bare(host), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        bound = stack.enter_context(socket.socket(family, kind, protocol))
+        if os.name == "posix":  # Elsewhere it would let two programs share a port.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        stack.pop_all()
+        return bound
+
+
+@contextlib.contextmanager
+def _explained(host: str, port: int) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        words = _WORDS.get(error.errno or 0, error.strerror or error)
+        raise InvalidConfig(f"cannot serve on {_bare(host)}, port {port}: {words}") from None

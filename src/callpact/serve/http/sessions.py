@@ -1,0 +1,120 @@
+"""The sessions of older clients over HTTP, shared fairly between callers.
+
+An ASGI middleware before the SDK's application, which holds the sessions. At the limit the caller with
+the most sessions loses the one that is idle longest: it is ended as its client would end it (DELETE),
+so that its id is answered with 404 and the client begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from callpact.serve.concurrency import Shares, caller_of
+from callpact.serve.jsonrpc import INTERNAL_ERROR, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_ID = b"mcp-session-id"
+_VERSION = b"mcp-protocol-version"
+
+
+class Sessions:
+    """Counts the sessions that an application opens, and ends some of them."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._shares: Shares[bytes] = Shares(most)
+        self._scopes: dict[bytes, Scope] = {}
+        """The request that opened each session, as only its caller may end it."""
+        self._calls: Counter[bytes] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        version, session = _first(scope, _VERSION), _first(scope, _ID)
+        if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._app(scope, receive, send)
+        elif session is not None:
+            await self._go_on(session, scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._open(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller = caller_of(scope)
+        while self._shares.are_taken:
+            victim = self._shares.victim(caller, lambda session: not self._calls[session])
+            if victim is None:
+                text = "Calls run in all sessions; try again when one of yours has ended"
+                await Refused(503, text, INTERNAL_ERROR).send(send)
+                return
+            await self._end(victim)
+
+        def begun(message: Message) -> None:
+            session = _first(message, _ID)
+            if message["status"] < 400 and session is not None:
+                self._shares.take(session, caller)
+                self._scopes[session] = scope
+
+        await self._app(scope, receive, _watching(send, begun))
+
+    async def _go_on(self, session: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        self._shares.use(session)
+        is_call = scope["method"] == "POST"
+
+        def begun(message: Message) -> None:
+            is_ended = scope["method"] == "DELETE" and message["status"] < 300
+            if is_ended or (message["status"] == 404 and self._is_opener(session, scope)):
+                self._forget(session)
+
+        self._calls[session] += is_call
+        try:
+            await self._app(scope, receive, _watching(send, begun))
+        finally:
+            self._calls[session] -= is_call
+            if not self._calls[session]:
+                del self._calls[session]
+
+    def _is_opener(self, session: bytes, scope: Scope) -> bool:
+        """True if a request is of the caller who opened the session; others get 404, too."""
+        opened = self._scopes.get(session)
+        return opened is not None and caller_of(opened) == caller_of(scope)
+
+    async def _end(self, session: bytes) -> None:
+        """End a session as its client would."""
+        scope = {
+            **self._forget(session),
+            "method": "DELETE",
+            "headers": [(_ID, session), (b"host", b"localhost")],
+        }
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(_: Message) -> None:
+            """Drop the response."""
+
+        await self._app(scope, receive, send)
+
+    def _forget(self, session: bytes) -> dict[str, Any]:
+        self._shares.leave(session)
+        return dict(self._scopes.pop(session, {}))
+
+
+def _first(message: MutableMapping[str, Any], name: bytes) -> bytes | None:
+    """Return the first value of a header, as the SDK does."""
+    return next((value for key, value in message["headers"] if key == name), None)
+
+
+def _watching(send: Send, begun: Callable[[Message], None]) -> Send:
+    async def watched(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            begun(message)
+        await send(message)
+
+    return watched

@@ -1,0 +1,164 @@
+"""JSON-RPC: one message, checked before it is acted on, and the errors that refuse one.
+
+The same at every door: text goes in, a message or an error comes out. `Refused` is such an error
+with the status and the headers of HTTP. Knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import orjson
+
+from callpact.schema.bounds import with_room
+
+if TYPE_CHECKING:
+    from starlette.types import Send
+
+MAX_MESSAGE_DEPTH = 1_020
+"""Levels of JSON in a message: a few more than the arguments of a tool may have."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
+STOPPED = "The server was stopped before the call had ended"
+"""The error message of a call that is still running when the server ends."""
+RETRY_SECONDS = 10
+"""Seconds after which a client that found no room may try again, as `Retry-After` has it."""
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_exact = msgspec.json.Decoder()
+
+
+class BadMessage(Exception):
+    """A text that is not a message, and the error to answer it with."""
+
+    def __init__(
+        self, message: str, code: int = INVALID_REQUEST, id: str | int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.id = id
+
+    @property
+    def body(self) -> bytes:
+        """The error as JSON."""
+        error = {"code": self.code, "message": str(self)}
+        body = {"jsonrpc": "2.0", "id": self.id, "error": error}
+        return json.dumps(body).encode()  # orjson has no integers beyond 64 bits.
+
+
+class Refused(BadMessage):
+    """A request over HTTP that goes no further."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: int = INVALID_REQUEST,
+        id: str | int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, code, id)
+        self.status = status
+        self.headers = dict(headers or {})
+        if status in {429, 503}:
+            self.headers.setdefault("retry-after", str(RETRY_SECONDS))
+        if status in {408, 503}:
+            self.headers["connection"] = "close"
+
+    async def send(self, send: Send) -> None:
+        """Respond to a request with it."""
+        await respond(send, self.status, self.body, self.headers)
+
+    @property
+    def closing_response(self) -> bytes:
+        """The whole response, for a connection that ends with it."""
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(self.body)),
+            **self.headers,
+            "connection": "close",
+        }
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
+
+
+async def respond(send: Send, status: int, body: bytes, more: Mapping[str, str]) -> None:
+    """Respond to a request with JSON."""
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **more}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
+    """Return the one message that a text holds: a request, a notification or a response.
+
+    The SDK takes `NaN` for a number and a request with `id: null` for a notification.
+
+    Raises:
+        BadMessage: the text is not JSON, or what it says is not JSON-RPC.
+    """
+    message = _parsed(text, depth)
+    if not isinstance(message, dict):
+        raise BadMessage("A message must be one JSON object; there are no batches")
+    found = cast("dict[str, Any]", message)
+    given = found.get("id")
+    is_id = isinstance(given, str | int) and not isinstance(given, bool)
+    known = given if is_id else None
+    if found.get("jsonrpc") != "2.0":
+        raise BadMessage("'jsonrpc' must be '2.0'", id=known)
+    if "method" not in found:
+        # A peer that could not read a message responds with an error without an id.
+        is_addressed = is_id or (given is None and "error" in found)
+        if not is_addressed or ("result" in found) == ("error" in found):
+            raise BadMessage("A message needs a 'method', or an 'id' and its answer", id=known)
+        return found
+    if not isinstance(found["method"], str):
+        raise BadMessage("'method' must be a string", id=known)
+    if "id" in found and not is_id:
+        raise BadMessage("'id' must be a string or an integer; a notification has none")
+    if not isinstance(found.get("params", {}), dict | None):
+        raise BadMessage("'params' must be an object", id=known)
+    return found
+
+
+def _parsed(text: bytes, depth: int) -> Any:
+    try:
+        value = orjson.loads(text)  # Refuses NaN, lone surrogates, numbers out of range.
+    except orjson.JSONDecodeError as error:
+        if "depth limit" in error.msg:  # Its own, which lies a little above ours.
+            raise _too_deep(depth) from None
+        raise BadMessage(f"The message is not JSON: {error}", PARSE_ERROR) from None
+    if _is_deeper(value, text, depth):
+        raise _too_deep(depth)
+    # Integers of more than 64 bits were read as fractions.
+    return with_room(lambda: _exact.decode(text)) if _LONG_NUMBER.search(text) else value
+
+
+def _too_deep(depth: int) -> BadMessage:
+    return BadMessage(f"JSON is nested deeper than {depth} levels", PARSE_ERROR)
+
+
+def _is_deeper(value: Any, text: bytes, most: int) -> bool:
+    if text.count(b"[") + text.count(b"{") <= most:
+        return False
+    level = _nodes([value])
+    for _ in range(most):
+        level = _nodes(part for node in level for part in _parts(node))
+    return bool(level)
+
+
+def _nodes(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _parts(node: Any) -> Iterable[Any]:
+    return cast("dict[str, Any]", node).values() if isinstance(node, dict) else node

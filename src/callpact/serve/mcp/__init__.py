@@ -1,0 +1,1 @@
+"""The MCP door on the official SDK."""

@@ -1,0 +1,500 @@
+"""The MCP door: tools, resources, prompts and completions of a runtime, on the official SDK.
+
+The SDK implements the protocol, the runtime runs the calls, and this module joins the two. Lists are
+made in `views.py`, questions to clients in `asking.py` and `rounds.py`, notifications of changes in
+`changes.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.caching import CacheHint
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
+from msgspec import Struct
+from pydantic import BaseModel, ValidationError
+
+from callpact.context import Identity
+from callpact.discovery.tools import target_of
+from callpact.envelope import ResponseEnvelope, now_ms
+from callpact.errors import (
+    CallError,
+    ClientUnable,
+    HandlerCrashed,
+    UnknownTool,
+)
+from callpact.resources import (
+    NO_RESOURCE,
+    Prompt,
+    Resource,
+)
+from callpact.serve import DEFAULT_TIMEOUT
+from callpact.serve.concurrency import (
+    CALLS_PER_CALLER,
+    CALLS_PER_TOOL,
+    RunningCalls,
+    caller_of,
+)
+from callpact.serve.mcp.completion import complete
+from callpact.serve.mcp.input_rounds import Rounds
+from callpact.serve.mcp.large_results import KeptReader
+from callpact.serve.mcp.notify import Changes
+from callpact.serve.mcp.peer import AskedPeer, Peer
+from callpact.serve.mcp.prebuilt import Prebuilt, arguments_of, put_aside, take_out
+from callpact.serve.mcp.views import (
+    LIST_UP_TO,
+    LISTS,
+    View,
+    Views,
+    is_modern,
+    is_served,
+    key_of,
+)
+from callpact.tool import (
+    Call,
+    Tool,
+)
+from callpact.wire.mcp import results as wire
+from callpact.wire.mcp.offers import encode_completion, encode_contents, encode_messages
+from callpact.wire.paging import LIMIT
+from callpact.wire.plain import encode_error as encode_gate_error
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+    from mcp.server.caching import CacheableMethod
+    from mcp.server.context import CallNext, HandlerResult
+    from mcp.server.models import InitializationOptions
+
+    from callpact.context import Client
+    from callpact.runtime import Runtime
+    from callpact.wire.mcp.published import Advertise, Rendering
+
+LIST_TTL_MS = 2_000
+"""Milliseconds for which a client may take a list for current."""
+_MISSING = -32002
+"""The error code of an unknown resource before 2026-07-28."""
+_ABLE: dict[str, types.ClientCapabilities] = {
+    "elicitation": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
+    "sampling": types.ClientCapabilities(sampling=types.SamplingCapability()),
+    "roots": types.ClientCapabilities(roots=types.RootsCapability()),
+}
+_LISTED: dict[str, type[BaseModel]] = {
+    "tools/list": types.ListToolsResult,
+    "resources/list": types.ListResourcesResult,
+    "resources/templates/list": types.ListResourceTemplatesResult,
+    "prompts/list": types.ListPromptsResult,
+}
+_log = logging.getLogger("callpact.serve.mcp")
+
+Identify = Callable[["ServerRequestContext[Any]"], Identity | None]
+ResultT = TypeVar("ResultT", bound=BaseModel)
+SubjectT = TypeVar("SubjectT", Tool, Resource, Prompt)
+OfferT = TypeVar("OfferT", Resource, Prompt)
+
+
+class _Server(Server[Any]):
+    """The SDK's server; it declares to clients of both eras that it notifies of changes."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        changing = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(
+            changing, experimental_capabilities, extensions
+        )
+
+
+class _Sender(Struct, frozen=True):
+    """The sender of one request: an identity for tools, and an owner for what is counted or kept."""
+
+    identity: Identity | None
+    owner: str | None
+    """None where there is only one."""
+
+
+class _Ran(Struct, Generic[SubjectT], frozen=True):
+    """A call's envelope, and the tool, resource or prompt it came from."""
+
+    envelope: ResponseEnvelope[Any]
+    subject: SubjectT
+
+
+class Door:
+    """An MCP server over what a runtime holds, for both eras of the protocol.
+
+    `identity` is the caller, or a function that returns the caller of each request: what it may not
+    use is neither listed nor run. More than `list_up_to` tools are not listed, but replaced by three
+    tools that search, describe and call them. `advertise` is how much of an output schema the list
+    shows, `rendering` the form of results. Results over `result_limit` bytes come in pages of whole
+    items. More calls at one time than `calls_per_tool` and `calls_per_caller` are refused.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        name: str = "callpact",
+        version: str = "",
+        instructions: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        identity: Identity | Identify | None = None,
+        list_up_to: int = LIST_UP_TO,
+        advertise: Advertise = "full",
+        rendering: Rendering = "mcp",
+        result_limit: int = LIMIT,
+        calls_per_tool: int = CALLS_PER_TOOL,
+        calls_per_caller: int = CALLS_PER_CALLER,
+    ) -> None:
+        self._runtime = runtime
+        self._timeout = timeout
+        self._identity = identity
+        self._advertise: Advertise = advertise
+        self._rendering: Rendering = rendering
+        self._views = Views(
+            runtime, list_up_to=list_up_to, advertise=advertise, rendering=rendering
+        )
+        self._rounds = Rounds()
+        self._running = RunningCalls(calls_per_tool, calls_per_caller)
+        self._kept = KeptReader(result_limit)
+        self.writes_lines = False
+        """True where orjson encodes the responses, so that prebuilt JSON is passed on as it is."""
+        bus = InMemorySubscriptionBus()
+        self.changes = Changes(bus)
+        self._listening = ListenHandler(bus)
+        listed = CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
+        hints: dict[CacheableMethod, CacheHint] = dict.fromkeys(LISTS, listed)
+        hints["resources/read"] = CacheHint(0, "private")
+        self.server: Server[Any] = _Server(
+            name,
+            version=version,
+            instructions=instructions,
+            on_list_tools=self._list,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list,
+            on_list_resource_templates=self._list,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self.changes.unsubscribe,
+            on_list_prompts=self._list,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+            on_subscriptions_listen=self._listening,
+            get_tool_input_schema=self._input_schema,
+            cache_hints=hints,
+        )
+        # Not by the constructor, which warns: clients of the handshake era still set their level.
+        self.server.add_request_handler(
+            "logging/setLevel", types.SetLevelRequestParams, self.changes.set_level
+        )
+        state = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
+        self.server.middleware.insert(0, _masked)
+        self.server.middleware.extend((self.changes.notice, state, self._filled))
+
+    async def aclose(self) -> None:
+        """End the calls that wait for their clients, and the streams of changes."""
+        self._rounds.close()
+        self._listening.close()
+
+    # --- lists --------------------------------------------------------------------------------
+
+    async def _list(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> Any:
+        """Return a list without its entries, which are encoded already: `_filled` puts them in."""
+        method, cursor = context.method, None if params is None else params.cursor
+        more = self._kept.tools if method == "tools/list" else ()
+        view = self._views.of(self._sender(context).identity)
+        page = view.page(method, context.protocol_version, cursor, more)
+        put_aside(key_of(method), page.entries)
+        empty: dict[str, Any] = {key_of(method): [], "nextCursor": page.cursor}
+        return _LISTED[method].model_validate(empty)
+
+    async def _filled(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        prebuilt = Prebuilt()
+        return prebuilt.put_in(ctx, await call_next(ctx), is_line=self.writes_lines)
+
+    def _sender(self, context: ServerRequestContext[Any]) -> _Sender:
+        given = self._identity
+        identity = given if given is None or isinstance(given, Identity) else given(context)
+        scope = getattr(context.request, "scope", None)
+        if scope is not None:
+            return _Sender(identity, caller_of(scope))
+        return _Sender(identity, None if identity is None else identity.id)
+
+    def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
+        # The SDK asks before a caller is known, and only for arguments that headers repeat.
+        tool = self._runtime.catalog.get(tool_name)
+        given = self._identity
+        if tool is None or not (callable(given) or is_served(tool, given)):
+            return None
+        return wire.input_schema(tool)
+
+    # --- calls --------------------------------------------------------------------------------
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        sender = self._sender(context)
+        name = params.name
+        arguments = arguments_of(context, params.arguments)
+
+        async def begin(client: Client) -> _Ran[Tool]:
+            nonlocal name
+            view = self._views.of(sender.identity)
+            tool = self._tool(view, params.name, sender.owner)
+            if tool is None:
+                raise await self._unknown(context, view, params.name, arguments, sender)
+            meant = target_of(view.catalog, tool.id, arguments) or tool
+            name = meant.name
+            call = self._request(context, params.name, arguments, meant)
+            with self._running.entered(meant.id, sender.owner) as refusal:
+                admitted = tool if refusal is None else replace(tool, disabled=refusal)
+                envelope = await self._runtime.call(
+                    call, sender.identity, client=client, found=admitted
+                )
+            return _Ran(envelope, tool)
+
+        try:
+            ran = await self._run(context, params, begin, sender.owner)
+        except CallError as error:
+            return self._failed(error, name)
+        if isinstance(ran, types.InputRequiredResult):
+            return ran
+        tool = ran.subject
+        result = wire.encode_result(
+            ran.envelope,
+            tool,
+            modern=is_modern(context.protocol_version),
+            advertise=self._advertise,
+            rendering=self._rendering,
+            paging=None if tool.id == self._kept.tool.id else self._kept.paging(sender.owner),
+        )
+        if "callpact/page" in result["_meta"] and self._kept.show():
+            await self.changes.announce(tools=True)
+        try:
+            return _result(take_out(result))
+        except ValidationError as error:
+            _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
+            return self._failed(HandlerCrashed(tool.id), tool.name)
+
+    def _failed(self, error: CallError, tool_name: str) -> types.CallToolResult:
+        wired = wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
+        return _result(wired)
+
+    def _tool(self, view: View, name: str, owner: str | None) -> Tool | None:
+        """Find the tool of a name; one that is not listed may be called, too."""
+        tool = view.front.catalog.get(name) or view.catalog.get(name)
+        if tool is None and name in {self._kept.tool.id, self._kept.tool.wire_name}:
+            return self._kept.reading(owner)
+        return tool
+
+    async def _unknown(
+        self,
+        context: ServerRequestContext[Any],
+        view: View,
+        name: str,
+        arguments: Any,
+        sender: _Sender,
+    ) -> MCPError:
+        """Put a call of an unknown tool on record; returns the error of such a request."""
+        try:
+            await view.front.call(self._request(context, name, arguments, None), sender.identity)
+        except UnknownTool as error:
+            return MCPError(code=types.INVALID_PARAMS, message=error.message)
+        raise AssertionError("the tool was not there a moment ago")
+
+    def _request(
+        self, context: ServerRequestContext[Any], name: str, arguments: Any, tool: Tool | None
+    ) -> Call:
+        limit = self._timeout if tool is None or tool.timeout is None else tool.timeout
+        return Call(
+            name,
+            arguments,
+            deadline=now_ms() + limit * 1000,
+            via=f"mcp {context.protocol_version}",
+            client_name=_client_name(context),
+        )
+
+    async def _run(
+        self,
+        context: ServerRequestContext[Any],
+        params: types.InputResponseRequestParams,
+        begin: Callable[[Peer], Coroutine[Any, Any, _Ran[SubjectT]]],
+        owner: str | None,
+    ) -> _Ran[SubjectT] | types.InputRequiredResult:
+        """Begin a call whose client can be asked, in the way of its era, or resume it.
+
+        `begin` looks up what is called: a call that waits for its client ends on the version that
+        it began with.
+
+        Raises:
+            CallError: as the call.
+            MCPError: the client lacks what the call has to ask of it.
+        """
+        if not is_modern(context.protocol_version):
+            return await begin(AskedPeer(context, self.changes.level_of(context)))
+        try:
+            return await self._rounds.run(context, params, begin, owner)
+        except ClientUnable as error:
+            if error.missing is None:
+                raise
+            needed = types.MissingRequiredClientCapabilityErrorData(
+                required_capabilities=_ABLE[error.missing]
+            )
+            raise MCPError(
+                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message=error.message,
+                data=needed.model_dump(by_alias=True, exclude_none=True),
+            ) from None
+
+    # --- resources, prompts, completions --------------------------------------------------------
+
+    async def _read_resource(
+        self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        sender = self._sender(context)
+        kept = wire.encode_kept(params.uri, self._kept.paging(sender.owner))
+        if kept is not None:
+            return types.ReadResourceResult.model_validate(kept)
+
+        def find() -> tuple[Resource, dict[str, str]]:
+            return self._resource(context, sender, params.uri)
+
+        ran = await self._offered(context, params, sender, find)
+        if isinstance(ran, types.InputRequiredResult):
+            return ran
+        wired = encode_contents(ran.envelope, ran.subject, params.uri)
+        return _valid(types.ReadResourceResult, wired, ran.subject.tool)
+
+    def _resource(
+        self, context: ServerRequestContext[Any], sender: _Sender, uri: str
+    ) -> tuple[Resource, dict[str, str]]:
+        found = self._views.of(sender.identity).resource(uri)
+        if found is None:
+            raise _no_resource(context, uri)
+        return found
+
+    async def _subscribe(
+        self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        sender = self._sender(context)
+        self._resource(context, sender, str(params.uri))
+        return await self.changes.subscribe(context, params, sender.owner)
+
+    async def _get_prompt(
+        self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        sender = self._sender(context)
+
+        def find() -> tuple[Prompt, dict[str, str]]:
+            view = self._views.of(sender.identity)
+            prompt = view.prompt(params.name)
+            if prompt is None:
+                known = ", ".join(held.tool.wire_name for held in view.prompts[:10]) or "none"
+                message = f"There is no prompt '{params.name[:100]}'; there are: {known}"
+                raise MCPError(code=types.INVALID_PARAMS, message=message)
+            return prompt, params.arguments or {}
+
+        ran = await self._offered(context, params, sender, find)
+        if isinstance(ran, types.InputRequiredResult):
+            return ran
+        wired = encode_messages(ran.envelope, ran.subject)
+        return _valid(types.GetPromptResult, wired, ran.subject.tool)
+
+    async def _offered(
+        self,
+        context: ServerRequestContext[Any],
+        params: types.InputResponseRequestParams,
+        sender: _Sender,
+        find: Callable[[], tuple[OfferT, dict[str, str]]],
+    ) -> _Ran[OfferT] | types.InputRequiredResult:
+        """Run a resource or a prompt as a call.
+
+        Raises:
+            MCPError: with the failure as every wire renders it.
+        """
+
+        async def begin(client: Client) -> _Ran[OfferT]:
+            offer, arguments = find()
+            call = self._request(context, offer.tool.id, arguments, offer.tool)
+            envelope = await self._runtime.call(
+                call, sender.identity, client=client, found=offer.tool
+            )
+            return _Ran(envelope, offer)
+
+        try:
+            return await self._run(context, params, begin, sender.owner)
+        except CallError as error:
+            if error.code == NO_RESOURCE and isinstance(params, types.ReadResourceRequestParams):
+                raise _no_resource(context, params.uri) from None
+            is_theirs = error.code == "schema_validation_failed"
+            code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
+            body = encode_gate_error(error)
+            raise MCPError(code=code, message=error.message, data=body) from None
+
+    async def _complete(
+        self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        view, ref = self._views.of(self._sender(context).identity), params.ref
+        if isinstance(ref, types.PromptReference):
+            offer = view.prompt(ref.name)
+        else:
+            offer = next((r for r in view.resources if r.uri == ref.uri), None)
+        if offer is None:
+            raise MCPError(code=types.INVALID_PARAMS, message="There is nothing so named here")
+        others = (params.context.arguments if params.context else None) or {}
+        values = await complete(offer, params.argument.name, params.argument.value, others)
+        return types.CompleteResult.model_validate(encode_completion(values))
+
+
+def _no_resource(context: ServerRequestContext[Any], uri: str) -> MCPError:
+    return MCPError(
+        code=types.INVALID_PARAMS if is_modern(context.protocol_version) else _MISSING,
+        message=f"There is no resource at {uri[:200]}",
+        data={"uri": uri[:200]},
+    )
+
+
+async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Log an unexpected error, which the SDK would send to clients of the handshake era verbatim."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):  # The SDK's own words for a wrong request.
+        raise
+    except Exception:  # noqa: BLE001 - boundary: an error of ours, not of the caller
+        _log.exception("%s failed", ctx.method)
+        raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
+
+
+def _client_name(context: ServerRequestContext[Any]) -> str:
+    """Return the name and version that the client gives itself, as in `claude-code 2.1.0`."""
+    given = context.session.client_params
+    return "" if given is None else f"{given.client_info.name} {given.client_info.version}".strip()
+
+
+def _result(wired: dict[str, Any]) -> types.CallToolResult:
+    return types.CallToolResult.model_validate(wired)
+
+
+def _valid(kind: type[ResultT], wired: dict[str, Any], tool: Tool) -> ResultT:
+    try:
+        return kind.model_validate(wired)
+    except ValidationError as error:
+        _log.error("%s: its answer is no %s: %s", tool.id, kind.__name__, error)
+        crashed = HandlerCrashed(tool.id)
+        raise MCPError(
+            code=types.INTERNAL_ERROR, message=crashed.message, data=encode_gate_error(crashed)
+        ) from None

@@ -1,0 +1,259 @@
+"""The client of a call over MCP: messages and questions to it, in both eras of the protocol.
+
+Before 2026-07-28 a server asks by a request of its own. Since then it ends the client's request with
+its questions, and the client sends it again with the answers. The call waits in between
+(`rounds.py`), so that nothing is run twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from abc import abstractmethod
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import ValidationError
+
+from callpact.context import Client, Elicited, LogLevel, Root, Sampled
+from callpact.errors import ClientUnable, InvalidSchema, UsageError
+from callpact.schema import CompiledSchema, compile_schema
+from callpact.schema.issues.explain import explain
+from callpact.schema.json_text import sendable
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+
+MAX_MESSAGES = 100
+"""Messages that a tool may send to its client's model at once."""
+LEVELS: tuple[LogLevel, ...] = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+_LEAVES = ("string", "number", "integer", "boolean")
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
+_log = logging.getLogger("callpact.serve.mcp")
+
+Question = types.ElicitRequest | types.CreateMessageRequest | types.ListRootsRequest
+Answer = types.InputResponse
+_ANSWERS: dict[type[Any], type[Any]] = {
+    types.ElicitRequest: types.ElicitResult,
+    types.CreateMessageRequest: types.CreateMessageResult,
+    types.ListRootsRequest: types.ListRootsResult,
+}
+
+
+class Peer(Client):
+    """The client behind one request; how it is asked differs by era."""
+
+    def __init__(self, request: ServerRequestContext[Any], level: LogLevel = "debug") -> None:
+        self.request = request
+        self._level = level
+
+    @abstractmethod
+    async def ask(self, question: Question, key: str) -> Answer:
+        """Put a question to the client.
+
+        Raises:
+            ClientUnable: there is no answer.
+        """
+
+    @property
+    def _capabilities(self) -> types.ClientCapabilities:
+        return self.request.session.client_capabilities or types.ClientCapabilities()
+
+    @property
+    def can_elicit(self) -> bool:
+        """True if its user can be asked."""
+        able = self._capabilities.elicitation
+        return able is not None and (able.form is not None or able.url is None)
+
+    @property
+    def can_sample(self) -> bool:
+        """True if its model can be asked."""
+        return self._capabilities.sampling is not None
+
+    @property
+    def can_list_roots(self) -> bool:
+        """True if it can say which folders it works in."""
+        return self._capabilities.roots is not None
+
+    async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Elicited:
+        """Ask the user for an object."""
+        asked = _asked(schema)
+        if not self.can_elicit:
+            raise _unable("ask its user (elicitation)", "elicitation")
+        params = types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
+        answer = await self.ask(types.ElicitRequest(params=params), key)
+        if not isinstance(answer, types.ElicitResult):
+            raise ClientUnable("The client's answer is not one to a question for its user")
+        if answer.action != "accept":
+            return Elicited(answer.action)
+        return Elicited("accept", _kept(answer.content or {}, asked))
+
+    async def sample(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop: Sequence[str] = (),
+        key: str = "",
+    ) -> Sampled:
+        """Ask the model to go on."""
+        request = _sampling(messages, max_tokens, system, temperature, stop)
+        if not self.can_sample:
+            raise _unable("ask its model (sampling)", "sampling")
+        answer = await self.ask(request, key)
+        if not isinstance(answer, types.CreateMessageResult | types.CreateMessageResultWithTools):
+            raise ClientUnable("The client's answer is not one of its model")
+        wire = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        held = wire["content"]
+        blocks = cast("list[dict[str, Any]]", held if isinstance(held, list) else [held])
+        texts = [block["text"] for block in blocks if block.get("type") == "text"]
+        return Sampled("\n".join(texts), tuple(blocks), answer.model, answer.stop_reason)
+
+    async def roots(self, *, key: str = "") -> tuple[Root, ...]:
+        """Ask which folders it works in."""
+        if not self.can_list_roots:
+            raise _unable("tell its folders (roots)", "roots")
+        answer = await self.ask(types.ListRootsRequest(), key)
+        if not isinstance(answer, types.ListRootsResult):
+            raise ClientUnable("The client's answer names no folders")
+        return tuple(Root(str(root.uri), root.name or "") for root in answer.roots)
+
+    async def log(self, level: LogLevel, data: Any) -> None:
+        """Send a log message to the client."""
+        if level not in LEVELS:
+            raise UsageError(f"a level is one of {', '.join(LEVELS)}, got {level!r:.100}")
+        if LEVELS.index(level) < LEVELS.index(self._level):
+            return
+        session, request_id = self.request.session, self.request.request_id
+        with warnings.catch_warnings():
+            # Older clients have logging, whatever the newest revision thinks of it.
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            sending = session.send_log_message(  # pyright: ignore[reportDeprecated] - see above
+                level, sendable(data), related_request_id=request_id
+            )
+        await _sent(sending)
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Report the progress of the call to the client."""
+        await _sent(self.request.session.report_progress(done, total, message))
+
+
+class AskedPeer(Peer):
+    """A client of the handshake era: it is asked by requests of the server."""
+
+    @property
+    def _capabilities(self) -> types.ClientCapabilities:
+        if not self.request.session.can_send_request:
+            return types.ClientCapabilities()
+        return super()._capabilities
+
+    async def ask(self, question: Question, key: str) -> Answer:  # noqa: ARG002 - for other eras
+        """Send the question, and wait; over this wire questions need no key."""
+        metadata = ServerMessageMetadata(related_request_id=self.request.request_id)
+        expected = _ANSWERS[type(question)]
+        try:
+            return await self.request.session.send_request(question, expected, metadata=metadata)
+        except MCPError as error:
+            raise ClientUnable(f"The client did not answer: {error.message}") from None
+        except (ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise ClientUnable("The client gave no answer that could be read") from None
+
+
+def _sampling(
+    messages: str | Sequence[Mapping[str, Any]],
+    max_tokens: int,
+    system: str | None,
+    temperature: float | None,
+    stop: Sequence[str],
+) -> types.CreateMessageRequest:
+    given: Sequence[Any] = (
+        [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    )
+    if not 0 < len(given) <= MAX_MESSAGES:
+        raise UsageError(f"a model is sent 1 to {MAX_MESSAGES} messages, got {len(given)}")
+    wire: dict[str, Any] = {"messages": [_message(item) for item in given], "maxTokens": max_tokens}
+    if system is not None:
+        wire["systemPrompt"] = system
+    if temperature is not None:
+        wire["temperature"] = temperature
+    if stop:
+        wire["stopSequences"] = list(stop)
+    try:
+        return types.CreateMessageRequest(
+            params=types.CreateMessageRequestParams.model_validate(wire, by_name=False)
+        )
+    except ValidationError as error:
+        raise UsageError(f"this cannot be sent to a model: {error}") from None
+
+
+def _message(item: Any) -> Any:
+    message: Mapping[str, Any] = cast("Any", item) if isinstance(item, Mapping) else {}
+    content = message.get("content")
+    if not isinstance(content, str):
+        return cast("Any", item)
+    return {**message, "content": {"type": "text", "text": content}}
+
+
+def _asked(schema: Mapping[str, Any]) -> CompiledSchema:
+    """Compile a schema that clients can make a form of.
+
+    Raises:
+        UsageError: it is not a schema, has more than one level, or no properties.
+    """
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping) or not properties:
+        raise UsageError(
+            'a user is asked for an object: {"type": "object", "properties": {…}}, got '
+            f"{schema!r:.100}"
+        )
+    for name, part in cast("Mapping[str, Any]", properties).items():
+        if not isinstance(part, Mapping) or not _is_flat(cast("Mapping[str, Any]", part)):
+            raise UsageError(
+                f"a user is asked for texts, numbers, booleans and choices of texts; '{name}' is "
+                f"{part!r:.100}"
+            )
+    try:
+        return compile_schema(dict(schema))
+    except InvalidSchema as error:
+        raise UsageError(f"a user cannot be asked by this schema: {error}") from None
+
+
+def _is_flat(part: Mapping[str, Any]) -> bool:
+    if part.get("type") == "array":
+        items = part.get("items")
+        return isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
+    return part.get("type") in _LEAVES
+
+
+def _kept(data: dict[str, Any], asked: CompiledSchema) -> dict[str, Any]:
+    if asked.accepts(data):
+        return data
+    first = explain(asked, asked.errors(data), "Value")[0]
+    raise ClientUnable(f"The user's answer does not keep what was asked for: {first.message}")
+
+
+def _unable(what: str, missing: str) -> ClientUnable:
+    return ClientUnable(f"This tool needs a client that can {what}; yours cannot", missing)
+
+
+async def _sent(sending: Awaitable[None]) -> None:
+    """Wait until a message is sent; a client that is gone is ignored."""
+    try:
+        await sending
+    except _GONE:
+        _log.debug("the client was gone before a message was sent")

@@ -1,0 +1,1 @@
+"""The MCP door over standard input and output."""

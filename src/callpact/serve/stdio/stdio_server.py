@@ -1,0 +1,395 @@
+"""The MCP door over standard input and output: one message a line, and no line costs the next.
+
+What is no message of JSON-RPC is answered here, within limits; all that a message means is the
+SDK's. There is one client, and it owns the process: one that does not read its answers is waited
+for, and until it does no more is read from it than the limits allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import orjson
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+from pydantic import ValidationError
+
+from callpact.errors import InvalidConfig
+from callpact.serve.jsonrpc import (
+    INTERNAL_ERROR,
+    MAX_MESSAGE_DEPTH,
+    STOPPED,
+    BadMessage,
+    read_message,
+)
+from callpact.serve.stdio.line_pipes import LineReader, LineTooLong, LineWriter
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mcp.server import Server
+
+MAX_LINE_BYTES = 4 << 20
+"""Size of a line over stdio, which is one message."""
+MAX_REQUESTS = 1_000
+"""Requests under way over stdio; until one of them is answered no more is read."""
+MAX_REQUESTS_BYTES = 32 << 20
+"""Size of all requests under way over stdio together, as the number of them."""
+MAX_LEAVING_SECONDS = 1.5
+"""Seconds that requests under way over stdio have when the client hangs up. Clients wait for 2 and
+kill the server then."""
+
+_STREAM = "subscriptions/listen"
+_log = logging.getLogger("callpact.serve.stdio")
+
+
+@dataclass(frozen=True)
+class LineLimits:
+    """Limits of a client over stdio."""
+
+    line_bytes: int = MAX_LINE_BYTES
+    depth: int = MAX_MESSAGE_DEPTH
+    requests: int = MAX_REQUESTS
+    requests_bytes: int = MAX_REQUESTS_BYTES
+    leaving_seconds: float = MAX_LEAVING_SECONDS
+
+
+async def serve_stdio(server: Server[Any], limits: LineLimits | None = None) -> None:
+    """Serve over standard input and output until the client hangs up.
+
+    What a tool or its children print goes to standard error, and they have nothing to read; the
+    protocol has both streams to itself.
+
+    Raises:
+        InvalidConfig: there is no standard input or output.
+    """
+    # What is printed would otherwise wait in a buffer and end up on the wire at the exit.
+    with _claimed() as (incoming, outgoing), contextlib.redirect_stdout(sys.stderr):
+        await serve_lines(server, incoming, outgoing, limits)
+
+
+async def serve_lines(
+    server: Server[Any], incoming: int, outgoing: int, limits: LineLimits | None = None
+) -> None:
+    """Serve over two file descriptors until the first one ends; both stay open.
+
+    Requests under way then have `limits.leaving_seconds`, also when the task is cancelled; what is
+    still not answered gets an error.
+    """
+    limits = limits or LineLimits()
+    under_way = _UnderWay(limits)
+    writer = LineWriter(outgoing)
+    messages = _Incoming(incoming, writer, under_way, limits)
+    writer.on_broken = messages.stop
+    answers = _Outgoing(writer, under_way)
+    running = asyncio.ensure_future(
+        server.run(messages, answers, server.create_initialization_options())
+    )
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        messages.end()
+        await running
+        raise
+    finally:
+        running.cancel()
+        writer.close()
+
+
+class _UnderWay:
+    """The requests that are not answered yet, and those that the server itself has sent."""
+
+    def __init__(self, limits: LineLimits) -> None:
+        self._limits = limits
+        self._open: dict[RequestId, list[_Request]] = {}  # A client may use an id twice.
+        self._number = self._bytes = self._streams = 0
+        self._asked: set[str] = set()
+        self._is_ending = self._is_given_up = False
+        self._changed = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        limits = self._limits
+        return self._number >= limits.requests or self._bytes >= limits.requests_bytes
+
+    def begin(self, id: RequestId, size: int, *, is_stream: bool) -> None:
+        self._open.setdefault(id, []).append(_Request(size, is_stream))
+        self._count(1, size, is_stream)
+
+    def end(self, id: RequestId | None) -> None:
+        if id is None or id not in self._open:
+            return
+        ended = self._open[id].pop(0)
+        if not self._open[id]:
+            del self._open[id]
+        self._count(-1, -ended.size, -ended.is_stream)
+        self._changed.set()
+
+    def _count(self, number: int, size: int, streams: int) -> None:
+        self._number += number
+        self._bytes += size
+        self._streams += streams
+
+    def ask(self, id: RequestId) -> None:
+        """The client is asked; what it says must be read, however much is under way."""
+        self._asked.add(str(id))
+        self._changed.set()
+
+    def hear(self, id: RequestId | None) -> None:
+        self._asked.discard(str(id))
+
+    async def until_room(self) -> None:
+        """Wait until more may be read."""
+        while self.is_full and not (self._asked or self._is_ending or self._is_given_up):
+            await self._change()
+
+    async def until_answered(self, seconds: float) -> None:
+        """Wait for all that has an end, some seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._number > self._streams and not self._is_given_up:
+                    await self._change()
+
+    def end_reading(self) -> None:
+        """Wake all that wait for room: no more will be read."""
+        self._is_ending = True
+        self._changed.set()
+
+    def give_up(self) -> None:
+        """Wake all that wait."""
+        self._is_given_up = True
+        self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    size: int
+    is_stream: bool
+
+
+class _Stream:
+    """The methods that the SDK needs of both streams, beside `receive` and `send`."""
+
+    async def aclose(self) -> None:
+        """Nothing: the descriptors are not ours to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class _Incoming(_Stream):
+    """The messages of a client; a line that is not a message is answered here."""
+
+    def __init__(
+        self, descriptor: int, writer: LineWriter, under_way: _UnderWay, limits: LineLimits
+    ) -> None:
+        self._reader = LineReader(descriptor, limits.line_bytes)
+        self._writer = writer
+        self._under_way = under_way
+        self._limits = limits
+
+    def end(self) -> None:
+        """Read no more; what is under way has its time."""
+        self._reader.stop()
+        self._under_way.end_reading()
+
+    def stop(self) -> None:
+        """Do nothing: the client is gone."""
+        self._reader.stop()
+        self._under_way.give_up()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> SessionMessage:
+        """The next message.
+
+        Raises:
+            anyio.EndOfStream: the client has hung up.
+        """
+        while True:
+            await self._under_way.until_room()
+            try:
+                message = self._message(await self._reader.read())
+            except LineTooLong:
+                await self._refuse(
+                    BadMessage(f"A message may have {self._limits.line_bytes:,} bytes")
+                )
+            except BadMessage as bad:
+                await self._refuse(bad)
+            except EOFError:
+                await self._leave()
+                raise anyio.EndOfStream from None
+            else:
+                if message is not None:
+                    return message
+
+    async def _refuse(self, bad: BadMessage) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            await self._writer.write(bad.body + b"\n")
+        await asyncio.sleep(0)  # A client that sends nothing else must not keep all others waiting.
+
+    async def _leave(self) -> None:
+        """Wait for what is under way; if the client still reads, until it has read all."""
+        before = None
+        while before != self._writer.written:
+            before = self._writer.written
+            await self._under_way.until_answered(self._limits.leaving_seconds)
+
+    def _message(self, line: bytes) -> SessionMessage | None:
+        """A line as the SDK takes it; None for a complaint of the client, which has no answer."""
+        found = read_message(line, self._limits.depth)
+        if "method" in found and "id" in found:
+            return self._request(found, len(line))
+        if "method" in found:
+            return SessionMessage(JSONRPCNotification.model_validate(found))
+        given = found.get("id")
+        self._under_way.hear(given)
+        if given is None:
+            _log.warning("the client could not read a message: %.500r", found["error"])
+            return None
+        kind = JSONRPCResponse if "result" in found else JSONRPCError
+        try:
+            return SessionMessage(kind.model_validate(found))
+        except ValidationError:
+            raise BadMessage("An answer needs an object as its 'result' or 'error'") from None
+
+    def _request(self, found: dict[str, Any], size: int) -> SessionMessage:
+        request = JSONRPCRequest.model_validate(found)
+        if self._under_way.is_full:
+            text = "Too many requests are under way; wait for some of their answers"
+            raise BadMessage(text, INTERNAL_ERROR, request.id)
+        self._under_way.begin(request.id, size, is_stream=request.method == _STREAM)
+
+        async def settle() -> None:
+            self._under_way.end(request.id)
+
+        return SessionMessage(request, ServerMessageMetadata(on_request_unanswered=settle))
+
+
+class _Outgoing(_Stream):
+    """The messages for a client."""
+
+    def __init__(self, writer: LineWriter, under_way: _UnderWay) -> None:
+        self._writer = writer
+        self._under_way = under_way
+
+    async def send(self, item: SessionMessage) -> None:
+        """Give back once the client may read the message.
+
+        Raises:
+            anyio.BrokenResourceError: the client has hung up.
+        """
+        message = item.message
+        if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
+            # The SDK's word for a call that was broken off; here the client is still there.
+            stopped = ErrorData(code=INTERNAL_ERROR, message=STOPPED)
+            message = JSONRPCError(jsonrpc="2.0", id=message.id, error=stopped)
+        on_end = _nothing
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            on_end = partial(self._under_way.end, message.id)
+        elif isinstance(message, JSONRPCRequest):
+            self._under_way.ask(message.id)
+        elif message.method == "notifications/cancelled":
+            self._under_way.hear((message.params or {}).get("requestId"))
+        try:
+            await self._writer.write(_encoded(message), on_end)
+        except BrokenPipeError:
+            raise anyio.BrokenResourceError from None
+
+
+def _nothing() -> None:
+    """Do nothing: this message is not counted."""
+
+
+def _encoded(message: JSONRPCMessage) -> bytes:
+    """A line of JSON, which never has a line break inside."""
+    try:
+        if isinstance(message, JSONRPCResponse):
+            with contextlib.suppress(TypeError):  # Integers beyond 64 bits, types of others.
+                whole = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+                return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except (ValueError, RecursionError) as error:
+        if not isinstance(message, JSONRPCResponse):
+            raise
+        _log.error("an answer cannot be sent, as it is not JSON: %s", error)
+        data = ErrorData(code=INTERNAL_ERROR, message="The answer is not JSON")
+        return _encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=data))
+
+
+@contextlib.contextmanager
+def _claimed() -> Generator[tuple[int, int]]:
+    """The descriptors of the wire; while it serves, 0 is empty and 1 is standard error."""
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        raise InvalidConfig("serving over stdio needs a standard input and a standard output")
+    incoming, outgoing = _kept(0), _kept(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        _lead(0, nothing)
+        try:
+            _lead(1, 2)
+        except OSError:  # There is no standard error.
+            _lead(1, nothing)
+        sys.__stdout__.flush()  # What waits there is not for the wire.
+    finally:
+        os.close(nothing)
+    try:
+        yield incoming, outgoing
+    finally:  # They stay open: on Windows a thread may still read.
+        _lead(1, outgoing)
+        _lead(0, incoming)
+
+
+def _kept(descriptor: int) -> int:
+    """A duplicate that no child inherits and that takes the place of no standard stream."""
+    if sys.platform == "win32":
+        return os.dup(descriptor)
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _lead(descriptor: int, to: int) -> None:
+    os.dup2(to, descriptor)
+    if sys.platform == "win32":
+        from mcp.os.win32.utilities import rebind_std_handle_to_fd
+
+        with contextlib.suppress(OSError):
+            rebind_std_handle_to_fd(descriptor)

@@ -1,0 +1,113 @@
+"""The types that all sources share: `Source`, `Opening`, the loaded `Tools` and their `Finding`s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from callpact.resources import Prompt, Resource
+from callpact.secrets.keys import Secrets
+from callpact.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+UNREAD = ("__pycache__", "node_modules", ".git", ".venv", "venv")
+"""Folders that hold nothing of a project's own."""
+Severity = Literal["info", "warning", "error"]
+
+
+class Finding(Struct, frozen=True):
+    """One finding about a declaration, in the load report and in `callpact check`.
+
+    `place` is the file or function. Findings of FlowMCP rules also have a `code`, a `path` (a JSON
+    Pointer), a `line` and a `column`.
+    """
+
+    place: str
+    severity: Severity
+    message: str
+    code: str = ""
+    path: str = ""
+    line: int | None = None
+    column: int | None = None
+    is_left_out: bool = False
+    """True if nothing of the place is loaded, though there is no error."""
+
+
+class Tools(list[Tool]):
+    """A list of tools, with the findings of loading, and the resources and prompts."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        report: Iterable[Finding] = (),
+        resources: Iterable[Resource] = (),
+        prompts: Iterable[Prompt] = (),
+    ) -> None:
+        super().__init__(tools)
+        self.report: tuple[Finding, ...] = tuple(report)
+        self.resources: tuple[Resource, ...] = tuple(resources)
+        self.prompts: tuple[Prompt, ...] = tuple(prompts)
+
+
+class Opening(Struct, frozen=True):
+    """The reference and the settings that a source is opened with."""
+
+    ref: str
+    """The reference behind its kind: `shop.py` of `python:shop.py`."""
+    namespace: str | None = None
+    """For tools that have none of their own."""
+    folder: Path | None = None
+    """The base of relative references; None for the current directory."""
+    profile: str | None = None
+    lists: str | None = None
+    libraries: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Private addresses that its tools may reach, by name."""
+    upstreams: Mapping[str, str] = {}
+    """Replacements for the roots of upstreams."""
+    secrets: Secrets | None = None
+    hook_hosts: tuple[str, ...] = ()
+    """Hosts that its hooks may reach, besides the root of their file."""
+    keys: tuple[str, ...] = ()
+    """Names of the environment that it is granted, some bound to a host: `SHOP_KEY@api.x.com`."""
+    hook_timeout: float | None = None
+    """Seconds that one of its hooks may run; None for the default."""
+
+
+class Source(Protocol):
+    """Turns declarations into Tools, and owns the resources that these need."""
+
+    async def load(self) -> Tools:
+        """Read the declarations. One bad declaration never takes the others down."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections and files."""
+        ...
+
+
+class Watched(Struct, frozen=True):
+    """A file that a source was read from, or a folder with the files below it."""
+
+    path: Path
+    suffix: str = ""
+    """The suffix of the files in a folder that are watched."""
+    skips: tuple[str, ...] = ()
+    """Names of folders that are skipped."""
+    levels: int | None = None
+    """Levels of a folder that are watched; None for all."""
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A source that names its files; for any other, the path of its reference is watched."""
+
+    def watched(self) -> Iterable[Watched]:
+        """The files that the last load read, or would have read if it had not failed."""
+        ...

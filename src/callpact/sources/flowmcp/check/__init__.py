@@ -1,0 +1,1 @@
+"""Check FlowMCP files against every rule of their specification."""

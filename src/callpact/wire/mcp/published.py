@@ -1,0 +1,561 @@
+"""The schemas that a tool publishes over MCP: as declared, relaxed, or its first level, and boxed.
+
+Pure functions over JSON Schema as plain data. What is published is never stricter than what the
+gate lets out; what the gate does never depends on what is published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from callpact.schema.document import in_place, is_old_draft, resolve
+from callpact.schema.json_text import json_text
+from callpact.wire.mcp.portable import (
+    DEFINITIONS,
+    NAMED_SCHEMAS,
+    VACUOUS,
+    VALUES,
+    agreed,
+    bounded,
+    explicit,
+    inside,
+    loosened,
+)
+
+if TYPE_CHECKING:
+    from callpact.tool import Tool
+
+Advertise = Literal["full", "declared", "relaxed", "top", "none"]
+"""How much of an output schema is published: by its policy (`full`: as declared under `cast`,
+`convert` and `reject`, relaxed under `warn`), always as declared, always relaxed, the first level, nothing.
+"""
+ADVERTISE: tuple[str, ...] = get_args(Advertise)
+Rendering = Literal["mcp", "flowmcp"]
+"""How results are delivered: as MCP's own form, or inside of FlowMCP's `{status, messages, data}`."""
+
+_RECURSIVE = frozenset({"$recursiveRef", "$recursiveAnchor"})
+_REFERENCES = ("$ref", "$dynamicRef")
+_RELAXED_NODES = 2_000
+"""Fields of a relaxed schema; further ones are left open."""
+_ANCHORED = re.compile(r'"(?:\$id|\$anchor|\$dynamic\w+|\$recursive\w+)":')
+_HOISTED_FROM = 2_000
+_SHARED_FROM = 150
+_FIELDS = frozenset({"properties", "items", "allOf", "anyOf", "oneOf"})
+_DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
+
+
+def input_schema(tool: Tool) -> dict[str, Any]:
+    """The published input schema: the declared one, with the object root that MCP asks for."""
+    declared = tool.contract.input
+    if not isinstance(declared, dict):
+        return {"type": "object"} if declared else {"type": "object", "not": {}}
+    # Arguments are always an object: to say so changes nothing.
+    return {**cast("dict[str, Any]", declared), "type": "object"}
+
+
+class View(Struct, frozen=True, gc=False):
+    """The published form of a tool's results for one peer."""
+
+    is_published: bool
+    """True if an output schema is published."""
+    is_strict: bool
+    """The published schema is one that an answer could break."""
+    is_wrapped: bool
+    """Answers travel as `{"result": …}` because the published schema says so."""
+    media: str | None
+    """The media type of what is delivered as a picture, a sound or the like."""
+    is_enveloped: bool = False
+    """Answers travel as `{status, messages, data}`."""
+
+
+def view_of(
+    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
+) -> View:
+    """Return the published form of a tool's results for a peer of one era.
+
+    The schema of a medium is not published: it would ask for base64 text beside the picture.
+    """
+    if rendering == "flowmcp":  # The envelope is an object, and is always published.
+        view = view_of(tool, modern=modern, advertise=advertise)
+        return View(True, view.is_strict, False, view.media, is_enveloped=True)
+    contract = tool.contract
+    compiled, output = contract.compiled_output, contract.output
+    media = _declared_media(output)
+    if (
+        compiled is None
+        or advertise == "none"
+        or contract.policy == "pass"
+        or media is not None
+        or not isinstance(output, dict)
+    ):
+        return View(False, False, False, media)
+    # For older peers whenever the root is not an object; for all where it may be null, because the
+    # SDK cannot send a null.
+    is_wrapped = compiled.accepts(None) or (not modern and not _is_object(output, output))
+    is_strict = advertise == "declared" or (advertise != "relaxed" and contract.policy != "warn")
+    return View(True, is_strict, is_wrapped, None)
+
+
+def output_schema(
+    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
+) -> dict[str, Any] | None:
+    """The published output schema: one that no answer of the tool can break."""
+    view = view_of(tool, modern=modern, advertise=advertise)
+    if rendering == "flowmcp":
+        if advertise == "none":
+            return None
+        data = _shown(tool, view, advertise) if view.is_published else dict[str, Any]()
+        return _enveloped(bounded(data))
+    if not view.is_published:
+        return None
+    shown = _shown(tool, view, advertise)
+    if view.is_wrapped:
+        return boxed(bounded(shown))
+    # Older peers want to see an object at the root, not behind a reference; under a relaxed schema
+    # what else comes is put into one.
+    return bounded(shown) if modern else {**shown, "type": "object"}
+
+
+def _shown(tool: Tool, view: View, advertise: Advertise) -> dict[str, Any]:
+    """Return the published part of the declared schema."""
+    declared = cast("dict[str, Any]", tool.contract.output)
+    if not view.is_strict:
+        return _Relaxer(declared, is_top=advertise == "top").whole()
+    if loops := _loops(declared):
+        declared = loosened(_without_references(declared, loops))
+    return _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
+
+
+def _declared_media(output: Any) -> str | None:
+    """The media type of a tool whose whole answer is declared to be base64 text; None for others.
+
+    JSON Schema says it with `contentEncoding` and `contentMediaType`.
+    """
+    if not isinstance(output, dict):
+        return None
+    schema = cast("dict[str, Any]", output)
+    if schema.get("contentEncoding") != "base64":
+        return None
+    kinds = _kinds(schema)
+    if "string" not in kinds or not {"string", "null"}.issuperset(kinds):
+        return None
+    kind = schema.get("contentMediaType")
+    return (kind.partition(";")[0].strip().lower() or None) if isinstance(kind, str) else None
+
+
+def _is_object(node: Any, root: Any, depth: int = 20) -> bool:
+    """True if the schema takes objects only, as far as it says so at its root."""
+    if not isinstance(node, dict) or not depth:
+        return False
+    schema = cast("dict[str, Any]", node)
+    if schema.get("type") == "object":
+        return True
+    reference = schema.get("$ref")
+    return isinstance(reference, str) and _is_object(resolve(root, reference), root, depth - 1)
+
+
+_STATUS: dict[str, Any] = {
+    "status": {"type": "boolean", "description": "true on success, false on error"},
+    "messages": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Empty on success, error descriptions on failure",
+    },
+}
+"""The fields of FlowMCP's envelope beside `data` (seed 000)."""
+
+
+def _enveloped(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of `{status, messages, data}` around data of a schema."""
+    box = boxed(schema, "data")
+    return {**box, "properties": _STATUS | box["properties"], "required": [*_STATUS, "data"]}
+
+
+def _top(schema: dict[str, Any]) -> dict[str, Any]:
+    """The first level of a schema: never stricter than the whole."""
+    top = {"$schema": schema["$schema"]} if "$schema" in schema else {}
+    parts = _demands(schema, schema)
+    top |= _first_words(parts)
+    required: dict[str, None] = {}
+    fields: dict[str, Any] = {}
+    for part in parts:
+        required |= dict.fromkeys(cast("list[str]", part.get("required", ())))
+        held = part.get("properties")
+        if isinstance(held, dict):
+            fields = {**cast("dict[str, Any]", held), **fields}
+            if part.get("additionalProperties") is False and "patternProperties" not in part:
+                top["additionalProperties"] = False
+        # Behind `prefixItems` they are not the items of the whole list.
+        if isinstance(part.get("items"), dict) and "prefixItems" not in part:
+            top.setdefault("items", _leaf(part["items"], schema))
+    if required:
+        top["required"] = list(required)
+    if fields:
+        top["properties"] = {name: _leaf(value, schema) for name, value in fields.items()}
+    return top
+
+
+def _leaf(node: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field of the first level, without its own fields."""
+    return {"not": {}} if node is False else bounded(_first_words(_demands(node, root)))
+
+
+def _first_words(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the description and the type that come first."""
+    words: dict[str, Any] = {}
+    for part in parts:
+        words = _words(part) | words
+        kinds = _kinds(part)
+        if kinds and words.keys().isdisjoint(("type", "anyOf")):
+            # Some clients take one type only.
+            alike = [{"type": kind} for kind in kinds]
+            words |= alike[0] if len(alike) == 1 else {"anyOf": alike}
+    return words
+
+
+def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schemas that a value must keep all of: this one, and what it refers to."""
+    found: list[dict[str, Any]] = []
+    above: set[str] = set()
+    while isinstance(node, dict):
+        schema = cast("dict[str, Any]", node)
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return [*found, schema]
+        # In old drafts nothing beside a reference counts.
+        found.append(_words(schema) if is_old_draft(root) else schema)
+        is_apart = "$id" in schema and schema is not root  # Its references look into itself.
+        if is_apart or reference in above:
+            break
+        above.add(reference)
+        node = resolve(root, reference)
+    return found
+
+
+def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the same schema with repeated parts as definitions, if that is shorter.
+
+    Parts are moved only where nothing but definitions is referred to, so that no reference can miss
+    its target.
+    """
+    text = _canonical(schema)
+    if len(text) < _HOISTED_FROM or is_old_draft(schema) or _ANCHORED.search(text):
+        return schema
+    if not all(_DEFINITION.fullmatch(reference) for reference in _references(schema)):
+        return schema
+    sharing = _Sharing(schema)
+    shorter = sharing.whole()
+    return shorter if len(_canonical(shorter)) < len(text) else schema
+
+
+class _Sharing:
+    """One schema on its way to a form without repetitions."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._counts: Counter[str] = Counter()
+        self._named: dict[str, str] = {}
+        self._definitions: dict[str, Any] = {}
+        self._taken = frozenset(cast("dict[str, Any]", root.get("$defs") or {}))
+
+    def whole(self) -> dict[str, Any]:
+        inside(self._root, self._count)
+        root = inside(self._root, self._shared)
+        if not self._definitions:
+            return self._root
+        own = cast("dict[str, Any]", root.get("$defs") or {})
+        return {**root, "$defs": own | self._definitions}
+
+    def _count(self, part: Any, _: str) -> Any:
+        if not isinstance(part, dict):
+            return part
+        schema = cast("dict[str, Any]", part)
+        text = _canonical(schema)
+        if len(text) >= _SHARED_FROM:
+            self._counts[text] += 1
+            inside(schema, self._count)
+        return schema
+
+    def _shared(self, part: Any, _: str) -> Any:
+        if not isinstance(part, dict):
+            return part
+        schema = cast("dict[str, Any]", part)
+        text = _canonical(schema)
+        if self._counts[text] < 2:
+            return inside(schema, self._shared) if len(text) >= _SHARED_FROM else schema
+        if text not in self._named:
+            free = (f"shared{n}" for n in count(len(self._named) + 1))
+            name = self._named[text] = next(name for name in free if name not in self._taken)
+            self._definitions[name] = inside(schema, self._shared)
+        return {"$ref": f"#/$defs/{self._named[text]}"}
+
+
+def _canonical(schema: dict[str, Any]) -> str:
+    return json_text(schema)
+
+
+class _Relaxer:
+    """Makes the same tree of fields, with the declared types in words and nothing that asserts.
+
+    Definitions that are used more than once stay definitions: copies would fill the list of tools.
+    """
+
+    def __init__(self, root: dict[str, Any], *, is_top: bool = False) -> None:
+        self._root = root
+        self._left = _RELAXED_NODES
+        self._levels = 1 if is_top else _RELAXED_NODES
+        self._shared = frozenset[str]() if is_top else _shared(root)
+        self._definitions: dict[str, dict[str, Any]] = {}
+
+    def whole(self) -> dict[str, Any]:
+        """The relaxed form of the root."""
+        return self._relax(self._root, frozenset(), 0) | self._definitions
+
+    def _relax(self, node: Any, above: frozenset[str], level: int) -> dict[str, Any]:
+        """`above` are the references that led here: a cycle is left open."""
+        self._left -= 1
+        if not isinstance(node, dict) or self._left < 0:
+            return dict(VACUOUS)
+        schema = cast("dict[str, Any]", node)
+        reference = schema.get("$ref")
+        if level and reference in self._shared and not _FIELDS & schema.keys():
+            self._define(cast("str", reference))
+            return _words(schema) | {"$ref": reference}
+        properties: dict[str, Any] = {}
+        items: dict[str, Any] | None = None
+        words: dict[str, str] = {}
+        kinds: list[str] = []
+        is_open = level < self._levels
+        for part, path in self._parts(schema, above):
+            words = _words(part) | words
+            kinds += [kind for kind in _kinds(part) if kind not in kinds]
+            held = part.get("properties")
+            if is_open and isinstance(held, dict):
+                for key, value in cast("dict[str, Any]", held).items():
+                    if key not in properties:
+                        properties[key] = self._relax(value, path, level + 1)
+            if is_open and items is None and isinstance(part.get("items"), dict):
+                items = self._relax(part["items"], path, level + 1)
+        if kinds:
+            declared = f"(declared: {' or '.join(kinds)})"
+            words["description"] = f"{words.get('description', '')} {declared}".strip()
+        relaxed: dict[str, Any] = dict(words)
+        if properties:
+            relaxed["properties"] = properties
+        if items is not None:
+            relaxed["items"] = items
+        return bounded(relaxed) if level else relaxed
+
+    def _define(self, reference: str) -> None:
+        _, keyword, raw = reference.split("/")
+        name = raw.replace("~1", "/").replace("~0", "~")
+        definitions = self._definitions.setdefault(keyword, {})
+        if name not in definitions:
+            definitions[name] = {}  # It may lead back to itself.
+            # As a root, so that no definition is only a reference, which could go round for ever.
+            target = self._relax(resolve(self._root, reference), frozenset({reference}), 0)
+            definitions[name] = bounded(target)
+
+    def _parts(
+        self, schema: dict[str, Any], above: frozenset[str]
+    ) -> list[tuple[dict[str, Any], frozenset[str]]]:
+        """The schema and what it refers to or combines, each with the references on the way."""
+        found: list[tuple[dict[str, Any], frozenset[str]]] = []
+        pending: list[tuple[Any, frozenset[str]]] = [(schema, above)]
+        while pending and len(found) < _RELAXED_NODES:
+            node, path = pending.pop(0)
+            if not isinstance(node, dict):
+                continue
+            part = cast("dict[str, Any]", node)
+            found.append((part, path))
+            reference = part.get("$ref")
+            if isinstance(reference, str) and reference not in path:
+                pending.append((resolve(self._root, reference), path | {reference}))
+            for keyword in ("allOf", "anyOf", "oneOf"):
+                variants = part.get(keyword)
+                if isinstance(variants, list):
+                    pending += [(variant, path) for variant in cast("list[Any]", variants)]
+        return found
+
+
+def _kinds(schema: dict[str, Any]) -> list[str]:
+    kinds = schema.get("type", [])
+    return [kinds] if isinstance(kinds, str) else cast("list[str]", kinds)
+
+
+def _words(schema: dict[str, Any]) -> dict[str, str]:
+    return {
+        key: schema[key] for key in ("title", "description") if isinstance(schema.get(key), str)
+    }
+
+
+def _references(root: dict[str, Any]) -> list[str]:
+    """Return every reference of a document, with repetitions."""
+    found: list[str] = []
+    pending: list[Any] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += cast("list[Any]", node)
+        elif isinstance(node, dict):
+            for key, value in cast("dict[str, Any]", node).items():
+                if key == "$ref" and isinstance(value, str):
+                    found.append(value)
+                elif key not in VALUES:
+                    pending.append(value)
+    return found
+
+
+def _shared(root: dict[str, Any]) -> frozenset[str]:
+    """The definitions that the document refers to more than once."""
+    return frozenset(
+        reference
+        for reference, times in Counter(_references(root)).items()
+        if times > 1
+        and _DEFINITION.fullmatch(reference)
+        and isinstance(resolve(root, reference), dict)
+    )
+
+
+def _loops(root: dict[str, Any]) -> frozenset[str]:
+    """The references that lead back to themselves within one place of a value, or to such ones.
+
+    Validators of other makes go round with them until they break.
+    """
+    leads = {
+        reference: _references_in_place(resolve(root, reference)) for reference in _references(root)
+    }
+    while True:
+        ended = [reference for reference, onward in leads.items() if onward.isdisjoint(leads)]
+        if not ended:
+            return frozenset(leads)
+        for reference in ended:
+            del leads[reference]
+
+
+def _without_references(schema: dict[str, Any], loops: frozenset[str]) -> dict[str, Any]:
+    """The same schema without some of its references."""
+
+    def each(part: Any, _: str) -> Any:
+        if not isinstance(part, dict):
+            return part
+        held = cast("dict[str, Any]", part)
+        reference = held.get("$ref")
+        is_loop = isinstance(reference, str) and reference in loops
+        kept = {key: value for key, value in held.items() if not (is_loop and key == "$ref")}
+        return inside(kept, each)
+
+    return cast("dict[str, Any]", each(schema, ""))
+
+
+def _references_in_place(target: Any) -> frozenset[str]:
+    found: set[str] = set()
+    pending: list[Any] = [target]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            schema = cast("dict[str, Any]", node)
+            if isinstance(schema.get("$ref"), str):
+                found.add(schema["$ref"])
+            pending += in_place(schema)
+    return frozenset(found)
+
+
+# --- boxes ----------------------------------------------------------------------------------
+# A reference counts from the root of its document, or from the nearest schema with an id. Where all
+# of them are plain, definitions stay at the root and the others follow the schema; where they are
+# not, the schema becomes a document of its own inside.
+
+
+def boxed(schema: dict[str, Any], field: str = "result") -> dict[str, Any]:
+    """Return the schema of an object that holds a value of `schema` in one field."""
+    box: dict[str, Any] = {}
+    if "$schema" in schema:
+        box["$schema"] = schema["$schema"]
+    box |= {"type": "object", "properties": {field: {}}, "required": [field]}
+    inner = {key: value for key, value in schema.items() if key != "$schema"}
+    id_key = _id_key(schema)
+    is_old = is_old_draft(schema)
+    if is_old and "$ref" in inner:  # Nothing beside it counts, an id neither.
+        inner.pop(id_key, None)
+    elif not _is_id(inner.get(id_key)) and not is_old and _needs_id(inner):
+        name = hashlib.sha256(json_text(schema).encode()).hexdigest()[:16]
+        inner = {"$id": f"urn:callpact:result:{name}", **inner}
+    if _is_id(inner.get(id_key)):  # It is a document of its own: its references look into itself.
+        box["properties"][field] = inner
+        return box
+    moved = _Moved(id_key, f"/properties/{field}")
+    for key in DEFINITIONS:
+        if isinstance(inner.get(key), dict):
+            box[key] = moved.part(inner.pop(key), is_names=True)
+    box["properties"][field] = moved.part(inner)
+    return box
+
+
+def _id_key(schema: dict[str, Any]) -> str:
+    return "id" if "draft-04" in str(schema.get("$schema", "")) else "$id"
+
+
+def _is_id(given: Any) -> bool:
+    """True for what begins a document; in old drafts `#name` is an anchor only."""
+    return isinstance(given, str) and not given.startswith("#")
+
+
+def _needs_id(schema: dict[str, Any]) -> bool:
+    """True if a reference counts from a root that it does not name."""
+    pending: list[Any] = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += cast("list[Any]", node)
+        elif isinstance(node, dict):
+            part = cast("dict[str, Any]", node)
+            if _RECURSIVE & part.keys():
+                return True
+            pending += [value for key, value in part.items() if key not in VALUES]
+    return False
+
+
+class _Moved:
+    """A copy one box deeper: references to anything but definitions follow it.
+
+    Documents inside stay as they are.
+    """
+
+    def __init__(self, id_key: str, box: str) -> None:
+        self._id_key = id_key
+        self._box = box
+
+    def part(self, node: Any, *, is_names: bool = False) -> Any:
+        if isinstance(node, list):
+            return [self.part(item) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        schema = cast("dict[str, Any]", node)
+        if not is_names and _is_id(schema.get(self._id_key)):
+            return schema
+        moved: dict[str, Any] = {}
+        for key, value in schema.items():
+            if is_names:
+                moved[key] = self.part(value)
+            elif key in _REFERENCES and isinstance(value, str):
+                moved[key] = _moved_reference(value, self._box)
+            elif key in VALUES:
+                moved[key] = value
+            else:
+                moved[key] = self.part(value, is_names=key in NAMED_SCHEMAS)
+        return moved
+
+
+def _moved_reference(reference: str, box: str) -> str:
+    is_pointer = reference == "#" or reference.startswith("#/")
+    if not is_pointer or unquote(reference).startswith(("#/$defs/", "#/definitions/")):
+        return reference
+    return f"#{box}{reference[1:]}"

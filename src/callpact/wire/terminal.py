@@ -1,0 +1,296 @@
+"""The command line's forms: `KEY=VALUE` into arguments, results and failures into text.
+
+Text only; colours are the CLI's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+
+from callpact.errors import UsageError
+from callpact.schema.bounds import with_room
+from callpact.schema.document import resolve
+from callpact.schema.json_text import json_text
+from callpact.tool import OPEN
+from callpact.wire import flowmcp
+from callpact.wire import plain as gate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from callpact.envelope import ResponseEnvelope
+    from callpact.errors import CallError
+    from callpact.tool import Access, Terms, Tool
+
+Form = Literal["data", "envelope", "gate", "flowmcp"]
+
+_RULES = (
+    *("enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "format"),
+    *("default", "minItems", "maxItems"),
+)
+_MAX_PARTS = 50
+
+
+def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None = None) -> Any:
+    """The arguments of a call: all of them as JSON, and `KEY=VALUE` pairs that add to them.
+
+    Raises:
+        UsageError: the JSON or a pair cannot be read.
+    """
+    given: Any = {} if input_json is None else _read_json(input_json)
+    seen: set[str] = set()
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"arguments are written KEY=VALUE, got '{pair}'")
+        if not isinstance(given, dict):
+            raise UsageError("KEY=VALUE can only be added to an --input that is an object")
+        if key in seen:
+            raise UsageError(f"'{key}' is given twice; write a list as JSON: {key}='[…]'")
+        seen.add(key)
+        given[key] = _read_value(schema, key, value)
+    return cast("Any", given)
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return with_room(lambda: msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"--input is not JSON: {error}") from None
+
+
+def _read_value(schema: Any, key: str, value: str) -> Any:
+    """Text where the schema takes text; else JSON where it parses, so that the gate can judge it."""
+    if "string" in types_of(schema, key):
+        return value
+    try:
+        return with_room(lambda: msgspec.json.decode(value))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return value
+
+
+def types_of(schema: Any, key: str) -> list[str]:
+    """The types that a property of a schema takes, in the order they are declared."""
+    found: list[str] = []
+    for part in _parts(schema, properties_of(schema).get(key)):
+        kinds = part.get("type", ())
+        found += [kinds] if isinstance(kinds, str) else kinds
+        values = [*part.get("enum", ()), *([part["const"]] if "const" in part else [])]
+        found += ["string" for value in values if isinstance(value, str)]
+    return list(dict.fromkeys(found))
+
+
+def rules_of(schema: Any, key: str) -> list[str]:
+    """The rules of a property that a person wants to see, each as `name value`."""
+    rules = [
+        f"{name} {json_text(value)}"
+        for part in _parts(schema, properties_of(schema).get(key))
+        for name, value in part.items()
+        if name in _RULES
+    ]
+    return list(dict.fromkeys(rules)) + ([] if key in required_of(schema) else ["optional"])
+
+
+def properties_of(schema: Any) -> dict[str, Any]:
+    """The declared properties of a schema, also behind a reference; none where there are none."""
+    for part in _parts(schema, schema):
+        if isinstance(part.get("properties"), dict):
+            return cast("dict[str, Any]", part["properties"])
+    return {}
+
+
+def required_of(schema: Any) -> set[str]:
+    """The properties that a schema requires."""
+    return {key for part in _parts(schema, schema) for key in part.get("required") or ()}
+
+
+def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
+    """A schema, what it refers to and what it combines."""
+    found: list[dict[str, Any]] = []
+    pending: list[Any] = [node]
+    while pending and len(found) < _MAX_PARTS:
+        item = pending.pop(0)
+        if not isinstance(item, dict):
+            continue
+        part = cast("dict[str, Any]", item)
+        found.append(part)
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            pending += part.get(keyword) or ()
+        if isinstance(part.get("$ref"), str):
+            pending.append(resolve(root, part["$ref"]))
+    return found
+
+
+def argument_names(tool: Tool) -> list[str]:
+    """The arguments of a tool, optional ones in brackets."""
+    schema = tool.contract.input
+    required = required_of(schema)
+    return [key if key in required else f"[{key}]" for key in properties_of(schema)]
+
+
+def first_line(description: str) -> str:
+    """Return the first line of a description."""
+    return description.strip().partition("\n")[0]
+
+
+def encode_summary(tool: Tool) -> dict[str, Any]:
+    """A tool in a list; `access` and `disabled` only where not everybody can call it.
+
+    `keys` are those that are sent for it, each with the hosts that it is sent to.
+    """
+    summary: dict[str, Any] = {
+        "id": tool.id,
+        "wireName": tool.wire_name,
+        "description": tool.description,
+        "kind": tool.kind,
+        "policy": tool.contract.policy,
+        "tags": list(tool.tags),
+        "source": tool.source,
+    }
+    if tool.access != OPEN:
+        summary["access"] = _encode_access(tool.access)
+    if tool.keys:
+        summary["keys"] = dict(tool.keys)
+    if tool.disabled is not None:
+        summary["disabled"] = {"code": tool.disabled.code, "reason": tool.disabled.reason}
+    return summary
+
+
+def _encode_access(access: Access) -> dict[str, Any]:
+    """Seed 001's members, those that ask for something."""
+    members = {
+        "requiredScopes": list(access.scopes),
+        "requiredScopesAny": list(access.any_scopes),
+        "resourceType": access.resource_type,
+        "resourceAction": access.resource_action,
+    }
+    return {key: value for key, value in members.items() if value}
+
+
+def encode_needs(access: Access) -> str:
+    """Describe the rights that a caller needs; empty if it needs none."""
+    needs: list[str] = []
+    if access.scopes:
+        needs.append(f"scope{'s' * (len(access.scopes) > 1)} {', '.join(access.scopes)}")
+    if access.any_scopes:
+        needs.append(f"one of the scopes {', '.join(access.any_scopes)}")
+    if access.resource_type is not None:
+        needs.append(f"the right to {access.resource_action} some {access.resource_type}")
+    return "; ".join(needs)
+
+
+def encode_traits(tool: Tool) -> str:
+    """Return the marks of a tool: disabled, a subscription, restricted access."""
+    needs = encode_needs(tool.access)
+    traits = [f"disabled: {tool.disabled.reason}"] if tool.disabled is not None else []
+    traits += ["subscription"] if tool.kind == "subscription" else []
+    return "; ".join([*traits, *([f"needs {needs}"] if needs else [])])
+
+
+def encode_facts(tool: Tool) -> dict[str, str]:
+    """Return the properties of a tool beside its schemas, by label."""
+    is_served = tool.kind != "subscription" and tool.disabled is None
+    facts = {
+        "policy": tool.contract.policy,
+        "kind": tool.kind,
+        "over MCP": tool.wire_name if is_served else "not served",
+        "from": tool.source,
+    }
+    if tool.keys:
+        facts["keys"] = ", ".join(f"{name} to {hosts}" for name, hosts in tool.keys.items())
+    if tool.disabled is not None:
+        facts["disabled"] = f"{tool.disabled.reason} [{tool.disabled.code}]"
+    if needs := encode_needs(tool.access):
+        facts["needs"] = needs
+    if tool.aliases:
+        facts["also called"] = ", ".join(tool.aliases)
+    return facts | _terms_facts(tool.terms)
+
+
+def _terms_facts(terms: Terms) -> dict[str, str]:
+    facts: dict[str, str] = {}
+    if terms.docs:
+        facts["docs"] = ", ".join(terms.docs)
+    if terms.service is not None:
+        checked = f"checked {terms.checked}" if terms.checked else ""
+        language = f"language {terms.language}" if terms.language else ""
+        more = ", ".join(filter(None, (checked, language)))
+        facts["terms"] = f"{terms.service} ({more})" if more else terms.service
+    licence = ", ".join(filter(None, (terms.licence_name, terms.licence)))
+    return facts | ({"data licence": licence} if licence else {})
+
+
+def _encode_terms(terms: Terms) -> dict[str, Any]:
+    """With the names of seed 002, those that are given."""
+    members = {
+        "docs": list(terms.docs),
+        "termsOfService": terms.service,
+        "termsOfServiceCheckedAt": terms.checked,
+        "termsOfServiceLanguage": terms.language,
+        "dataLicense": terms.licence,
+        "dataLicenseName": terms.licence_name,
+    }
+    return {key: value for key, value in members.items() if value}
+
+
+def encode_description(tool: Tool) -> dict[str, Any]:
+    """A tool in full."""
+    terms = _encode_terms(tool.terms)
+    details = {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
+    return {**details, "terms": terms} if terms else details
+
+
+def encode_json(value: Any, *, is_line: bool = False) -> str:
+    """JSON: indented, or on one line."""
+    return json_text(value, indent=not is_line)
+
+
+def encode_result(envelope: ResponseEnvelope[Any], form: Form) -> Any:
+    """A result in one of the forms, as JSON data."""
+    match form:
+        case "data":
+            return envelope.data
+        case "envelope":
+            return envelope.to_wire(details=bool(envelope.warnings or envelope.changes))
+        case "gate":
+            return envelope.to_wire()["data"]
+        case "flowmcp":
+            return flowmcp.encode_result(envelope)
+
+
+def encode_failure(error: CallError, form: Form, tool_name: str) -> Any:
+    """A failure in one of the forms, as JSON data; None where the form has none."""
+    if form == "gate":
+        return gate.encode_error(error)
+    return flowmcp.encode_error(error, tool_name) if form == "flowmcp" else None
+
+
+def encode_notes(envelope: ResponseEnvelope[Any]) -> list[str]:
+    """Return the findings of the contract about an output: warnings, then changes."""
+    notes = [f"warning: {issue.message} [{issue.code}]" for issue in envelope.warnings]
+    notes += [
+        f"changed: {change.path or '(the whole answer)'} was {change.action}"
+        for change in envelope.changes
+    ]
+    return notes
+
+
+def encode_error(error: CallError) -> list[str]:
+    """A failure, line by line: the code, then every issue with its place and remedy."""
+    if not error.issues:
+        where = f" (at {error.path})" if error.path else ""
+        details = f"  details: {json_text(error.details)}" if _tells_more(error) else None
+        return [f"{error.code}: {error.message}{where}", *([details] if details else [])]
+    lines = [f"{error.code}:"]
+    for issue in error.issues:
+        lines.append(f"  {issue.path or '(the whole value)'}: {issue.message}")
+        if issue.hint:
+            lines.append(f"    hint: {issue.hint}")
+    return lines
+
+
+def _tells_more(error: CallError) -> bool:
+    """True if the details hold what the message does not say already."""
+    return bool(error.details) and error.code not in {"tool_not_found", "timeout"}
