@@ -17,7 +17,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 
-from callpact import Agent, ModelReply, ModelRequest, ToolUse, Usage, strict_output_rules
+from callpact import Agent, strict_output_rules
+from callpact.agent import ModelReply, ModelRequest, ToolUse, Usage
 from measure import cpu_async, table
 
 RUNS = 60

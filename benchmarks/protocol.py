@@ -11,7 +11,8 @@ import sys
 import time
 import tracemalloc
 
-from callpact import Contract, PendingRequestMap, Runtime, Tool, build_call_handler
+from callpact import Contract, Runtime, Tool
+from callpact.protocol import PendingRequestMap, build_call_handler
 from calls import runtime
 from cases import ARGUMENTS
 from measure import cpu_async, table

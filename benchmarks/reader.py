@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter
 
-from callpact import OutputSchemaError, parse_answer, shape_of
+from callpact import OutputSchemaError, parse_answer
+from callpact.agent import shape_of
 from callpact.jsonreader.reader import Unreadable, read_json
 from measure import cpu, table
 

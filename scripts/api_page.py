@@ -11,12 +11,11 @@ import itertools
 import re
 from dataclasses import fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-
-import callpact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,51 +75,27 @@ def _home(name: str, module: str = "callpact") -> tuple[str, Definition]:
 
 # --- the API --------------------------------------------------------------------------------
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Calls": ("runtime", "context", "pending", "call_handler"),
-    "Tools": ("tool", "resources", "catalog"),
-    "Sources": (
-        "sources.marker",
-        "sources.function",
-        "sources.data",
-        "sources.flowmcp.source",
-    ),
-    "Envelopes": ("envelope", "schema.values"),
-    "Events and bus": ("events", "observers", "bus"),
-    "Errors": ("errors", "answer.errors", "codes"),
-    "Typed answers": (
-        "answer.agent",
-        "answer.account",
-        "answer.reliability",
-        "answer.injections",
-        "answer.memory",
-        "answer.model",
-        "answer.models",
-        "answer.events",
-        "answer.streaming",
-        "answer.shape",
-        "answer.parsing",
-        "answer.reader",
-        "answer.reading_result",
-    ),
-    "Property blocks": ("schema.properties",),
+PUBLIC = {
+    "callpact": "The names that a program needs. Every way to call a tool gives envelopes, never a raw value:",
+    "callpact.agent": "An agent's final answer under contract; see [typed answers](../guides/typed-answers.md).",
+    "callpact.jsonreader": "JSON in text as models write it.",
+    "callpact.protocol": "Calls over a bus. The protocol itself: [call protocol](call-protocol.md).",
+    "callpact.envelope": "The one result: `data`, `meta`, and beside them what the contract found.",
+    "callpact.context": "What a handler is given beside its arguments.",
+    "callpact.schema": "JSON Schema, and property blocks; see [schema functions](schema.md) and [Data Tools](../guides/data-tools.md).",
+    "callpact.sources": "What turns declarations into Tools.",
+    "callpact.audit": "Every call on record; see [the audit log](../guides/audit.md).",
+    "callpact.serve": "Doors; see [serve over MCP](../guides/serve-over-mcp.md).",
+    "callpact.sandbox": "What runs the hooks of FlowMCP files; see [hooks](../guides/flowmcp-hooks.md).",
+    "callpact.errors": "Every error class. Codes on each wire: [codes](codes.md).",
+    "callpact.testing": "Fakes for tests.",
 }
-"""The modules whose public names stand under a heading."""
-
-ABOUT = {
-    "Calls": "Every way to call a tool gives envelopes, never a raw value:",
-    "Tools": "What can be called and under which contract, and the values of one call.",
-    "Sources": "What turns declarations into Tools.",
-    "Envelopes": "The one result: `data`, `meta`, and beside them what the contract found.",
-    "Events and bus": "What is said about calls. The protocol itself: [call protocol](call-protocol.md).",
-    "Errors": "Everything that callpact raises. Codes on each wire: [codes](codes.md).",
-    "Typed answers": "An agent's final answer under contract; see [typed answers](../guides/typed-answers.md).",
-    "Property blocks": "Each writes one property of a Data Tool; see [Data Tools](../guides/data-tools.md).",
-}
+"""Every public module, in the order of the page; a name stands under the first that has it."""
 
 SAID = {
     "CallEvent": "Any event of the call protocol.",
-    "Handler": "What does a tool's work.",
+    "GroupBy": "The fields that rates of calls are grouped by.",
+    "Handler": "The async function that does a tool's work.",
     "HTTP_RESPONSE_META_SCHEMA": "JSON Schema of an `HTTPResponseMeta`.",
     "LOCAL_RESPONSE_META_SCHEMA": "JSON Schema of a `LocalResponseMeta`.",
     "MCPContentBlock": "One block of what an MCP server answered.",
@@ -151,6 +126,7 @@ calls the tool, wraps what its handler returned and publishes `call.responded`; 
 values and publish nothing.
 """
 
+_HOMES = {"PendingRequestMap": "callpact.protocol"}
 _SHOWN = {("Env", "__call__"): "env.namespace.name"}
 
 
@@ -160,37 +136,32 @@ def api() -> str:
         "# API",
         "",
         (
-            "`from callpact import …`: every public name with its signature and what it is. "
-            "`await` stands before what must be awaited."
+            "Every public name, by the module that it is imported from, with its signature and what "
+            "it is. `await` stands before what must be awaited."
         ),
     ]
-    grouped = _grouped()
-    for title in GROUPS:
-        lines += ["", f"## {title}", "", ABOUT[title], ""]
-        if title == "Calls":
+    shown: set[str] = set()
+    for module, about in PUBLIC.items():
+        lines += ["", f"## {module}", "", about, ""]
+        if module == "callpact":
             lines += [*_results(), "", " ".join(RULES.split()), ""]
-        for name in grouped[title]:
-            lines += _entry(name)
+        names = [name for name in import_module(module).__all__ if name not in shown]
+        shown.update(names)
+        for name in names:
+            lines += _entry(name, module)
     return "\n".join(lines) + "\n"
 
 
-def _grouped() -> dict[str, list[str]]:
-    """The public names of each heading: constants first, as in `__all__`."""
-    headings = {f"callpact.{module}": title for title, of in GROUPS.items() for module in of}
-    grouped: dict[str, list[str]] = {title: [] for title in GROUPS}
-    for name in callpact.__all__:
-        module, _ = _home(name)
-        if module not in headings:
-            raise LookupError(f"no group of GROUPS holds {module}, where {name} is defined")
-        grouped[headings[module]].append(name)
-    return grouped
+def public_names() -> set[str]:
+    """The names of all public modules."""
+    return {name for module in PUBLIC for name in import_module(module).__all__}
 
 
 def _results() -> Iterator[str]:
     yield "| call | gives | of |"
     yield "| --- | --- | --- |"
     for owner, method, what in CALLS:
-        node = _member(owner, method)
+        node = _member(owner, method, _HOMES.get(owner, "callpact"))
         label = _SHOWN.get((owner, method), f"{owner}.{method}")
         waits, returned = _returned(node)
         yield f"| `{waits}{label}(…)` | {_in_words(returned)} | {what} |"
@@ -209,9 +180,9 @@ def _member(owner: str, name: str, module: str = "callpact") -> Function:
     return next(node for node in body if isinstance(node, Function) and node.name == name)
 
 
-def _entry(name: str) -> Iterator[str]:
-    module, node = _home(name)
-    value: Any = getattr(callpact, name)
+def _entry(name: str, public: str) -> Iterator[str]:
+    module, node = _home(name, public)
+    value: Any = getattr(import_module(public), name)
     said = SAID.get(name) or sentences(module).get(name) or ""
     if isinstance(node, Function):
         yield f"- `{_signature(node, name)}`: {_first_sentence(ast.get_docstring(node))}"
@@ -313,7 +284,7 @@ def _default_of(value: ast.expr | None) -> str:
 
 def _bases(value: type) -> str:
     """The nearest public class above, and what it is for Python itself."""
-    above = [base.__name__ for base in value.__mro__[1:] if base.__name__ in callpact.__all__][:1]
+    above = [base.__name__ for base in value.__mro__[1:] if base.__name__ in public_names()][:1]
     if above:
         above += [b.__name__ for b in value.__bases__ if b.__module__ == "builtins"]
     named = " and ".join(f"{'an' if name[0] in 'AEIO' else 'a'} `{name}`" for name in above)

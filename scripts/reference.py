@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer.main
 from api_page import api, constant, sentences
 
-import callpact
+from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
 from callpact.config import Config, LimitsConfig, SourceConfig
@@ -201,14 +201,14 @@ LIMITS: dict[str, tuple[str, str]] = {
     ),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (
-        "hooks.limits",
+        "sandbox.hook_limits",
         (
             "MAX_SECONDS MAX_HOOK_TIMEOUT MAX_LOAD_SECONDS MAX_MEMORY_BYTES MAX_OUTPUT_BYTES "
             "MAX_INPUT_BYTES MAX_EFFECTS MAX_LOG_LINES MAX_LOG_CHARACTERS"
         ),
     ),
     "Agents": (
-        "answer",
+        "agent",
         "MAX_RETRIES MAX_ITERATIONS MAX_TOOL_USES MAX_RESULT_CHARACTERS MAX_FILE_BYTES MAX_HISTORY",
     ),
     "Audit log": ("audit", "MAX_PAYLOAD_BYTES MAX_ROWS MAX_JOURNAL_BYTES"),
@@ -241,7 +241,7 @@ def limits() -> str:
 
 def _limit(package: str, name: str) -> str:
     place = ROOT / "src" / "callpact" / package.replace(".", "/")
-    paths = sorted(place.glob("*.py" if not package else "**/*.py")) or [place.with_suffix(".py")]
+    paths = sorted(place.glob("**/*.py")) or [place.with_suffix(".py")]
     modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in paths]
     found = [module for module in modules if name in sentences(module)]
     if len(found) != 1:
@@ -277,7 +277,13 @@ FIELDS = {
 }
 OURS = frozenset({"seq", "count", "chain", "stream"})
 """Fields that seed 001's events do not have; others may leave them out."""
-PROTOCOL_MODULES = ("events", "bus", "pending", "call_handler", "runtime")
+PROTOCOL_MODULES = (
+    "protocol.events",
+    "protocol.bus",
+    "protocol.pending",
+    "protocol.handler",
+    "runtime",
+)
 
 
 def _events_section() -> Iterator[str]:
@@ -285,7 +291,7 @@ def _events_section() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     yield "| every event | `type` | text | required | which event it is |"
     yield f"| | `requestId` | text | required | {FIELDS['requestId']} |"
-    for kind, schema in callpact.CALL_EVENT_SCHEMAS.items():
+    for kind, schema in protocol.CALL_EVENT_SCHEMAS.items():
         own = {f: s for f, s in schema["properties"].items() if f not in {"type", "requestId"}}
         if not own:
             yield f"| `{kind}` | | | | nothing more |"
@@ -297,7 +303,7 @@ def _events_section() -> Iterator[str]:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    if schema is callpact.RESPONSE_ENVELOPE_SCHEMA:
+    if schema is envelope.RESPONSE_ENVELOPE_SCHEMA:
         return "envelope"
     kind = schema.get("type")
     if kind is None:
@@ -313,7 +319,7 @@ def _codes_section() -> Iterator[str]:
     yield "| code on the bus | `CallError.code` | with `details.callpact.code` also | raised to the caller |"
     yield "| --- | --- | --- | --- |"
     for event in dict.fromkeys(row.event for row in CODES.values()):
-        error = callpact.CallFailed("", event, "").error
+        error = protocol.CallFailed("", event, "").error
         others = [row.code for row in CODES.values() if row.event == event != error.code]
         told = ", ".join(f"`{code}`" for code in others if code != error.code)
         yield f"| `{event}` | `{error.code}` | {told} | `{type(error).__name__}` |"

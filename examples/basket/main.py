@@ -26,13 +26,12 @@ from callpact import (
     Catalog,
     Identity,
     InvalidInput,
-    PendingRequestMap,
     Runtime,
     Timeout,
-    build_call_handler,
     from_functions,
     unwrap,
 )
+from callpact.protocol import PendingRequestMap, build_call_handler
 
 RATES = Path(__file__).parent / "rates.py"
 SECONDS = 20

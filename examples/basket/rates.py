@@ -16,15 +16,8 @@ from pydantic import Field
 from socket_bus import SocketBus, serve_buses
 from typing_extensions import TypedDict
 
-from callpact import (
-    Catalog,
-    Context,
-    PendingRequestMap,
-    Runtime,
-    build_call_handler,
-    from_functions,
-    tool,
-)
+from callpact import Catalog, Context, Runtime, from_functions, tool
+from callpact.protocol import PendingRequestMap, build_call_handler
 
 RATES = {"GBP": 0.85, "USD": 1.08}
 READERS = ["rates:read"]

@@ -13,20 +13,21 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from callpact import (
+from callpact import UpstreamError
+from callpact.errors import InvalidEvent
+from callpact.protocol import (
+    MAX_EVENT_BYTES,
+    MAX_ID_LENGTH,
     CallAborted,
     CallEvent,
     CallFailed,
     CallRequested,
     CallResponded,
-    InvalidEvent,
     Listener,
     LocalBus,
-    UpstreamError,
     read_event,
     write_event,
 )
-from callpact.protocol.events import MAX_EVENT_BYTES, MAX_ID_LENGTH
 
 MAX_OPEN = 10_000
 """Requests that may be open with a peer; one that asks for more is hung up on."""

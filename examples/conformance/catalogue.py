@@ -19,11 +19,7 @@ from pydantic import Field
 from callpact import (
     Context,
     Contract,
-    ImageBlock,
-    MCPResourceContent,
-    ResourceBlock,
     ResponseEnvelope,
-    TextBlock,
     Tool,
     ToolError,
     mcp_envelope,
@@ -31,6 +27,7 @@ from callpact import (
     resource,
     tool,
 )
+from callpact.envelope import ImageBlock, MCPResourceContent, ResourceBlock, TextBlock
 
 if TYPE_CHECKING:
     from callpact.context import Client

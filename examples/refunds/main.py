@@ -13,9 +13,9 @@ from typing import Any
 
 import refunds
 
-from callpact import Agent, AnswerEvent, OutputSchemaError
-from callpact.audit.log import auditing, open_store
-from callpact.audit.store import Filter
+from callpact import Agent, OutputSchemaError
+from callpact.agent import AnswerEvent
+from callpact.audit import Filter, open_store, record_calls
 from callpact.testing import ScriptedModel
 
 FIND = {"tool": "refunds_find_order", "arguments": {"id": "o7"}}
@@ -49,7 +49,7 @@ def tell(event: AnswerEvent) -> None:
 async def correct() -> None:
     """Two tools, a wrong answer, its correction: a value with a type."""
     with tempfile.TemporaryDirectory() as folder:
-        with auditing(folder) as recorder:
+        with record_calls(folder) as recorder:
             agent = agent_of(FIND, SHARE, TOO_MUCH, GOOD, observers=[recorder])
             decision = await agent.on(tell).run_typed("What about o7?")
         print(f"{decision!r}")

@@ -26,8 +26,7 @@ import shop
 import weather
 
 from callpact import CallError, CallFinished, Catalog, Runtime, Tool, from_functions
-from callpact.audit.log import auditing, open_store
-from callpact.audit.store import Filter
+from callpact.audit import Filter, open_store, record_calls
 from callpact.wire import plain as gate
 from callpact.wire import terminal as cli
 
@@ -91,7 +90,7 @@ async def show_story(script: Path) -> None:
 
 async def show_log(tools: list[Tool]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        with auditing(folder) as recorder:
+        with record_calls(folder) as recorder:
             runtime = Runtime(Catalog(tools), observers=[recorder])
             for tool_id, arguments in WHAT_AN_AGENT_TRIES * 5:
                 with contextlib.suppress(CallError):

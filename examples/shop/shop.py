@@ -7,15 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from callpact import (
+from callpact import ToolError, data_tool, tool
+from callpact.schema import (
     PropertyArray,
     PropertyGroup,
     PropertyInteger,
     PropertyNumber,
     PropertyString,
-    ToolError,
-    data_tool,
-    tool,
 )
 
 

@@ -18,8 +18,7 @@ from api import KEY, weather_api
 
 from callpact import CallError, Runtime, from_flowmcp
 from callpact.net import HttpTransport
-from callpact.sources.flowmcp.build.source import FlowMCPTools
-from callpact.sources.flowmcp.check.file_check import check_text
+from callpact.sources import FlowMCPTools, check_text
 from callpact.wire import flowmcp
 
 FOLDER = Path(__file__).parent

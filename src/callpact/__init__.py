@@ -1,36 +1,17 @@
 """callpact: every tool an AI agent can call, under one contract.
 
-Importing this package runs nothing, reads no environment and configures no logging. What a program
-may never use (agents, `from_functions` with its pydantic, `from_flowmcp`, Data Tools) is imported on
-first use.
+Importing this package runs nothing, reads no environment and configures no logging. Agents,
+`from_functions` with its pydantic, `from_flowmcp` and Data Tools are imported on first use. More
+names stand in `callpact.agent`, `callpact.audit`, `callpact.envelope`, `callpact.errors`,
+`callpact.protocol`, `callpact.schema` and `callpact.testing`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from callpact.catalog import Catalog
-from callpact.codes import CODES
-from callpact.context import Client, Context, Elicited, Env, Identity, Resumed, Root, Sampled
+from callpact.context import Context, Env, Identity
 from callpact.envelope import (
-    HTTP_RESPONSE_META_SCHEMA,
-    LOCAL_RESPONSE_META_SCHEMA,
-    MCP_CONTENT_BLOCK_SCHEMA,
-    MCP_RESPONSE_META_SCHEMA,
-    RESPONSE_ENVELOPE_SCHEMA,
-    RESPONSE_META_SCHEMA,
-    RESPONSE_SOURCES,
-    AudioBlock,
-    HTTPResponseMeta,
-    ImageBlock,
-    LocalResponseMeta,
-    MCPAnnotations,
-    MCPContentBlock,
-    MCPResourceContent,
-    MCPResponseMeta,
-    ResourceBlock,
-    ResourceLinkBlock,
     ResponseEnvelope,
-    ResponseMeta,
-    TextBlock,
     http_envelope,
     is_response_envelope,
     local_envelope,
@@ -43,14 +24,11 @@ from callpact.errors import (
     AccessDenied,
     CallError,
     CallpactError,
-    CastError,
-    ClientUnable,
     DeclarationError,
     DuplicateTool,
     Failed,
     HandlerCrashed,
     InvalidConfig,
-    InvalidEvent,
     InvalidInput,
     InvalidSchema,
     InvalidTool,
@@ -58,323 +36,107 @@ from callpact.errors import (
     LimitReached,
     ModelError,
     NotAllowed,
-    NotAnEnvelope,
-    NotConfirmed,
-    NotJson,
-    NotRecorded,
     OutputRejected,
     OutputSchemaError,
-    PauseAsked,
     Rejected,
-    ReliabilityFailFastError,
     RunPaused,
-    RunStopped,
-    Silent,
     SourceRefused,
     Timeout,
     ToolError,
     UnknownTool,
-    Unreadable,
     UpstreamError,
     UsageError,
 )
+from callpact.lazy import lazy_names
 from callpact.observers import CallFinished, Observer
-from callpact.protocol.bus import Bus, Listener, LocalBus
-from callpact.protocol.events import (
-    CALL_EVENT_SCHEMAS,
-    CallAborted,
-    CallCompleted,
-    CallEvent,
-    CallFailed,
-    CallRequested,
-    CallResponded,
-    decode_event,
-    encode_event,
-    read_event,
-    write_event,
-)
-from callpact.protocol.handler import build_call_handler
-from callpact.protocol.pending import PendingRequestMap
 from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime, build_env
-from callpact.schema import Change
 from callpact.sources.python.marker import prompt, resource, tool
 from callpact.tool import Access, Call, Contract, Handler, Policy, Tool
 
 if TYPE_CHECKING:
-    from callpact.agent.account import Account, Answer, Paused, TypedResult
     from callpact.agent.agent import Agent
-    from callpact.agent.answer.parse import Parsed, parse_answer
-    from callpact.agent.answer.shape import Shape, shape_of
-    from callpact.agent.answer_events import AnswerEvent
-    from callpact.agent.models.model import (
-        File,
-        Message,
-        Model,
-        ModelReply,
-        ModelRequest,
-        ToolOffer,
-        ToolUse,
-        Usage,
-    )
+    from callpact.agent.answer.parse import parse_answer
     from callpact.agent.models.open import open_model
-    from callpact.agent.prompt.instructions import Skill, Turn
-    from callpact.agent.prompt.memory import Memory, Remembered, SqliteMemory
-    from callpact.agent.reliability import (
-        Backoff,
-        CircuitBreaker,
-        Rule,
-        Scope,
-        default_stuck_loop_rule,
-        last_n_validation_errors_match,
-        strict_output_rules,
-    )
-    from callpact.agent.run.stream import Finished, Reset, Token
-    from callpact.jsonreader.reader import Read, Repair, read_json
-    from callpact.schema.properties import (
-        PropertyArray,
-        PropertyAsset,
-        PropertyBoolean,
-        PropertyComponent,
-        PropertyContent,
-        PropertyDate,
-        PropertyEnum,
-        PropertyGroup,
-        PropertyInteger,
-        PropertyNumber,
-        PropertyString,
-    )
-    from callpact.sources.data_tools import data_tool, exhausted_message
+    from callpact.agent.prompt.instructions import Skill
+    from callpact.agent.reliability import strict_output_rules
+    from callpact.sources.data_tools import data_tool
     from callpact.sources.flowmcp.build.source import from_flowmcp
     from callpact.sources.python.functions import from_functions
 
-_LAZY = {
-    "Account": "callpact.agent.account",
-    "Agent": "callpact.agent.agent",
-    "Answer": "callpact.agent.account",
-    "AnswerEvent": "callpact.agent.answer_events",
-    "Backoff": "callpact.agent.reliability",
-    "CircuitBreaker": "callpact.agent.reliability",
-    "File": "callpact.agent.models.model",
-    "Finished": "callpact.agent.run.stream",
-    "Memory": "callpact.agent.prompt.memory",
-    "Message": "callpact.agent.models.model",
-    "Model": "callpact.agent.models.model",
-    "ModelReply": "callpact.agent.models.model",
-    "ModelRequest": "callpact.agent.models.model",
-    "Parsed": "callpact.agent.answer.parse",
-    "Paused": "callpact.agent.account",
-    "PropertyArray": "callpact.schema.properties",
-    "PropertyAsset": "callpact.schema.properties",
-    "PropertyBoolean": "callpact.schema.properties",
-    "PropertyComponent": "callpact.schema.properties",
-    "PropertyContent": "callpact.schema.properties",
-    "PropertyDate": "callpact.schema.properties",
-    "PropertyEnum": "callpact.schema.properties",
-    "PropertyGroup": "callpact.schema.properties",
-    "PropertyInteger": "callpact.schema.properties",
-    "PropertyNumber": "callpact.schema.properties",
-    "PropertyString": "callpact.schema.properties",
-    "Read": "callpact.jsonreader.reader",
-    "Remembered": "callpact.agent.prompt.memory",
-    "Repair": "callpact.jsonreader.reader",
-    "Reset": "callpact.agent.run.stream",
-    "Rule": "callpact.agent.reliability",
-    "Scope": "callpact.agent.reliability",
-    "Shape": "callpact.agent.answer.shape",
-    "Skill": "callpact.agent.prompt.instructions",
-    "SqliteMemory": "callpact.agent.prompt.memory",
-    "Token": "callpact.agent.run.stream",
-    "ToolOffer": "callpact.agent.models.model",
-    "ToolUse": "callpact.agent.models.model",
-    "Turn": "callpact.agent.prompt.instructions",
-    "TypedResult": "callpact.agent.account",
-    "Usage": "callpact.agent.models.model",
-    "data_tool": "callpact.sources.data_tools",
-    "default_stuck_loop_rule": "callpact.agent.reliability",
-    "exhausted_message": "callpact.sources.data_tools",
-    "from_flowmcp": "callpact.sources.flowmcp.build.source",
-    "from_functions": "callpact.sources.python.functions",
-    "last_n_validation_errors_match": "callpact.agent.reliability",
-    "open_model": "callpact.agent.models.open",
-    "parse_answer": "callpact.agent.answer.parse",
-    "read_json": "callpact.jsonreader.reader",
-    "shape_of": "callpact.agent.answer.shape",
-    "strict_output_rules": "callpact.agent.reliability",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'callpact' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "agent.agent": ("Agent",),
+        "agent.answer.parse": ("parse_answer",),
+        "agent.models.open": ("open_model",),
+        "agent.prompt.instructions": ("Skill",),
+        "agent.reliability": ("strict_output_rules",),
+        "sources.data_tools": ("data_tool",),
+        "sources.flowmcp.build.source": ("from_flowmcp",),
+        "sources.python.functions": ("from_functions",),
+    },
+)
 
 __all__ = [
-    "CALL_EVENT_SCHEMAS",
-    "CODES",
-    "HTTP_RESPONSE_META_SCHEMA",
-    "LOCAL_RESPONSE_META_SCHEMA",
-    "MCP_CONTENT_BLOCK_SCHEMA",
-    "MCP_RESPONSE_META_SCHEMA",
-    "RESPONSE_ENVELOPE_SCHEMA",
-    "RESPONSE_META_SCHEMA",
-    "RESPONSE_SOURCES",
     "Aborted",
     "Access",
     "AccessDenied",
-    "Account",
     "Agent",
-    "Answer",
-    "AnswerEvent",
-    "AudioBlock",
-    "Backoff",
-    "Bus",
     "Call",
-    "CallAborted",
-    "CallCompleted",
     "CallError",
-    "CallEvent",
-    "CallFailed",
     "CallFinished",
-    "CallRequested",
-    "CallResponded",
     "CallpactError",
-    "CastError",
     "Catalog",
-    "Change",
-    "CircuitBreaker",
-    "Client",
-    "ClientUnable",
     "Context",
     "Contract",
     "DeclarationError",
     "DuplicateTool",
-    "Elicited",
     "Env",
     "Failed",
-    "File",
-    "Finished",
-    "HTTPResponseMeta",
     "Handler",
     "HandlerCrashed",
     "Identity",
-    "ImageBlock",
     "InvalidConfig",
-    "InvalidEvent",
     "InvalidInput",
     "InvalidSchema",
     "InvalidTool",
     "Issue",
     "LimitReached",
-    "Listener",
-    "LocalBus",
-    "LocalResponseMeta",
-    "MCPAnnotations",
-    "MCPContentBlock",
-    "MCPResourceContent",
-    "MCPResponseMeta",
-    "Memory",
-    "Message",
-    "Model",
     "ModelError",
-    "ModelReply",
-    "ModelRequest",
     "NotAllowed",
-    "NotAnEnvelope",
-    "NotConfirmed",
-    "NotJson",
-    "NotRecorded",
     "Observer",
     "OutputRejected",
     "OutputSchemaError",
-    "Parsed",
-    "PauseAsked",
-    "Paused",
-    "PendingRequestMap",
     "Policy",
     "Prompt",
-    "PropertyArray",
-    "PropertyAsset",
-    "PropertyBoolean",
-    "PropertyComponent",
-    "PropertyContent",
-    "PropertyDate",
-    "PropertyEnum",
-    "PropertyGroup",
-    "PropertyInteger",
-    "PropertyNumber",
-    "PropertyString",
-    "Read",
     "Rejected",
-    "ReliabilityFailFastError",
-    "Remembered",
-    "Repair",
-    "Reset",
     "Resource",
-    "ResourceBlock",
-    "ResourceLinkBlock",
     "ResponseEnvelope",
-    "ResponseMeta",
-    "Resumed",
-    "Root",
-    "Rule",
     "RunPaused",
-    "RunStopped",
     "Runtime",
-    "Sampled",
-    "Scope",
-    "Shape",
-    "Silent",
     "Skill",
     "SourceRefused",
-    "SqliteMemory",
-    "TextBlock",
     "Timeout",
-    "Token",
     "Tool",
     "ToolError",
-    "ToolOffer",
-    "ToolUse",
-    "Turn",
-    "TypedResult",
     "UnknownTool",
-    "Unreadable",
     "UpstreamError",
-    "Usage",
     "UsageError",
-    "build_call_handler",
     "build_env",
     "data_tool",
-    "decode_event",
-    "default_stuck_loop_rule",
-    "encode_event",
-    "exhausted_message",
     "from_flowmcp",
     "from_functions",
     "http_envelope",
     "is_response_envelope",
-    "last_n_validation_errors_match",
     "local_envelope",
     "mcp_envelope",
     "open_model",
     "parse_answer",
     "prompt",
     "raise_for_error",
-    "read_event",
-    "read_json",
     "resource",
-    "shape_of",
     "strict_output_rules",
     "tool",
     "unwrap",
-    "write_event",
 ]

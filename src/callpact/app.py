@@ -221,12 +221,12 @@ class Session:
         return await self._stack.enter_async_context(Runtime(catalog, observers))
 
     def _open_log(self) -> Recorder:
-        from callpact.audit.log import auditing
+        from callpact.audit.log import record_calls
 
         table = self.config.audit
         size = None if table.keep_megabytes is None else int(table.keep_megabytes * 1_000_000)
         return self._stack.enter_context(
-            auditing(
+            record_calls(
                 self.place,
                 secrets=self.secrets,
                 hashes_only=table.hashes_only,

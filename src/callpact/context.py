@@ -17,6 +17,17 @@ from msgspec.structs import force_setattr
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import ClientUnable, UsageError
 
+__all__ = [
+    "Client",
+    "Context",
+    "Elicited",
+    "Env",
+    "Identity",
+    "Resumed",
+    "Root",
+    "Sampled",
+]
+
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 Send = Callable[[str, Any], Awaitable[ResponseEnvelope[Any]]]
 MAX_KEPT_LINES = 50

@@ -22,6 +22,35 @@ from callpact.schema import Change, is_json
 from callpact.schema.bounds import with_room
 from callpact.schema.values import not_json
 
+__all__ = [
+    "HTTP_RESPONSE_META_SCHEMA",
+    "LOCAL_RESPONSE_META_SCHEMA",
+    "MCP_CONTENT_BLOCK_SCHEMA",
+    "MCP_RESPONSE_META_SCHEMA",
+    "RESPONSE_ENVELOPE_SCHEMA",
+    "RESPONSE_META_SCHEMA",
+    "RESPONSE_SOURCES",
+    "AudioBlock",
+    "HTTPResponseMeta",
+    "ImageBlock",
+    "LocalResponseMeta",
+    "MCPAnnotations",
+    "MCPContentBlock",
+    "MCPResourceContent",
+    "MCPResponseMeta",
+    "ResourceBlock",
+    "ResourceLinkBlock",
+    "ResponseEnvelope",
+    "ResponseMeta",
+    "TextBlock",
+    "http_envelope",
+    "is_response_envelope",
+    "local_envelope",
+    "mcp_envelope",
+    "raise_for_error",
+    "unwrap",
+]
+
 T = TypeVar("T")
 
 RESPONSE_SOURCES = ("local", "http", "mcp")

@@ -42,6 +42,49 @@ from callpact.codes import CODES, OWN_CODE, Code
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+__all__ = [
+    "Aborted",
+    "AccessDenied",
+    "CallError",
+    "CallpactError",
+    "CastError",
+    "CircuitOpen",
+    "ClientUnable",
+    "DeclarationError",
+    "DuplicateTool",
+    "Failed",
+    "HandlerCrashed",
+    "InvalidConfig",
+    "InvalidEvent",
+    "InvalidInput",
+    "InvalidManifest",
+    "InvalidSchema",
+    "InvalidTool",
+    "Issue",
+    "LimitReached",
+    "ModelError",
+    "NotAllowed",
+    "NotAnEnvelope",
+    "NotConfirmed",
+    "NotJson",
+    "NotRecorded",
+    "OutputRejected",
+    "OutputSchemaError",
+    "PauseAsked",
+    "Rejected",
+    "ReliabilityFailFastError",
+    "RunPaused",
+    "RunStopped",
+    "Silent",
+    "SourceRefused",
+    "Timeout",
+    "ToolError",
+    "UnknownTool",
+    "Unreadable",
+    "UpstreamError",
+    "UsageError",
+]
+
 
 class Issue(Struct, frozen=True, gc=False, omit_defaults=True):
     """One violation: the rule that was broken (`code`), where (`path`, a JSON Pointer), and how."""

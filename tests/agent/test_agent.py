@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 from answers import CANNED, GOOD, PROSE, VALUE, Refund, Tickets, call, go, refunds
-from callpact import Agent, Answer, Skill, Token, UsageError, strict_output_rules, tool
+from callpact import Agent, Skill, UsageError, strict_output_rules, tool
+from callpact.agent import Answer, Token
 from callpact.agent.declaration import MAX_MESSAGE
 from callpact.testing import ScriptedModel
 
@@ -160,5 +161,5 @@ def test_the_package_gives_its_names_on_first_use():
     import callpact
 
     assert callpact.Agent is Agent
-    assert callpact.Token is Token
+    assert callpact.agent.Token is Token
     assert go(callpact.Agent(ScriptedModel([GOOD]), output_schema=Refund).run_typed("x")) == VALUE

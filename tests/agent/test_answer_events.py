@@ -7,7 +7,8 @@ import time
 import pytest
 
 from answers import GOOD, PROSE, WRONG, Heard, call, go, refunds
-from callpact import Agent, AnswerEvent, UsageError, strict_output_rules, tool
+from callpact import Agent, UsageError, strict_output_rules, tool
+from callpact.agent import AnswerEvent
 from callpact.testing import ScriptedModel
 
 

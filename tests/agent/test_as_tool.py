@@ -23,13 +23,13 @@ from callpact import (
     InvalidTool,
     ModelError,
     Runtime,
-    SqliteMemory,
     Tool,
     ToolError,
     UnknownTool,
     strict_output_rules,
     tool,
 )
+from callpact.agent import SqliteMemory
 from callpact.runtime import MAX_NESTED
 from callpact.serve.mcp.door import Door
 from callpact.testing import ScriptedModel

@@ -10,20 +10,16 @@ import pytest
 from answers import GOOD, PROSE, VALUE, WRONG, Heard, Refund, call, go, refunds, streamed
 from callpact import (
     Agent,
-    CircuitBreaker,
     Context,
     ModelError,
-    ModelReply,
     OutputSchemaError,
-    ReliabilityFailFastError,
-    Rule,
-    ToolUse,
-    Usage,
     UsageError,
     strict_output_rules,
     tool,
 )
+from callpact.agent import CircuitBreaker, ModelReply, Rule, ToolUse, Usage
 from callpact.agent.reliability import MAX_ROUNDS
+from callpact.errors import ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 
 ALWAYS = lambda scope: True

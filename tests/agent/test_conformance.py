@@ -28,24 +28,26 @@ from answers import (
 )
 from callpact import (
     Agent,
-    Answer,
     Context,
-    Finished,
-    ModelReply,
     OutputSchemaError,
-    Paused,
-    ReliabilityFailFastError,
-    Reset,
-    Rule,
     RunPaused,
-    SqliteMemory,
-    Token,
-    ToolUse,
-    Usage,
     UsageError,
     strict_output_rules,
     tool,
 )
+from callpact.agent import (
+    Answer,
+    Finished,
+    ModelReply,
+    Paused,
+    Reset,
+    Rule,
+    SqliteMemory,
+    Token,
+    ToolUse,
+    Usage,
+)
+from callpact.errors import ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 
 FALLEN_BACK = {"amount": 1, "reason": "manual review"}

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from answers import CANNED, GOOD, PROSE, VALUE, WRONG, Heard, Refund, call, go, refunds
-from callpact import Agent, ModelError, OutputSchemaError, RunStopped, UsageError
+from callpact import Agent, ModelError, OutputSchemaError, UsageError
+from callpact.errors import RunStopped
 from callpact.testing import ScriptedModel
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from answers import GOOD, call, go, refunds
-from callpact import Agent, Context, File, Message, SqliteMemory, UsageError, tool
+from callpact import Agent, Context, UsageError, tool
+from callpact.agent import File, Message, SqliteMemory
 from callpact.agent.budget import MAX_FILE_BYTES, MAX_FILES
 from callpact.agent.declaration import MAX_PARTS
 from callpact.agent.models.model import MAX_URL, as_data

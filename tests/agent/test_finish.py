@@ -9,20 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answers import GOOD, Heard, Refund, call, go, refunds, streamed
-from callpact import (
-    Agent,
-    Finished,
-    Message,
-    ModelError,
-    ModelReply,
-    OutputSchemaError,
-    Runtime,
-    SqliteMemory,
-    Token,
-    ToolUse,
-    from_functions,
-    tool,
-)
+from callpact import Agent, ModelError, OutputSchemaError, Runtime, from_functions, tool
+from callpact.agent import Finished, Message, ModelReply, SqliteMemory, Token, ToolUse
 from callpact.agent.run.offered_tools import PURE_SYNTAX
 from callpact.errors import ToolError
 from callpact.jsonreader.reader import LOSSY

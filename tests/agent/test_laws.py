@@ -9,19 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answers import GOOD, MISSING, PROSE, VALUE, WRONG, WRONG_ELSEWHERE, Refund, go, streamed
-from callpact import (
-    Agent,
-    Message,
-    ModelReply,
-    OutputSchemaError,
-    ReliabilityFailFastError,
-    Token,
-    Usage,
-    strict_output_rules,
-)
+from callpact import Agent, OutputSchemaError, strict_output_rules
+from callpact.agent import Message, ModelReply, Token, Usage
 from callpact.agent.models.model import ToolUse
 from callpact.agent.run.pause import VERSION, Checkpoint, Waiting, read_checkpoint, write_checkpoint
-from callpact.errors import UsageError
+from callpact.errors import ReliabilityFailFastError, UsageError
 from callpact.testing import ScriptedModel
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -11,17 +11,15 @@ from callpact import (
     Agent,
     LimitReached,
     ModelError,
-    ModelReply,
     OutputSchemaError,
-    Rule,
-    RunStopped,
-    Usage,
     UsageError,
     strict_output_rules,
     tool,
 )
+from callpact.agent import ModelReply, Rule, Usage
 from callpact.agent.budget import MAX_ITERATIONS
 from callpact.agent.run.loop import _fnv1a
+from callpact.errors import RunStopped
 from callpact.testing import ScriptedModel
 
 

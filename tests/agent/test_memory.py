@@ -11,15 +11,8 @@ import sys
 import pytest
 
 from answers import CANNED, GOOD, PROSE, WRONG, call, go, refunds
-from callpact import (
-    Agent,
-    Context,
-    Remembered,
-    SqliteMemory,
-    UsageError,
-    strict_output_rules,
-    tool,
-)
+from callpact import Agent, Context, UsageError, strict_output_rules, tool
+from callpact.agent import Remembered, SqliteMemory
 from callpact.agent.prompt.memory import MAX_TURNS
 from callpact.errors import InvalidConfig, ReliabilityFailFastError
 from callpact.testing import ScriptedModel

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from callpact import Agent, ModelError, Rule, Usage
+from callpact import Agent, ModelError
+from callpact.agent import Rule, Usage
 from callpact.testing import ScriptedModel
 
 

@@ -7,15 +7,8 @@ import json
 
 import pytest
 
-from callpact import (
-    Agent,
-    Message,
-    ModelError,
-    ModelReply,
-    ModelRequest,
-    ToolUse,
-    open_model,
-)
+from callpact import Agent, ModelError, open_model
+from callpact.agent import Message, ModelReply, ModelRequest, ToolUse
 from openai_stub import (
     HELLO,
     KEY,

@@ -9,17 +9,9 @@ import sys
 
 import pytest
 
-from callpact import (
-    Agent,
-    CircuitBreaker,
-    LimitReached,
-    ModelError,
-    ModelRequest,
-    ReliabilityFailFastError,
-    Rule,
-    UsageError,
-    open_model,
-)
+from callpact import Agent, LimitReached, ModelError, UsageError, open_model
+from callpact.agent import CircuitBreaker, ModelRequest, Rule
+from callpact.errors import ReliabilityFailFastError
 from openai_stub import (
     HELLO,
     KEY,

@@ -8,21 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from answers import Refund
-from callpact import (
-    Agent,
-    Finished,
-    LimitReached,
-    Message,
-    ModelError,
-    ModelRequest,
-    Reset,
-    Rule,
-    Token,
-    ToolOffer,
-    UsageError,
-    open_model,
-    strict_output_rules,
-)
+from callpact import Agent, LimitReached, ModelError, UsageError, open_model, strict_output_rules
+from callpact.agent import Finished, Message, ModelRequest, Reset, Rule, Token, ToolOffer
 from callpact.agent.models import pydantic_ai as models_pydantic_ai
 from openai_stub import (
     HELLO,

@@ -8,17 +8,8 @@ import json
 import pytest
 
 from answers import GOOD, Heard, Refund, call, go
-from callpact import (
-    Agent,
-    Context,
-    LimitReached,
-    Paused,
-    Runtime,
-    Usage,
-    UsageError,
-    from_functions,
-    tool,
-)
+from callpact import Agent, Context, LimitReached, Runtime, UsageError, from_functions, tool
+from callpact.agent import Paused, Usage
 from callpact.testing import ScriptedModel
 
 

@@ -13,15 +13,15 @@ from callpact import (
     Context,
     Identity,
     ModelError,
-    ReliabilityFailFastError,
-    Rule,
     Runtime,
     from_functions,
     strict_output_rules,
     tool,
 )
-from callpact.audit.log import auditing, open_store
+from callpact.agent import Rule
+from callpact.audit.log import open_store, record_calls
 from callpact.audit.store import Filter
+from callpact.errors import ReliabilityFailFastError
 from callpact.secrets.keys import Secrets
 from callpact.testing import ScriptedModel
 
@@ -42,7 +42,7 @@ def recorded(folder, story, **options):
     """What is on record after a story, the oldest first."""
 
     async def told():
-        with auditing(folder, **options) as recorder:
+        with record_calls(folder, **options) as recorder:
             return await story(recorder)
 
     outcome = go(told())

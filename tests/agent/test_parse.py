@@ -10,15 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from answers import CUT, FENCED, GOOD, PROSE, VALUE, WRONG, Refund, go, refunds
-from callpact import (
-    Agent,
-    OutputSchemaError,
-    Parsed,
-    UsageError,
-    parse_answer,
-    shape_of,
-    strict_output_rules,
-)
+from callpact import Agent, OutputSchemaError, UsageError, parse_answer, strict_output_rules
+from callpact.agent import Parsed, shape_of
 from callpact.agent.reliability import MAX_ECHO, echo
 from callpact.jsonreader.reader import MAX_CHECKS
 from callpact.testing import ScriptedModel

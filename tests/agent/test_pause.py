@@ -12,12 +12,8 @@ import pytest
 from answers import GOOD, VALUE, Heard, Refund, call, go, refunds
 from callpact import (
     Agent,
-    Answer,
-    ClientUnable,
     Context,
     LimitReached,
-    PauseAsked,
-    Paused,
     Runtime,
     Skill,
     UsageError,
@@ -25,8 +21,10 @@ from callpact import (
     strict_output_rules,
     tool,
 )
+from callpact.agent import Answer, Paused
 from callpact.agent.models.model import Message
 from callpact.agent.run.pause import MAX_CHECKPOINT, VERSION
+from callpact.errors import ClientUnable, PauseAsked
 from callpact.testing import ScriptedModel
 
 CALLS = []
@@ -176,7 +174,8 @@ def test_a_run_goes_on_in_another_process(tmp_path):
         textwrap.dedent(
             """
             import asyncio, sys
-            from callpact import Agent, Context, Paused, tool
+            from callpact import Agent, Context, tool
+            from callpact.agent import Paused
             from callpact.testing import ScriptedModel
 
             @tool(namespace="main")

@@ -7,19 +7,13 @@ import contextlib
 import pytest
 
 from answers import GOOD, PROSE, WRONG, Refund, go, refunds
-from callpact import (
-    Agent,
+from callpact import Agent, Issue, ModelError, OutputSchemaError, UsageError, strict_output_rules
+from callpact.agent import (
     CircuitBreaker,
-    Issue,
-    ModelError,
-    OutputSchemaError,
-    ReliabilityFailFastError,
     Rule,
     Scope,
-    UsageError,
     default_stuck_loop_rule,
     last_n_validation_errors_match,
-    strict_output_rules,
 )
 from callpact.agent.models.model import ModelRequest
 from callpact.agent.reliability import (
@@ -28,7 +22,7 @@ from callpact.agent.reliability import (
     issue_lines,
     validation_error,
 )
-from callpact.errors import CircuitOpen
+from callpact.errors import CircuitOpen, ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 
 ALWAYS = lambda scope: True

@@ -21,18 +21,14 @@ from answers import (
 )
 from callpact import (
     Agent,
-    CircuitBreaker,
-    Finished,
     LimitReached,
     ModelError,
     OutputSchemaError,
-    ReliabilityFailFastError,
-    Reset,
-    Rule,
-    Usage,
     UsageError,
     strict_output_rules,
 )
+from callpact.agent import CircuitBreaker, Finished, Reset, Rule, Usage
+from callpact.errors import ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 
 FAILED = lambda scope: scope.error is not None

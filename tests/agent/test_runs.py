@@ -15,25 +15,27 @@ import pytest
 from answers import CANNED, FENCED, GOOD, PROSE, VALUE, WRONG, Refund, call, go, refunds, streamed
 from callpact import (
     Agent,
-    Answer,
     Context,
-    Finished,
-    Message,
     ModelError,
     OutputSchemaError,
-    Paused,
-    ReliabilityFailFastError,
-    Reset,
     RunPaused,
-    Token,
-    ToolUse,
-    TypedResult,
-    Usage,
     UsageError,
     strict_output_rules,
     tool,
 )
+from callpact.agent import (
+    Answer,
+    Finished,
+    Message,
+    Paused,
+    Reset,
+    Token,
+    ToolUse,
+    TypedResult,
+    Usage,
+)
 from callpact.agent.budget import MAX_HISTORY
+from callpact.errors import ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 from openai_stub import say, with_stub
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from answers import go
-from callpact import (
-    Agent,
-    Message,
-    ModelError,
-    ModelReply,
-    ModelRequest,
-    ToolUse,
-    Usage,
-    UsageError,
-)
+from callpact import Agent, ModelError, UsageError
+from callpact.agent import Message, ModelReply, ModelRequest, ToolUse, Usage
 from callpact.testing import ScriptedModel
 
 REQUEST = ModelRequest("", (Message("user", "hi"),))

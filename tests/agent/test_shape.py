@@ -13,7 +13,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from answers import GOOD, VALUE, Refund, go
-from callpact import Agent, InvalidSchema, OutputSchemaError, UsageError, shape_of
+from callpact import Agent, InvalidSchema, OutputSchemaError, UsageError
+from callpact.agent import shape_of
 from callpact.agent.answer.shape import issues_of
 from callpact.testing import ScriptedModel
 

@@ -8,22 +8,9 @@ import contextlib
 import pytest
 
 from answers import FENCED, GOOD, PROSE, WRONG, Refund, call, go, refunds, streamed
-from callpact import (
-    Agent,
-    Context,
-    Finished,
-    ModelError,
-    ModelReply,
-    Paused,
-    ReliabilityFailFastError,
-    Reset,
-    Rule,
-    Token,
-    ToolUse,
-    UsageError,
-    strict_output_rules,
-    tool,
-)
+from callpact import Agent, Context, ModelError, UsageError, strict_output_rules, tool
+from callpact.agent import Finished, ModelReply, Paused, Reset, Rule, Token, ToolUse
+from callpact.errors import ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 
 

@@ -16,18 +16,17 @@ from callpact import (
     Identity,
     InvalidInput,
     LimitReached,
-    ModelReply,
     OutputSchemaError,
     Runtime,
     Tool,
     ToolError,
-    ToolUse,
     UsageError,
-    exhausted_message,
     from_functions,
     tool,
 )
+from callpact.agent import ModelReply, ToolUse
 from callpact.agent.budget import MAX_AT_ONCE, MAX_RESULT_CHARACTERS, MAX_TOOL_USES
+from callpact.sources import exhausted_message
 from callpact.testing import ScriptedModel
 from callpact.tool import Disabled
 from callpact.wire.plain import encode_error

@@ -9,18 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answers import GOOD, Heard, go, refunds
-from callpact import (
-    Agent,
-    Backoff,
-    CircuitBreaker,
-    LimitReached,
-    ModelError,
-    ReliabilityFailFastError,
-    Rule,
-    UsageError,
-    strict_output_rules,
-)
+from callpact import Agent, LimitReached, ModelError, UsageError, strict_output_rules
+from callpact.agent import Backoff, CircuitBreaker, Rule
 from callpact.agent.reliability import MAX_WAIT
+from callpact.errors import ReliabilityFailFastError
 from callpact.testing import ScriptedModel
 from openai_stub import fail, say, with_stub
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callpact.audit.journal.health import Health, health
+from callpact.audit.journal.health import Health, health_of
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal, segments
 from callpact.audit.record import Record
@@ -222,7 +222,7 @@ def test_one_record_that_the_store_refuses_keeps_no_other_out(tmp_path):
     assert compactor.refused == 2
     aside = (tmp_path / "refused.log").read_bytes().splitlines()
     assert [json.loads(line)["id"] for line in aside] == ["call-0", "call-3"]
-    assert health(tmp_path) == Health(refused=2)
+    assert health_of(tmp_path) == Health(refused=2)
 
 
 def test_a_store_with_little_room_refuses_no_record_for_good(tmp_path):

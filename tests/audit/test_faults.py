@@ -17,10 +17,10 @@ import pytest
 
 from callpact import Call, Contract, Runtime, Tool
 from callpact.audit.journal import segments as journals
-from callpact.audit.journal.health import Health, add_health, health
+from callpact.audit.journal.health import Health, add_health, health_of
 from callpact.audit.journal.lines import Head, encode_head, encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.log import auditing, open_store
+from callpact.audit.log import open_store, record_calls
 from callpact.audit.record import Record, payload_of
 from callpact.audit.store import Filter
 from callpact.audit.store import compactor as compacting
@@ -95,7 +95,7 @@ def test_a_journal_on_a_full_disk_makes_room_by_what_is_indexed(small_disk, tmp_
     lost = tries.count(False)
     assert lost == journal.lost > 0
     journal.close()
-    assert health(small_disk / "journal").lost == lost
+    assert health_of(small_disk / "journal").lost == lost
     with Compactor(small_disk / "journal", store) as compactor:
         assert compactor.flush()
     assert kept(store) == [number for number, is_kept in enumerate(tries) if is_kept]
@@ -147,14 +147,14 @@ def test_records_of_any_time_are_kept(tmp_path):
 PROCESS = """
 import asyncio, sys
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.log import auditing
+from callpact.audit.log import record_calls
 
 async def echo(arguments, context):
     return arguments
 
 async def main():
     tool = Tool(id="shop.price", description="", contract=Contract(), handler=echo)
-    with auditing(sys.argv[1]) as recorder:
+    with record_calls(sys.argv[1]) as recorder:
         runtime = Runtime([tool], [recorder])
         sys.stdin.readline()
         for number in range(int(sys.argv[2]), int(sys.argv[2]) + 400):
@@ -194,7 +194,7 @@ def test_processes_add_to_one_count(tmp_path):
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert health(tmp_path) == Health(lost=600, refused=1_200)
+    assert health_of(tmp_path) == Health(lost=600, refused=1_200)
 
 
 # --- what somebody did to the folder --------------------------------------------------------
@@ -222,7 +222,7 @@ def test_a_folder_that_is_removed_while_serving_costs_no_record(
 ):
     monkeypatch.setattr(journals, "_SECONDS_BETWEEN_LOOKS", 0.0)
     log = tmp_path / "log"
-    with auditing(log) as recorder:
+    with record_calls(log) as recorder:
         call(recorder, range(300))
         if is_compacted:
             store = ParquetStore(log)
@@ -235,14 +235,14 @@ def test_a_folder_that_is_removed_while_serving_costs_no_record(
         assert recorder.lost == 0
     store = open_store(log)
     assert kept(store) == list(range(350))
-    assert health(log / "journal").is_well
+    assert health_of(log / "journal").is_well
     store.close()
 
 
 def test_records_that_were_in_files_of_a_removed_folder_are_counted_as_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(journals, "_SECONDS_BETWEEN_LOOKS", 0.0)
     log = tmp_path / "log"
-    with auditing(log) as recorder:
+    with record_calls(log) as recorder:
         call(recorder, range(300))
         recorder._journal.rotate()
         store = ParquetStore(log)
@@ -256,7 +256,7 @@ def test_records_that_were_in_files_of_a_removed_folder_are_counted_as_lost(tmp_
         assert recorder.health().lost == 300
     store = open_store(log)
     assert kept(store) == list(range(300, 350))
-    assert health(log / "journal") == Health(lost=300)
+    assert health_of(log / "journal") == Health(lost=300)
     store.close()
 
 
@@ -294,7 +294,7 @@ def test_a_line_that_is_no_record_costs_no_other_and_is_counted(tmp_path, line, 
         assert compactor.flush()
     assert kept(store) == [0, 2]
     assert compactor.unreadable == 2
-    assert health(folder) == Health(unreadable=2)
+    assert health_of(folder) == Health(unreadable=2)
     assert "2 lines" in caplog.text
     assert segments(folder) == []
     store.close()
@@ -303,6 +303,6 @@ def test_a_line_that_is_no_record_costs_no_other_and_is_counted(tmp_path, line, 
 def test_a_damaged_count_begins_anew(tmp_path):
     for damage in (b"", b"x" * 100, b"1 2"):
         (tmp_path / "health").write_bytes(damage)
-        assert health(tmp_path) == Health()
+        assert health_of(tmp_path) == Health()
         add_health(tmp_path, lost=1)
-        assert health(tmp_path) == Health(lost=1)
+        assert health_of(tmp_path) == Health(lost=1)

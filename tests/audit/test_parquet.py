@@ -277,14 +277,14 @@ WITHOUT = """
 import asyncio, sys
 sys.modules["duckdb"] = None
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.log import auditing, open_store
+from callpact.audit.log import record_calls, open_store
 
 async def echo(arguments, context):
     return arguments
 
 async def main():
     tool = Tool(id="shop.price", description="", contract=Contract(), handler=echo)
-    with auditing(sys.argv[1]) as recorder:
+    with record_calls(sys.argv[1]) as recorder:
         await Runtime([tool], [recorder]).call(Call("shop.price", {"n": 1}, "call-1"))
 
 asyncio.run(main())

@@ -14,7 +14,7 @@ import pytest
 from generated import counted, naive, records
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.log import auditing, open_store, place_of
+from callpact.audit.log import open_store, place_of, record_calls
 from callpact.audit.store import Filter
 from callpact.errors import UsageError
 from postgres import database_of
@@ -74,7 +74,7 @@ def _record_calls(place, numbers):
             for number in numbers:
                 await runtime.call(Call("load.echo", {"n": number}, f"call-{number}"), None)
 
-    with auditing(place) as recorder:
+    with record_calls(place) as recorder:
         asyncio.run(go(recorder))
 
 

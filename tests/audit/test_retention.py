@@ -10,14 +10,14 @@ import time
 import pytest
 
 from callpact.audit import log as opening
-from callpact.audit.journal.health import Health, health
+from callpact.audit.journal.health import Health, health_of
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.log import auditing
+from callpact.audit.log import record_calls
 from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audit.store.parquet import ParquetStore
-from callpact.audit.store.retention import Held, held, keep, keep_segments
+from callpact.audit.store.retention import Held, held_retention, keep, keep_segments
 
 DAY = 86_400_000
 NOW = 1_788_264_000_000
@@ -48,7 +48,7 @@ def test_a_day_that_is_just_over_goes_at_once(store, journal):
     fill(store, range(93))
     assert keep(store, journal, NOW, keep_days=90) == 2
     assert left(store) == list(range(91))
-    assert held(journal) is None
+    assert held_retention(journal) is None
 
 
 def test_a_clock_far_ahead_removes_nothing_and_is_told(store, journal, caplog):
@@ -58,11 +58,11 @@ def test_a_clock_far_ahead_removes_nothing_and_is_told(store, journal, caplog):
         assert keep(store, journal, ahead, keep_days=90) == 0
         assert keep(store, journal, ahead + 3_600_000, keep_days=90) == 0
     assert left(store) == list(range(30))
-    assert held(journal).at == ahead
+    assert held_retention(journal).at == ahead
     assert "is the clock of this machine right?" in caplog.text
     # The clock is right again.
     assert keep(store, journal, NOW, keep_days=90) == 0
-    assert held(journal) is None
+    assert held_retention(journal) is None
     assert keep(store, journal, ahead + 2 * DAY, keep_days=90) == 0
     assert left(store) == list(range(30))
 
@@ -77,15 +77,15 @@ def test_what_is_still_wanted_after_a_day_is_removed(store, journal):
     fill(store, range(200))
     assert keep(store, journal, NOW, keep_days=90) == 0
     assert keep(store, journal, NOW + DAY - 1, keep_days=90) == 0
-    assert held(journal).at == NOW
+    assert held_retention(journal).at == NOW
     assert keep(store, journal, NOW + DAY, keep_days=90) == 110
-    assert held(journal) is None
+    assert held_retention(journal) is None
 
 
 def test_a_large_part_of_the_log_is_held_though_none_of_it_is_late(store, journal):
     fill(store, range(7))
     assert keep(store, journal, NOW, keep_days=4) == 0
-    assert held(journal) == Held(NOW, NOW - 4 * DAY, 2, held(journal).size)
+    assert held_retention(journal) == Held(NOW, NOW - 4 * DAY, 2, held_retention(journal).size)
 
 
 def test_a_log_of_few_days_loses_its_oldest_day_every_day(store, journal):
@@ -104,7 +104,7 @@ def test_a_run_that_was_noted_by_a_clock_ahead_begins_anew(store, journal):
     fill(store, range(200))
     keep(store, journal, NOW + 400 * DAY, keep_days=90)
     assert keep(store, journal, NOW, keep_days=90) == 0
-    assert held(journal).at == NOW
+    assert held_retention(journal).at == NOW
 
 
 def test_a_start_with_the_clock_a_year_ahead_keeps_the_log(tmp_path, journal, monkeypatch):
@@ -116,9 +116,9 @@ def test_a_start_with_the_clock_a_year_ahead_keeps_the_log(tmp_path, journal, mo
     monkeypatch.setattr(opening, "_START_SECONDS", 0.0)
     monkeypatch.setattr(opening, "_now", lambda: now + 400 * DAY)
     monkeypatch.setattr(ParquetStore, "tidy", lambda _: tidied.set())
-    with auditing(tmp_path):
+    with record_calls(tmp_path):
         assert tidied.wait(30)
-    assert held(journal) is not None
+    assert held_retention(journal) is not None
     store = ParquetStore(tmp_path)
     assert len(store.log(Filter())) == 20
     store.close()
@@ -144,7 +144,7 @@ def test_segments_that_nothing_moves_go_when_they_are_old(journal, caplog):
     with caplog.at_level(logging.WARNING, "callpact.audit"):
         assert keep_segments(journal, NOW, keep_days=91.5) == 1
     assert len(segments(journal)) == 4
-    assert health(journal) == Health(lost=1)
+    assert health_of(journal) == Health(lost=1)
     assert "1 records were removed" in caplog.text
     open_one.close()
 
@@ -154,7 +154,7 @@ def test_segments_that_nothing_moves_are_kept_when_the_clock_is_wrong(journal):
         write(journal, day)
     assert keep_segments(journal, NOW + 400 * DAY, keep_days=90) == 0
     assert len(segments(journal)) == 3
-    assert held(journal) is not None
+    assert held_retention(journal) is not None
 
 
 def test_the_oldest_segments_go_where_nothing_moves_too_many(journal):

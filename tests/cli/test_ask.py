@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import command_line
-from callpact import SqliteMemory
+from callpact.agent import SqliteMemory
 from callpact.audit.log import open_store
 from callpact.audit.store import Filter
 from callpact.cli.ask.ask_files import MAX_ANSWER_BYTES, MAX_SCHEMA_BYTES

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from typer.testing import CliRunner
 
-from callpact.audit.log import auditing, open_store
+from callpact.audit.log import open_store, record_calls
 from callpact.audit.store import Filter, compactor
 from callpact.cli.main import app
 
@@ -130,6 +130,6 @@ def test_commands_that_end_at_once_make_files_of_many_segments_and_remove_what_i
     assert len(list((folder / "log" / "store").glob("*.parquet"))) == 1
     assert list((folder / "log" / "journal").glob("*.jsonl")) == []
     monkeypatch.setattr(compactor, "DUE_SEGMENTS", 1)
-    with auditing("log", keep_bytes=1) as recorder:
+    with record_calls("log", keep_bytes=1) as recorder:
         assert recorder._journal.append(b"\n")
     assert records("log") == []

@@ -11,17 +11,15 @@ from pydantic import BaseModel, ValidationError
 from answers import CANNED, FENCED, GOOD, PROSE, VALUE, Heard, Refund, Tickets, call, go, refunds
 from callpact import (
     Agent,
-    Answer,
     Context,
     OutputSchemaError,
-    Paused,
     RunPaused,
     Skill,
-    SqliteMemory,
     UsageError,
     strict_output_rules,
     tool,
 )
+from callpact.agent import Answer, Paused, SqliteMemory
 from callpact.testing import ScriptedModel
 
 # The seed's words; only the description in the end is the schema's.

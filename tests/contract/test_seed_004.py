@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from callpact import Runtime, ToolError, data_tool, exhausted_message
-from callpact.audit.log import auditing, open_store
+from callpact import Runtime, ToolError, data_tool
+from callpact.audit.log import open_store, record_calls
 from callpact.audit.store import Filter
 from callpact.errors import CallError, InvalidInput, OutputRejected
 from callpact.schema import check
@@ -23,6 +23,7 @@ from callpact.schema.properties import (
     PropertyNumber,
     PropertyString,
 )
+from callpact.sources import exhausted_message
 from callpact.wire.plain import encode_error
 
 # The table "What gets validated": what is declared, a value that passes, one that does not.
@@ -334,7 +335,7 @@ def _search_log(tmp_path, limits):
     search = data_tool("Product Search", block, {}, _Heard())
 
     async def go():
-        with auditing(tmp_path) as recorder:
+        with record_calls(tmp_path) as recorder:
             runtime = Runtime([search], observers=[recorder])
             for limit in limits:
                 with contextlib.suppress(CallError):

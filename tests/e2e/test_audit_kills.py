@@ -12,7 +12,7 @@ import signal
 import threading
 
 import raw
-from callpact.audit.journal.health import health
+from callpact.audit.journal.health import health_of
 from callpact.audit.log import open_store
 from callpact.audit.store import Filter
 
@@ -113,5 +113,5 @@ def test_servers_that_are_killed_under_load_lose_no_answered_call_and_keep_none_
     # What is on record beside them was under way: at most one call of each client.
     assert len(answered) <= len(records) <= sum(load.asked for load in loads)
     assert len(records) - len(answered) <= CLIENTS * len(loads)
-    told = health(tmp_path / "log" / "journal")
+    told = health_of(tmp_path / "log" / "journal")
     assert (told.lost, told.refused) == (0, 0)

@@ -15,17 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from callpact import (
-    Catalog,
-    Contract,
-    InvalidInput,
-    PendingRequestMap,
-    Runtime,
-    Tool,
-    UpstreamError,
-    build_call_handler,
-    local_envelope,
-)
+from callpact import Catalog, Contract, InvalidInput, Runtime, Tool, UpstreamError, local_envelope
+from callpact.protocol import PendingRequestMap, build_call_handler
 from callpact.protocol.events import MAX_EVENT_BYTES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "basket"

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 from pydantic import TypeAdapter
 
-from callpact import OutputSchemaError, parse_answer, shape_of
+from callpact import OutputSchemaError, parse_answer
+from callpact.agent import shape_of
 from replies import FAMILIES, NONE, replies_of
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "catalogue.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "catalogue.py"
 
 
 def parameter(key, primitive="string()", *options, value="{{USER_PARAM}}", location="query"):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "soak.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "soak.py"
 
 
 def run(code, *arguments):

@@ -21,7 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from callpact import Message, ModelRequest, open_model, tool
+from callpact import open_model, tool
+from callpact.agent import Message, ModelRequest
 
 KEY = "sk-very-secret-0123456789"
 NAME = "openai:gpt-4o-mini"

@@ -6,11 +6,10 @@ from typing import Any, Literal, TypedDict, assert_type
 
 from pydantic import BaseModel, TypeAdapter
 
-from callpact import (
-    Agent,
+from callpact import Agent, Context, Skill, Tool, strict_output_rules, tool
+from callpact.agent import (
     Answer,
     Backoff,
-    Context,
     File,
     Finished,
     Model,
@@ -19,13 +18,9 @@ from callpact import (
     Reset,
     Rule,
     Scope,
-    Skill,
     SqliteMemory,
     Token,
-    Tool,
     TypedResult,
-    strict_output_rules,
-    tool,
 )
 from callpact.testing import ScriptedModel
 

@@ -15,7 +15,8 @@ from callpact import (
     tool,
     unwrap,
 )
-from callpact.schema import Issue, cast, check, fit
+from callpact.errors import Issue
+from callpact.schema import cast, check, fit
 
 
 @tool(namespace="shop")

@@ -168,7 +168,7 @@ def _is_flush_due(place: Place) -> bool:
 
 
 @contextlib.contextmanager
-def auditing(
+def record_calls(
     where: str | Path | Place | None = None,
     *,
     secrets: Iterable[Secrets] = (),

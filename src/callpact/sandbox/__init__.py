@@ -1,14 +1,18 @@
-"""Hooks: JavaScript of strangers, run in a sandbox within limits that the host keeps.
+"""A sandbox for hooks: JavaScript of strangers, run within limits that the host keeps.
 
 `Engine.open` loads a file's hooks into a `Realm`; `Pool.run` calls one from asyncio and serves
-what it asks of the host. Not imported by the core: it needs the extra `callpact[hooks]`.
+its requests to the host. Hooks need the extra `callpact[hooks]`; the core never imports it.
 """
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
+from callpact.sandbox.hook_limits import HookLimits
+
+__all__ = ["HookLimits", "is_installed"]
+
 
 def is_installed() -> bool:
-    """True if what runs hooks is there."""
+    """True if the engine that runs hooks is installed."""
     return find_spec("wasmtime") is not None and find_spec("quickjs_rs") is not None

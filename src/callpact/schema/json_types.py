@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias, TypeGuard
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""Any JSON value."""
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:

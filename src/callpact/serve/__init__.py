@@ -1,4 +1,37 @@
-"""Doors: servers through which others call the tools of a runtime. A door imports no source."""
+"""Doors: others call the tools of a runtime through them. A door never imports a source.
+
+Doors are imported on first use: they need the extra `callpact[mcp]`.
+"""
+
+from typing import TYPE_CHECKING
+
+from callpact.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from callpact.serve.auth.bearer import Authentication, Token, identify
+    from callpact.serve.http.http_server import serve_http
+    from callpact.serve.mcp.door import Door
+    from callpact.serve.stdio.stdio_server import serve_stdio
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds after which a call that came through a door is given up."""
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "auth.bearer": ("Authentication", "Token", "identify"),
+        "http.http_server": ("serve_http",),
+        "mcp.door": ("Door",),
+        "stdio.stdio_server": ("serve_stdio",),
+    },
+)
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "Authentication",
+    "Door",
+    "Token",
+    "identify",
+    "serve_http",
+    "serve_stdio",
+]

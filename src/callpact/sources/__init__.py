@@ -1,1 +1,38 @@
-"""Sources turn declarations into Tools. Each stands alone; they meet only in `loaded.py`."""
+"""Sources turn declarations into Tools: Python functions, Data Tools, FlowMCP files.
+
+Each kind stands alone; they meet only in `base.py`.
+"""
+
+from typing import TYPE_CHECKING
+
+from callpact.lazy import lazy_names
+from callpact.sources.base import Finding, Opening, Source, Tools
+
+if TYPE_CHECKING:
+    from callpact.sources.data_tools import data_tool, exhausted_message
+    from callpact.sources.flowmcp.build.source import FlowMCPTools, from_flowmcp
+    from callpact.sources.flowmcp.check.file_check import check_text
+    from callpact.sources.python.functions import from_functions
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "data_tools": ("data_tool", "exhausted_message"),
+        "flowmcp.build.source": ("FlowMCPTools", "from_flowmcp"),
+        "flowmcp.check.file_check": ("check_text",),
+        "python.functions": ("from_functions",),
+    },
+)
+
+__all__ = [
+    "Finding",
+    "FlowMCPTools",
+    "Opening",
+    "Source",
+    "Tools",
+    "check_text",
+    "data_tool",
+    "exhausted_message",
+    "from_flowmcp",
+    "from_functions",
+]

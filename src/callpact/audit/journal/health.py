@@ -36,7 +36,7 @@ class Health(Struct, frozen=True):
         return not (self.lost or self.unreadable or self.refused)
 
 
-def health(journal: Path) -> Health:
+def health_of(journal: Path) -> Health:
     """What a log could not keep, by all processes so far; `journal` is the folder of its journal."""
     try:
         return _parsed((journal / FILE).read_bytes()[:_SIZE])

@@ -38,9 +38,9 @@ from callpact.envelope import (
     LocalResponseMeta,
     MCPResponseMeta,
 )
-from callpact.errors import CallError, InvalidInput, InvalidSchema, NotRecorded
+from callpact.errors import CallError, InvalidInput, InvalidSchema, Issue, NotRecorded
 from callpact.observers import CallFinished
-from callpact.schema import Change, Issue, canonical_json, is_json
+from callpact.schema import Change, canonical_json, is_json
 from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets
 from callpact.tool import Contract, Tool

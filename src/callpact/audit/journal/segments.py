@@ -22,7 +22,7 @@ from typing import Literal
 from msgspec import structs
 
 from callpact.audit.journal.file_locks import CAN_HOLD, hold, release, sync_folder
-from callpact.audit.journal.health import FILE, Health, add_health, health
+from callpact.audit.journal.health import FILE, Health, add_health, health_of
 from callpact.errors import UsageError
 
 MAX_SEGMENT_BYTES = 16 << 20
@@ -157,8 +157,8 @@ class Journal:
 
     def health(self) -> Health:
         """What could not be kept, here and by all who write to this folder."""
-        told = health(self.folder)
-        return structs.replace(told, lost=max(told.lost, self.lost))
+        known = health_of(self.folder)
+        return structs.replace(known, lost=max(known.lost, self.lost))
 
     def _look(self) -> None:
         """See to it that there is a segment, that it is in the folder, and whole."""

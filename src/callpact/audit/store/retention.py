@@ -44,7 +44,7 @@ class Held(Struct, frozen=True):
     size: int
 
 
-def held(journal: Path) -> Held | None:
+def held_retention(journal: Path) -> Held | None:
     """The retention run that waits, if there is one; `journal` is the folder of the journal."""
     try:
         return msgspec.json.decode((journal / _FILE).read_bytes(), type=Held)
@@ -110,7 +110,7 @@ def _remove(segment: Path) -> int:
 def _may_remove(parts: Sequence[Stored], journal: Path, now: int, older_than: int) -> bool:
     """True if what is too old may go now; else it is noted, and a warning logged."""
     wanted = [part for part in parts if part.last < older_than]
-    before = held(journal)
+    before = held_retention(journal)
     if not wanted or not _is_unusual(parts, wanted, older_than):
         _forget(journal)
         return True

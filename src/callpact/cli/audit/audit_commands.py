@@ -30,7 +30,7 @@ from callpact.cli.audit.filters import (
     find_record,
     followed,
     hash_pattern,
-    health_of,
+    log_health,
     opened,
     print_fitted,
     takes_filter,
@@ -246,7 +246,7 @@ def count_calls(
                 "groups": told,
                 "causes": [text.encode_cause(cause) for cause in causes],
                 "repairs": {**structs.asdict(repairs), "share": repairs.share},
-                "health": health_of(store, session),
+                "health": log_health(store, session),
             }
             if former is not None:
                 answer["groups_before"] = told_before
@@ -268,7 +268,7 @@ def count_calls(
                 err.print(f"{told_left}; --limit shows more", style="dim")
             _tell_total(every)
         if not as_json:
-            _tell_health(health_of(store, session))
+            _tell_health(log_health(store, session))
 
 
 def _all_calls(store: Store, where: Filter) -> int:

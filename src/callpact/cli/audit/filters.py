@@ -236,15 +236,15 @@ def print_fitted(
     return headers
 
 
-def health_of(store: Store, session: Session) -> dict[str, Any]:
+def log_health(store: Store, session: Session) -> dict[str, Any]:
     """What the log could not keep, how many records wait, and what retention waits for."""
-    from callpact.audit.journal.health import health
-    from callpact.audit.store.retention import held
+    from callpact.audit.journal.health import health_of
+    from callpact.audit.store.retention import held_retention
 
     journal = session.place.journal
-    run = held(journal)
+    run = held_retention(journal)
     return {
-        **msgspec.structs.asdict(health(journal)),
+        **msgspec.structs.asdict(health_of(journal)),
         "damaged": len(store.damaged),
         "waiting": waiting(journal, store.taken()),
         "held": None if run is None else msgspec.structs.asdict(run),
