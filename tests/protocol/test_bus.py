@@ -306,7 +306,7 @@ def test_what_a_listener_raises_is_logged_in_full_once(waits, is_warm, caplog):
     _run(story())
     gc.collect()
     (record,) = _errors(caplog)
-    assert record.name == "callpact.protocol.bus"
+    assert record.name == "callpact.protocol"
     assert str(record.exc_info[1]) == "what went wrong"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callpact.schema import convert
-from callpact.schema.fit.lossless import converted
+from callpact.schema.fitting.lossless import converted
 
 EXACT = [
     ("12.5", "number", 12.5),

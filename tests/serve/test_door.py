@@ -202,7 +202,7 @@ def test_a_tool_that_mcp_cannot_take_is_left_out_and_logged_and_the_others_are_l
     tools = [make("bad", add, **flaw), make("good", add, input=ADD)]
     listed, _ = ask(mode, lambda client: client.list_tools(), tools)
     assert [tool.name for tool in listed.tools] == ["t_good"]
-    records = [record for record in caplog.records if record.name == "callpact.serve.mcp.door"]
+    records = [record for record in caplog.records if record.name == "callpact.serve.mcp"]
     assert [record.levelname for record in records] == ["ERROR"]
     assert "t_bad" in records[0].getMessage()
     result, _ = call(mode, "t_good", {"a": 1, "b": 2}, tools)

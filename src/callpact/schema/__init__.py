@@ -13,7 +13,7 @@ from callpact.schema.json_types import Json, is_array, is_object
 from callpact.schema.values import Change, is_json
 
 if TYPE_CHECKING:
-    from callpact.schema.fit.conversion import Fitted, cast, convert, fit, repair, strip
+    from callpact.schema.fitting.conversion import Fitted, cast, convert, fit, repair, strip
     from callpact.schema.hashing import canonical_json, schema_hash
     from callpact.schema.properties import (
         PropertyArray,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_names(
     __name__,
     {
-        "fit.conversion": ("Fitted", "cast", "convert", "fit", "repair", "strip"),
+        "fitting.conversion": ("Fitted", "cast", "convert", "fit", "repair", "strip"),
         "hashing": ("canonical_json", "schema_hash"),
         "properties": (
             "PropertyArray",

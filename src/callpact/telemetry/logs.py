@@ -169,13 +169,13 @@ class Logs(logging.Handler):
         if self.form == "text":
             return f"{record.levelname} callpact.telemetry.logs: {text}\n"
         level = record.levelname.lower()
-        return _line({"level": level, "logger": "callpact.telemetry.logs", "message": text})
+        return _line({"level": level, "logger": "callpact.telemetry", "message": text})
 
     def _dropped_line(self, number: int) -> str:
         text = f"{number:,} lines were left out: nobody read standard error"
         if self.form == "text":
             return f"WARNING callpact.telemetry.logs: {text}\n"
-        return _line({**self._head(time(), "warning", "callpact.telemetry.logs"), "message": text})
+        return _line({**self._head(time(), "warning", "callpact.telemetry"), "message": text})
 
     def _printed(self, data: bytes) -> None:
         """Write what others print, masked before it is cut into lines: a secret may have several."""

@@ -54,7 +54,7 @@ _PUBLIC = ("kty", "n", "e", "crv", "x", "y")
 _LIMITS = Limits(
     body_bytes=MAX_KEYS_BYTES, decoded_bytes=MAX_KEYS_BYTES, total_seconds=KEYS_TOTAL_SECONDS
 )
-_log = logging.getLogger("callpact.serve.keys")
+_log = logging.getLogger("callpact.serve.auth")
 
 
 class _Unread(Exception):

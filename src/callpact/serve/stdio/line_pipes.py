@@ -24,7 +24,7 @@ _CHUNK_BYTES = 64 << 10
 _BOM = b"\xef\xbb\xbf"
 # As much as a pipe takes without waiting once it is said to be ready (POSIX).
 _PIECE_BYTES = getattr(select, "PIPE_BUF", 512)
-_log = logging.getLogger("callpact.serve.lines")
+_log = logging.getLogger("callpact.serve.stdio")
 
 
 class LineTooLong(Exception):
