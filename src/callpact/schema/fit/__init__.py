@@ -1,1 +1,0 @@
-"""Fit a value to its schema: `convert`, `cast` and `strip`, by the kind of each subschema."""
