@@ -470,7 +470,7 @@ def test_a_callback_that_throws_is_logged_and_ends_nothing(engine, pack):
 @pytest.fixture
 def modules(tmp_path):
     """What stands in for Node's modules in a pack, as a library of its own."""
-    text = files("callpact.sandbox").joinpath("pack_modules.js").read_text("utf-8")
+    text = files("callpact.sandbox.js").joinpath("pack_modules.js").read_text("utf-8")
     script = f"( () => {{ const module = {{}};\n{text}\nglobalThis.__callpact_pack = module.exports }} )()"
     return made(tmp_path / "modules", "modules", script=script.encode())
 

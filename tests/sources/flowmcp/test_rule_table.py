@@ -20,8 +20,8 @@ def test_every_code_stands_once_in_the_table():
 
 
 def test_what_the_rules_give_is_what_the_table_has():
-    files = [*SOURCE.glob("rules/*.py"), SOURCE / "scan.py", SOURCE / "exports.py"]
-    files.append(SOURCE / "file_check.py")
+    files = [*SOURCE.glob("check/rules/*.py"), SOURCE / "read/scan.py", SOURCE / "read/exports.py"]
+    files.append(SOURCE / "check/file_check.py")
     given = {key for file in files for key in KEY.findall(file.read_text("utf-8"))}
     assert given == set(RULES) - ELSEWHERE
 

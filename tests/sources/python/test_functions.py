@@ -209,7 +209,7 @@ def test_the_namespace_is_the_decorators_then_the_arguments_then_the_modules():
 
     assert made(first, namespace="given").id == "own.first"
     assert made(second, namespace="given").id == "given.second"
-    assert made(second).id == "test_function.second"
+    assert made(second).id == "test_functions.second"
     second.__module__ = "__main__"
     assert made(second).id == "main.second"
     second.__module__ = "pkg.shop.tools"
@@ -281,7 +281,7 @@ def test_one_iterable_is_as_good_as_many_arguments():
 
     async def b() -> None: ...
 
-    ids = ["test_function.a", "test_function.b"]
+    ids = ["test_functions.a", "test_functions.b"]
     assert [t.id for t in from_functions(a, b)] == ids
     assert [t.id for t in from_functions([a, b])] == ids
     assert [t.id for t in from_functions(f for f in (a, b))] == ids
@@ -459,7 +459,7 @@ def test_a_name_that_is_no_id_is_refused_with_the_function():
     @tool(name="not ok")
     async def f() -> None: ...
 
-    with pytest.raises(InvalidTool, match=r"test_function:.*not ok"):
+    with pytest.raises(InvalidTool, match=r"test_functions:.*not ok"):
         from_functions(f)
 
 
@@ -847,7 +847,7 @@ def test_a_context_is_injected_and_is_not_in_the_schema(annotation):
     f.__annotations__["where"] = annotation
     assert list(properties(f)) == ["n"]
     run(f, {"n": 1})
-    assert seen[0].tool_id == "test_function.f"
+    assert seen[0].tool_id == "test_functions.f"
     with pytest.raises(InvalidInput):
         run(f, {"n": 1, "where": {}})
 
