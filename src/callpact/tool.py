@@ -250,6 +250,8 @@ class Tool:
     always_listed: bool = False
     """True if it is listed also where others are only found by searching."""
     terms: Terms = _NO_TERMS
+    definition: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further members of its definition over MCP, as another server sent them: icons, `_meta`."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of the keys that its source may send for it, each with the hosts that it is sent to."""
 

@@ -75,6 +75,7 @@ def encode_tool(
 ) -> dict[str, Any]:
     """A tool's definition for `tools/list`."""
     wire: dict[str, Any] = {
+        **tool.definition,
         "name": tool.wire_name,
         "description": tool.description,
         "inputSchema": explicit(input_schema(tool)),
@@ -89,7 +90,7 @@ def encode_tool(
         wire["outputSchema"] = output
     meta = _definition_notes(tool)
     if meta:
-        wire["_meta"] = meta
+        wire["_meta"] = {**wire.get("_meta", {}), **meta}
     return wire
 
 

@@ -1,0 +1,197 @@
+"""The HTTP client of the MCP SDK, held to the rules of this package. Needs the extra `mcp`.
+
+Every connection goes to an address that `AddressRules` let through, bodies are bounded, encodings
+are refused (a small body could hide a large one), and a refusal keeps its status and `Retry-After`
+in the JSON-RPC error that the SDK makes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, cast
+
+import httpcore2
+import httpx2
+import orjson
+
+from callpact.net.address import AddressRules, Refused
+from callpact.net.limits import Limits
+from callpact.schema import is_object
+
+HTTP_STATUS = -32_000
+"""The code of a JSON-RPC error that stands for a refusal of HTTP."""
+NOT_REACHED = -32_010
+"""The code of a JSON-RPC error for a request that got no answer over HTTP."""
+MAX_REFUSAL_BYTES = 2_000
+"""Bytes of a refusal's body that its error shows."""
+
+
+def checked_client(
+    rules: AddressRules,
+    headers: Mapping[str, str],
+    limits: Limits,
+    auth: httpx2.Auth | None = None,
+) -> httpx2.AsyncClient:
+    """Make a client that reaches only what the rules let through, within the limits."""
+    timeout = httpx2.Timeout(
+        limits.idle_seconds, connect=limits.connect_seconds, read=None, pool=None
+    )
+    return httpx2.AsyncClient(
+        transport=_CheckedTransport(rules, limits),
+        headers={"accept-encoding": "identity", **headers},
+        timeout=timeout,
+        auth=auth,
+        trust_env=False,
+    )
+
+
+class _CheckedTransport(httpx2.AsyncHTTPTransport):
+    def __init__(self, rules: AddressRules, limits: Limits) -> None:
+        super().__init__(trust_env=False)
+        self._limits = limits
+        # The one seam for connections is an option of the pool, which httpx2 does not pass on.
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=httpx2.create_ssl_context(trust_env=True),
+            max_connections=limits.connections,
+            network_backend=_CheckedBackend(rules),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        # The SDK ends the whole connection, with every call on it, when one request raises.
+        try:
+            response = await super().handle_async_request(request)
+        except httpx2.TransportError as error:
+            return _failure(request, error)
+        if response.headers.get("content-encoding", "identity").lower() not in {"", "identity"}:
+            await response.aclose()
+            return _failure(request, "the server encoded its answer, which was not asked for")
+        if response.status_code >= 400:
+            return await _refusal(response)
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Bounded(response.stream, self._limits.body_bytes)
+        return response
+
+
+def _failure(request: httpx2.Request, reason: object) -> httpx2.Response:
+    """The answer that stands for a request without one."""
+    error = {"code": NOT_REACHED, "message": str(reason) or type(reason).__name__}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    headers = {"content-type": "application/json"}
+    return httpx2.Response(502, headers=headers, content=body, request=request)
+
+
+async def _refusal(response: httpx2.Response) -> httpx2.Response:
+    """The same refusal; its body is a JSON-RPC error that says its status."""
+    start = b""
+    try:
+        async for chunk in cast("AsyncIterator[bytes]", response.stream):
+            start += chunk
+            if len(start) > 65_536:
+                break
+    finally:
+        await response.aclose()
+    headers = {
+        name: value
+        for name, value in response.headers.items()
+        if name.lower() not in {"content-length", "content-type", "transfer-encoding"}
+    }
+    body = start if _is_jsonrpc_error(start) else _error_body(response, start)
+    return httpx2.Response(
+        response.status_code,
+        headers={**headers, "content-type": "application/json"},
+        content=body,
+    )
+
+
+def _is_jsonrpc_error(data: bytes) -> bool:
+    try:
+        read = orjson.loads(data)
+    except ValueError:
+        return False
+    error = read.get("error") if is_object(read) else None
+    return is_object(error) and isinstance(error.get("code"), int)
+
+
+def _error_body(response: httpx2.Response, start: bytes) -> bytes:
+    details: dict[str, Any] = {
+        "statusCode": response.status_code,
+        "contentType": response.headers.get("content-type", ""),
+        "body": start[:MAX_REFUSAL_BYTES].decode("utf-8", "replace"),
+    }
+    if wait := response.headers.get("retry-after"):
+        details["retryAfter"] = wait[:100]
+    error = {"code": HTTP_STATUS, "message": f"HTTP {response.status_code}", "data": details}
+    return orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any, limit: int) -> None:
+        self._inner = inner
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        try:
+            async for chunk in self._inner:
+                size += len(chunk)
+                if size > self._limit:
+                    raise httpx2.StreamError(f"the answer has more than {self._limit:,} bytes")
+                yield chunk
+        except httpx2.TransportError as error:  # A StreamError costs one request, see above.
+            raise httpx2.StreamError(str(error) or type(error).__name__) from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _CheckedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to addresses that the rules let through, and to no others."""
+
+    def __init__(self, rules: AddressRules) -> None:
+        self._rules = rules
+        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore2's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        error: Exception = httpcore2.ConnectError("the host has no address")
+        for address in await self._addresses(host, port):
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
+                error = failed
+        raise error
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            self._rules.check_place(host, port)
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Refused as refused:
+            raise httpcore2.ConnectError(str(refused.error())) from None
+        except OSError as failed:
+            raise httpcore2.ConnectError(str(failed)) from None
+        allowed: list[str] = []
+        reason = ""
+        for address in dict.fromkeys(str(each[4][0]) for each in found):
+            try:
+                self._rules.check_address(host, port, address)
+            except Refused as refused:
+                reason = str(refused.error())
+            else:
+                allowed.append(address)
+        if not allowed and reason:
+            raise httpcore2.ConnectError(reason)
+        return allowed
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

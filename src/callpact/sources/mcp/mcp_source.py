@@ -1,0 +1,464 @@
+"""Other MCP servers as a source: `from_mcp`, and the references `mcp:` and `mcp-config:`.
+
+Each server has a namespace, so that the name of a tool never depends on which other servers there
+are. A server that is down leaves a warning, and its tools come when it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+
+from callpact.context import Context
+from callpact.envelope import MCPContentBlock, ResponseEnvelope, TextBlock, mcp_envelope
+from callpact.errors import CallError, InvalidSchema, InvalidTool, ToolError
+from callpact.resources import NO_RESOURCE, Prompt, Resource
+from callpact.schema import compile_schema, is_array, is_object
+from callpact.schema.json_text import json_text
+from callpact.secrets.keys import Secrets
+from callpact.sources.base import Finding, Opening, Tools
+from callpact.sources.mcp.definitions import Definitions, read_definitions
+from callpact.sources.mcp.server_settings import (
+    ServerSettings,
+    read_servers,
+    settings_from,
+    settings_of,
+    with_keys,
+)
+from callpact.sources.mcp.upstream import Upstream
+from callpact.tool import Contract, Disabled, Tool, wire_name
+
+_log = logging.getLogger("callpact.sources.mcp")
+_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_OWN = {"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
+_VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+_BLOCKS = msgspec.json.Decoder(MCPContentBlock)
+_FROM_TEXT = "operations/dataFrom"
+
+
+class McpSource:
+    """The tools, resources and prompts of some servers."""
+
+    def __init__(self, servers: Iterable[ServerSettings]) -> None:
+        self.changed = asyncio.Event()
+        """Set when the definitions of a server are others than the loaded ones."""
+        self._servers = [_Server(Upstream(each, self.changed.set)) for each in servers]
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def load(self) -> Tools:
+        """Read the definitions of all servers, side by side."""
+        self.changed.clear()
+        loaded = await asyncio.gather(*(server.load() for server in self._servers))
+        for server in self._servers:
+            if server.is_down:
+                self._wait_for(server)
+        return Tools(
+            [tool for each in loaded for tool in each],
+            [finding for each in loaded for finding in each.report],
+            [resource for each in loaded for resource in each.resources],
+            [prompt for each in loaded for prompt in each.prompts],
+        )
+
+    def _wait_for(self, server: _Server) -> None:
+        """Try a server that is down again and again; it is loaded anew once it answers."""
+
+        async def wait() -> None:
+            while True:
+                await asyncio.sleep(max(server.upstream.pause, 0.05))
+                with contextlib.suppress(CallError):
+                    await server.upstream.connection()
+                    self.changed.set()
+                    return
+
+        if server.is_waited_for:
+            return
+        server.is_waited_for = True
+        task = asyncio.create_task(wait(), name=f"callpact mcp waits {server.settings.name}")
+        self._tasks.add(task)
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self._tasks.discard(ended)
+            server.is_waited_for = False
+
+        task.add_done_callback(done)
+
+    async def definitions(self) -> dict[str, Definitions]:
+        """The definitions of each server by its namespace, as they are now.
+
+        Raises:
+            CallError: a server cannot be reached.
+        """
+        return {
+            server.settings.name: await read_definitions(server.upstream)
+            for server in self._servers
+        }
+
+    async def aclose(self) -> None:
+        """Close the connections, and end the processes."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(server.upstream.aclose() for server in self._servers))
+
+
+class _Server:
+    """One server, and the tools that it had when it last answered."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.settings = upstream.settings
+        self.is_down = False
+        self.is_waited_for = False
+        self._last = Tools()
+
+    async def load(self) -> Tools:
+        """Its tools; of a server that is down those from before, disabled, and a warning."""
+        try:
+            found = await read_definitions(self.upstream)
+        except CallError as error:
+            self.is_down = True
+            reason = f"{error}; its tools come back when it answers"
+            disabled = Disabled("upstream_error", str(error))
+            return Tools(
+                [msgspec_replace(tool, disabled) for tool in self._last],
+                [Finding(self.settings.place, "warning", reason)],
+            )
+        self.is_down = False
+        self._last = Builder(self.upstream, found).build()
+        return self._last
+
+
+def msgspec_replace(tool: Tool, disabled: Disabled) -> Tool:
+    """The same tool, disabled."""
+    from dataclasses import replace
+
+    return replace(tool, disabled=disabled)
+
+
+class Builder:
+    """Makes Tools, Resources and Prompts of the definitions of one server."""
+
+    def __init__(self, upstream: Upstream, found: Definitions) -> None:
+        self._upstream = upstream
+        self._found = found
+        self._namespace = upstream.settings.name
+        self._place = upstream.settings.place
+        self._report: list[Finding] = []
+        self._ids: dict[str, str] = {}
+
+    def build(self) -> Tools:
+        """Everything that can be made; an entry that cannot be used is reported and left out."""
+        tools = self._each(self._found.tools, self._tool)
+        resources = [
+            *self._each(self._found.resources, self._resource),
+            *self._each(self._found.templates, self._template),
+        ]
+        prompts = self._each(self._found.prompts, self._prompt)
+        return Tools(tools, self._report, resources, prompts)
+
+    def _each(
+        self, entries: Iterable[dict[str, Any]], make: Callable[[dict[str, Any]], Any]
+    ) -> list[Any]:
+        made: list[Any] = []
+        for entry in entries:
+            name = str(entry.get("name") or entry.get("uri") or "")[:200]
+            try:
+                made.append(make(entry))
+            except (InvalidTool, InvalidSchema) as error:
+                self._report.append(Finding(f"{self._place}:{name}", "error", str(error)))
+        return made
+
+    def _id(self, name: str, kind: str) -> str:
+        """The id of an entry; two whose names differ only in odd characters are told apart by none."""
+        made = f"{self._namespace}.{_NOT_NAME.sub('_', name).strip('_') or kind}"
+        first = self._ids.setdefault(made, name)
+        if first != name or self._ids.get(f"{made}\n{kind}") is not None:
+            raise InvalidTool(f"'{name}' would be {made}, as '{first}' already is")
+        self._ids[f"{made}\n{kind}"] = name
+        return made
+
+    def _tool(self, entry: dict[str, Any]) -> Tool:
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            raise InvalidTool(f"a tool has no name: {json_text(entry)[:200]}")
+        if not is_object(entry.get("inputSchema")):
+            raise InvalidTool("inputSchema must be an object schema")
+        if (reason := find_invalid_x_mcp_header(entry["inputSchema"])) is not None:
+            raise InvalidTool(f"x-mcp-header cannot be used: {reason}")
+        annotations = entry.get("annotations")
+        known = dict(annotations) if is_object(annotations) else {}
+        tool_id = self._id(name, "tool")
+        description, title = entry.get("description"), entry.get("title")
+        return Tool(
+            id=tool_id,
+            description=description if isinstance(description, str) else "",
+            title=title if isinstance(title, str) else None,
+            contract=Contract(input=entry["inputSchema"], output=self._output(entry, tool_id)),
+            handler=self._handler(entry, name),
+            kind="query" if known.get("readOnlyHint") is True else "mutation",
+            annotations=known,
+            definition={key: value for key, value in entry.items() if key not in _OWN},
+            source=f"{self._place}:{name}",
+            timeout=self._upstream.settings.call_seconds,
+            wire_name=wire_name(tool_id.replace(".", "_")),
+        )
+
+    def _output(self, entry: dict[str, Any], tool_id: str) -> Any:
+        """The output schema; None, with a warning, if it cannot be used (seed 001)."""
+        schema = entry.get("outputSchema")
+        if schema is None:
+            return None
+        try:
+            compile_schema(schema)
+        except InvalidSchema as error:
+            text = f"{tool_id}: its output schema cannot be used, so its output is not checked: {error}"
+            self._report.append(Finding(f"{self._place}:{entry['name']}", "warning", text))
+            return None
+        return schema
+
+    def _handler(self, entry: dict[str, Any], name: str) -> Any:
+        upstream = self._upstream
+        header_map = x_mcp_header_map(entry["inputSchema"]) or None
+        output = entry.get("outputSchema")
+
+        async def call(arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
+            params: dict[str, Any] = {"name": name, "arguments": arguments}
+            if context.metadata:
+                params["_meta"] = dict(context.metadata)
+            result = await upstream.request(
+                "tools/call", params, context=context, header_map=header_map
+            )
+            return envelope_of(result, output)
+
+        return call
+
+    def _resource(self, entry: dict[str, Any]) -> Resource:
+        return self._readable(entry, str(entry.get("uri") or ""))
+
+    def _template(self, entry: dict[str, Any]) -> Resource:
+        return self._readable(entry, str(entry.get("uriTemplate") or ""))
+
+    def _readable(self, entry: dict[str, Any], uri: str) -> Resource:
+        upstream, name = self._upstream, str(entry.get("name") or uri)
+        variables = [found[1] for found in _VARIABLE.findall(uri)]
+        properties = {each: {"type": "string"} for each in variables}
+        schema = {"type": "object", "properties": properties, "required": variables}
+
+        async def read(arguments: dict[str, Any], context: Context) -> Any:
+            params = {"uri": resource.address(arguments) if variables else uri}
+            result = await upstream.request("resources/read", params, context=context)
+            contents = result.get("contents")
+            if not is_array(contents) or not contents:
+                raise ToolError(NO_RESOURCE, f"{params['uri']}: nothing is there")
+            return ResponseEnvelope(
+                [dict(each) for each in contents if is_object(each)],
+                mcp_envelope(None, is_error=False, content=[]).meta,
+            )
+
+        mime, size = entry.get("mimeType"), entry.get("size")
+        resource = Resource(
+            uri=uri,
+            tool=Tool(
+                id=self._id(name, "resource"),
+                description=str(entry.get("description") or ""),
+                title=entry["title"] if isinstance(entry.get("title"), str) else None,
+                contract=Contract(input=schema),
+                handler=read,
+                kind="query",
+                annotations=entry["annotations"] if is_object(entry.get("annotations")) else {},
+                source=f"{self._place}:{uri}",
+            ),
+            mime_type=mime if isinstance(mime, str) else None,
+            size=size if isinstance(size, int) else None,
+            completions={each: self._completer("ref/resource", uri, each) for each in variables},
+        )
+        return resource
+
+    def _prompt(self, entry: dict[str, Any]) -> Prompt:
+        upstream, name = self._upstream, entry.get("name")
+        if not isinstance(name, str) or not name:
+            raise InvalidTool("a prompt has no name")
+        given = entry.get("arguments")
+        arguments = [each for each in given if is_object(each)] if is_array(given) else []
+        names = [str(each.get("name")) for each in arguments]
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                str(each.get("name")): {
+                    "type": "string",
+                    "description": str(each.get("description") or ""),
+                }
+                for each in arguments
+            },
+            "required": [
+                str(each.get("name")) for each in arguments if each.get("required") is True
+            ],
+        }
+
+        async def fill(values: dict[str, Any], context: Context) -> Any:
+            params = {"name": name, "arguments": values}
+            result = await upstream.request("prompts/get", params, context=context)
+            messages = result.get("messages")
+            return messages if is_array(messages) else []
+
+        return Prompt(
+            tool=Tool(
+                id=self._id(name, "prompt"),
+                description=str(entry.get("description") or ""),
+                title=entry["title"] if isinstance(entry.get("title"), str) else None,
+                contract=Contract(input=schema),
+                handler=fill,
+                kind="query",
+                source=f"{self._place}:{name}",
+            ),
+            completions={each: self._completer("ref/prompt", name, each) for each in names},
+        )
+
+    def _completer(self, kind: str, name: str, argument: str) -> Any:
+        key = "uri" if kind == "ref/resource" else "name"
+
+        async def complete(text: str, others: Mapping[str, str]) -> list[str]:
+            params: dict[str, Any] = {
+                "ref": {"type": kind, key: name},
+                "argument": {"name": argument, "value": text},
+            }
+            if others:
+                params["context"] = {"arguments": dict(others)}
+            result = await self._upstream.request("completion/complete", params)
+            completion = result.get("completion")
+            values = completion.get("values") if is_object(completion) else None
+            return [each for each in values if isinstance(each, str)] if is_array(values) else []
+
+        return complete
+
+
+# --- results --------------------------------------------------------------------------------
+
+
+def envelope_of(result: Mapping[str, Any], output: Any = None) -> ResponseEnvelope[Any]:
+    """The envelope of a `CallToolResult` (seed 001): `structuredContent`, else the content blocks.
+
+    JSON in the only text block is data where an output schema asks for an object or a list.
+    """
+    found = result.get("content")
+    blocks = content_blocks(found if is_array(found) else [])
+    is_error = result.get("isError") is True
+    meta = result.get("_meta")
+    extra: dict[str, Any] = {} if not is_object(meta) else {"meta_ext": dict(meta)}
+    structured = result.get("structuredContent")
+    if structured is not None:
+        return mcp_envelope(
+            structured, is_error=is_error, content=blocks, structured_content=structured, **extra
+        )
+    if not is_error and (read := _read_text(blocks, output)) is not None:
+        extra["meta_ext"] = {**extra.get("meta_ext", {}), _FROM_TEXT: "text-json"}
+        return mcp_envelope(read, is_error=False, content=blocks, **extra)
+    return mcp_envelope(blocks, is_error=is_error, content=blocks, **extra)
+
+
+def content_blocks(found: Iterable[Any]) -> list[MCPContentBlock]:
+    """Content blocks one to one; a block of an unknown kind becomes text with its JSON."""
+    blocks: list[MCPContentBlock] = []
+    for each in found:
+        try:
+            blocks.append(cast("MCPContentBlock", msgspec.convert(each, MCPContentBlock)))
+        except (msgspec.ValidationError, TypeError):
+            blocks.append(TextBlock(json_text(each)))
+    return blocks
+
+
+def _read_text(blocks: list[MCPContentBlock], output: Any) -> Any:
+    """JSON in the only block, if its root is what the output schema's root wants."""
+    if not is_object(output) or len(blocks) != 1 or not isinstance(blocks[0], TextBlock):
+        return None
+    wanted = output.get("type")
+    kinds = wanted if is_array(wanted) else [wanted]
+    try:
+        read: Any = msgspec.json.decode(blocks[0].text)
+    except (ValueError, RecursionError):
+        return None
+    is_wanted = (is_object(read) and "object" in kinds) or (is_array(read) and "array" in kinds)
+    return read if is_wanted else None
+
+
+# --- opening --------------------------------------------------------------------------------
+
+
+async def from_mcp(
+    server: str | Iterable[str] | Mapping[str, Any] | Path,
+    *,
+    namespace: str | None = None,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    hosts: Iterable[str] = (),
+    secrets: Mapping[str, str] | None = None,
+) -> tuple[McpSource, Tools]:
+    """Connect to MCP servers, and return the source with its tools; close the source when done.
+
+    `server` is an address, a command (a text, or a list of its words), the `mcpServers` of a
+    client's configuration, or the path of such a file. Private addresses are reached only if
+    `hosts` names them. `${NAME}` in arguments, environment and headers is a key of `secrets`.
+
+    Raises:
+        DeclarationError: it cannot be read, or a key is missing.
+    """
+    if isinstance(server, Path):
+        found = read_servers(server)
+    elif isinstance(server, Mapping):
+        found = settings_from(server, "mcp")
+    elif isinstance(server, str):
+        found = (settings_of(server, namespace=namespace),)
+    else:
+        words = tuple(server)
+        first = settings_of(" ".join(words[:1]) or "", namespace=namespace)
+        found = (msgspec.structs.replace(first, command=words),)
+    keys = Secrets(dict(secrets or {}))
+    ready = [
+        with_keys(
+            msgspec.structs.replace(
+                each,
+                env={**each.env, **(env or {})},
+                headers={**each.headers, **(headers or {})},
+                hosts=tuple(hosts),
+            ),
+            keys,
+        )
+        for each in found
+    ]
+    source = McpSource(ready)
+    return source, await source.load()
+
+
+def open_mcp(opening: Opening) -> McpSource:
+    """The source behind `mcp:ADDRESS` or `mcp:COMMAND`.
+
+    Raises:
+        DeclarationError: it cannot be read, or a key is missing.
+    """
+    settings = settings_of(opening.ref, namespace=opening.namespace, folder=opening.folder)
+    return _opened((settings,), opening)
+
+
+def open_mcp_config(opening: Opening) -> McpSource:
+    """The source behind `mcp-config:PATH`, a client's file with `mcpServers`.
+
+    Raises:
+        DeclarationError: it cannot be read, or a key is missing.
+    """
+    return _opened(read_servers((opening.folder or Path()) / opening.ref), opening)
+
+
+def _opened(servers: Iterable[ServerSettings], opening: Opening) -> McpSource:
+    return McpSource(
+        with_keys(msgspec.structs.replace(each, hosts=opening.hosts), opening.secrets)
+        for each in servers
+    )

@@ -1,0 +1,356 @@
+"""One MCP server over time: connected when it is needed, and again after it was lost.
+
+Requests of a server that cannot be reached fail at once until its pause is over; nothing here
+touches another server. A server's questions go to the client of the call that they belong to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NoReturn, cast
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from callpact.context import Context
+from callpact.errors import CallError, ClientUnable, Failed, UpstreamError
+from callpact.net.httpx_client import HTTP_STATUS, NOT_REACHED
+from callpact.schema import is_object
+from callpact.sources.mcp.connection import Connection, connect
+from callpact.sources.mcp.server_settings import ServerSettings
+
+PAUSE_SECONDS = 0.5
+"""Seconds before a server that could not be reached is tried again; doubled with each failure."""
+MAX_PAUSE_SECONDS = 30.0
+"""Seconds that such a pause takes at most."""
+MAX_FAILURES = 3
+"""Failures in a row, such as requests without an answer, after which a server is left alone."""
+MAX_ROUNDS = 10
+"""Times that a server may ask for more input during one call."""
+MAX_LOGGED = 1_000
+"""Characters of a server's log message that are logged."""
+
+_log = logging.getLogger("callpact.sources.mcp")
+_CHANGES = {
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+}
+
+
+class Upstream:
+    """A server, its connection, and the calls that are under way at it."""
+
+    def __init__(self, settings: ServerSettings, on_change: Callable[[], None]) -> None:
+        self.settings = settings
+        self._on_change = on_change
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._ready: asyncio.Future[Connection] | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._gone = asyncio.Event()
+        self._calls: dict[int, Context] = {}
+        self._numbers = 0
+        self._failures = 0
+        self._resumes_at = 0.0
+
+    # --- requests ---------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        context: Context | None = None,
+        header_map: Mapping[tuple[str, ...], str] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request, and return the result as the server sent it.
+
+        Questions of the server in between are answered by the client of the call.
+
+        Raises:
+            CallError: the server cannot be reached, refuses, or does not answer in time.
+        """
+        seconds = self._seconds(context)
+        async with self._slots:
+            with self._asking(context):
+                result = await self._once(method, params, context, header_map, seconds)
+                rounds = 0
+                while result.get("resultType") == "input_required":
+                    rounds += 1
+                    if rounds > MAX_ROUNDS:
+                        raise self._error(f"asked for more input than {MAX_ROUNDS} times")
+                    more = await self._more_input(result, context)
+                    sent = {**(params or {}), **more}
+                    result = await self._once(method, sent, context, header_map, seconds)
+                return result
+
+    async def _once(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        context: Context | None,
+        header_map: Mapping[tuple[str, ...], str] | None,
+        seconds: float,
+    ) -> dict[str, Any]:
+        for is_last in (False, True):
+            connection = await self.connection()
+            try:
+                result = await connection.request(
+                    method,
+                    params,
+                    seconds=seconds,
+                    on_progress=None if context is None else cast("Any", context.progress),
+                    header_map=header_map,
+                )
+            except MCPError as error:
+                if _is_session_gone(error) and not is_last:
+                    # The server forgot the session before it read the request: safe to repeat.
+                    self._drop()
+                    continue
+                self._raise(error, seconds)
+            self._failures = 0
+            return result
+        raise self._error("lost its session twice")
+
+    def _seconds(self, context: Context | None) -> float:
+        limit = self.settings.call_seconds
+        if context is None or context.deadline is None:
+            return limit
+        return max(0.001, min(limit, context.deadline / 1_000 - time.time()))
+
+    def _raise(self, error: MCPError, seconds: float) -> NoReturn:
+        data = error.error.data
+        details: dict[str, Any] = dict(data) if is_object(data) else {}
+        if error.code == types.REQUEST_TIMEOUT:
+            self._failed()
+            raise self._error(f"did not answer within {seconds:g} s", reason="timeout")
+        if error.code == types.CONNECTION_CLOSED:
+            self._failed()
+            self._drop()
+            raise self._error("closed the connection before it answered", reason="reset")
+        if error.code == NOT_REACHED:
+            self._failed()
+            if "may not be reached" in error.error.message:
+                raise Failed("address_not_allowed", error.error.message)
+            raise self._error(f"cannot be reached: {error.error.message[:500]}", reason="connect")
+        if error.code == HTTP_STATUS:
+            raise self._error(f"answered with HTTP {details.get('statusCode')}", **details)
+        self._failures = 0
+        raise self._error(
+            f"answered with the error {error.code}: {error.error.message[:2_000]}", code=error.code
+        )
+
+    def _error(self, text: str, **details: Any) -> UpstreamError:
+        return UpstreamError(
+            f"'{self.settings.name}' {text}", details={"server": self.settings.name, **details}
+        )
+
+    # --- the connection ---------------------------------------------------------------------
+
+    async def connection(self) -> Connection:
+        """The open connection, or a new one.
+
+        Raises:
+            CallError: the server cannot be reached, or is left alone after too many failures.
+        """
+        if self._ready is None:
+            wait = self._resumes_at - time.monotonic()
+            if wait > 0:
+                raise self._error(
+                    f"failed {self._failures} times in a row; it is tried again in {wait:.1f} s",
+                    reason="connect",
+                    retryAfter=round(wait, 1),
+                )
+            self._ready = asyncio.get_running_loop().create_future()
+            self._gone = asyncio.Event()
+            self._runner = asyncio.create_task(
+                self._run(self._ready, self._gone), name=f"callpact mcp {self.settings.name}"
+            )
+        return await asyncio.shield(self._ready)
+
+    async def _run(self, ready: asyncio.Future[Connection], gone: asyncio.Event) -> None:
+        """Hold one connection open in one task, as its parts must be closed where they were opened."""
+        failure: CallError | None = None
+        try:
+            async with connect(self.settings, self) as connection:
+                ready.set_result(connection)
+                listening = asyncio.create_task(self._listen(connection))
+                try:
+                    await gone.wait()
+                finally:
+                    listening.cancel()
+                    await asyncio.gather(listening, return_exceptions=True)
+        except CallError as error:
+            failure = error
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - boundary: whatever the SDK raises
+            _log.debug("%s: its connection ended", self.settings.name, exc_info=True)
+            failure = self._error(f"broke the connection ({_first(error)})", reason="reset")
+        finally:
+            if self._ready is ready:
+                self._ready = None
+            if not ready.done():
+                self._failed(at_once=True)
+                ready.set_exception(failure or self._error("ended before it answered"))
+                ready.exception()  # It is read here: perhaps nobody else waits for it any more.
+
+    async def _listen(self, connection: Connection) -> None:
+        """Follow the changes of a modern server's lists; others send notifications."""
+        while connection.is_modern:
+            try:
+                async with connection.changes() as events:
+                    async for _ in events:
+                        self._on_change()
+            except MCPError as error:
+                _log.debug("%s: does not report changes: %s", self.settings.name, error)
+                return
+            except RuntimeError as error:  # The SDK's SubscriptionLost.
+                _log.debug("%s: %s", self.settings.name, error)
+            await asyncio.sleep(PAUSE_SECONDS * (1 + random.random()))  # noqa: S311 - jitter
+
+    def _drop(self) -> None:
+        """Close the connection, so that the next request opens another."""
+        self._gone.set()
+        self._ready = None
+
+    def _failed(self, *, at_once: bool = False) -> None:
+        """Count a failure; pause after several, or at once if the server could not be reached."""
+        self._failures += 1
+        if at_once or self._failures >= MAX_FAILURES:
+            pause = min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(self._failures - 1, 10))
+            self._resumes_at = time.monotonic() + pause * (0.5 + random.random() / 2)  # noqa: S311 - jitter
+            if self._ready is not None and not at_once:
+                self._drop()
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the server is tried again; 0 if it may be tried now."""
+        return max(0.0, self._resumes_at - time.monotonic())
+
+    async def aclose(self) -> None:
+        """Close the connection, and end the server's process."""
+        self._drop()
+        if self._runner is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._runner
+
+    # --- requests and notifications of the server -------------------------------------------
+
+    @contextlib.contextmanager
+    def _asking(self, context: Context | None) -> Generator[None]:
+        if context is None:
+            yield
+            return
+        self._numbers += 1
+        number = self._numbers
+        self._calls[number] = context
+        try:
+            yield
+        finally:
+            del self._calls[number]
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the client of the only call under way."""
+        contexts = list(self._calls.values())
+        if len(contexts) != 1:
+            count = "no call is" if not contexts else "several calls are"
+            raise MCPError(types.INVALID_REQUEST, f"{method}: {count} under way; nobody is asked")
+        return await _asked(contexts[0], method, params)
+
+    async def notice(self, method: str, params: Mapping[str, Any]) -> None:
+        """Follow changes of the lists, and pass on log messages of the only call under way."""
+        if method in _CHANGES:
+            self._on_change()
+        elif method == "notifications/message":
+            contexts = list(self._calls.values())
+            text = str(params.get("data"))[:MAX_LOGGED]
+            if len(contexts) == 1 and contexts[0].client is not None:
+                level: Any = params.get("level", "info")
+                await contexts[0].client.log(level, params.get("data"))
+            else:
+                _log.debug("%s: %s", self.settings.name, text)
+
+    def closed(self) -> None:
+        """The server closed the connection: the next request opens another."""
+        self._drop()
+
+    async def _more_input(
+        self, result: Mapping[str, Any], context: Context | None
+    ) -> dict[str, Any]:
+        """Answer the questions of a modern server, for the request to be repeated with them."""
+        requests = result.get("inputRequests")
+        if context is None or not is_object(requests):
+            raise self._error("asks for more input, and nobody is there to give it")
+        answers: dict[str, Any] = {}
+        for key, asked in requests.items():
+            method = asked.get("method", "") if is_object(asked) else ""
+            try:
+                answers[key] = await _asked(context, str(method), asked.get("params") or {})
+            except MCPError as error:
+                raise self._error(f"asks for more input: {error.error.message}") from None
+        more: dict[str, Any] = {"inputResponses": answers}
+        if "requestState" in result:
+            more["requestState"] = result["requestState"]
+        return more
+
+
+async def _asked(context: Context, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask the client of a call.
+
+    Raises:
+        MCPError: it cannot be asked, or the question is of a kind that cannot be passed on.
+    """
+    client = context.client
+    if client is None:
+        raise MCPError(types.INVALID_REQUEST, f"{method}: the call has no client to ask")
+    try:
+        match method:
+            case "elicitation/create" if params.get("mode", "form") == "form":
+                schema = params.get("requestedSchema")
+                found = await client.elicit(
+                    str(params.get("message", "")), schema if is_object(schema) else {}
+                )
+                content = {} if found.data is None else {"content": found.data}
+                return {"action": found.action, **content}
+            case "sampling/createMessage":
+                reply = await client.sample(
+                    params.get("messages") or [],
+                    max_tokens=int(params.get("maxTokens", 1_000)),
+                    system=params.get("systemPrompt"),
+                    temperature=params.get("temperature"),
+                    stop=params.get("stopSequences") or (),
+                )
+                blocks = list(reply.content)
+                content = blocks[0] if len(blocks) == 1 else {"type": "text", "text": reply.text}
+                stop = {} if reply.stop_reason is None else {"stopReason": reply.stop_reason}
+                return {"role": "assistant", "content": content, "model": reply.model, **stop}
+            case "roots/list":
+                roots = await client.roots()
+                return {
+                    "roots": [{"uri": r.uri, **({"name": r.name} if r.name else {})} for r in roots]
+                }
+            case _:
+                raise MCPError(types.METHOD_NOT_FOUND, f"{method}: cannot be passed on")
+    except (ClientUnable, ValueError, TypeError) as error:
+        raise MCPError(types.INVALID_REQUEST, f"{method}: {error}") from None
+
+
+def _is_session_gone(error: MCPError) -> bool:
+    data = error.error.data
+    is_http = error.code == HTTP_STATUS and is_object(data) and data.get("statusCode") == 404
+    return is_http or (
+        error.code == types.INVALID_REQUEST and "session" in error.error.message.lower()
+    )
+
+
+def _first(error: BaseException) -> str:
+    """The innermost reason of a group of exceptions."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return str(error)[:200] or type(error).__name__
