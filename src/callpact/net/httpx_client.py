@@ -20,7 +20,7 @@ from callpact.net.address import AddressRules, Refused
 from callpact.net.limits import Limits
 from callpact.schema import is_object
 
-HTTP_STATUS = -32_000
+HTTP_STATUS = -32_011
 """The code of a JSON-RPC error that stands for a refusal of HTTP."""
 NOT_REACHED = -32_010
 """The code of a JSON-RPC error for a request that got no answer over HTTP."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,12 +36,9 @@ from callpact.sources.mcp.server_settings import (
 from callpact.sources.mcp.upstream import Upstream
 from callpact.tool import Contract, Disabled, Tool, wire_name
 
-_log = logging.getLogger("callpact.sources.mcp")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _OWN = {"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
-_BLOCKS = msgspec.json.Decoder(MCPContentBlock)
 _FROM_TEXT = "operations/dataFrom"
 
 
@@ -129,19 +126,12 @@ class _Server:
             reason = f"{error}; its tools come back when it answers"
             disabled = Disabled("upstream_error", str(error))
             return Tools(
-                [msgspec_replace(tool, disabled) for tool in self._last],
+                [replace(tool, disabled=disabled) for tool in self._last],
                 [Finding(self.settings.place, "warning", reason)],
             )
         self.is_down = False
         self._last = Builder(self.upstream, found).build()
         return self._last
-
-
-def msgspec_replace(tool: Tool, disabled: Disabled) -> Tool:
-    """The same tool, disabled."""
-    from dataclasses import replace
-
-    return replace(tool, disabled=disabled)
 
 
 class Builder:
@@ -178,7 +168,7 @@ class Builder:
         return made
 
     def _id(self, name: str, kind: str) -> str:
-        """The id of an entry; two whose names differ only in odd characters are told apart by none."""
+        """The id of an entry; two names that differ only in odd characters collide, which is an error."""
         made = f"{self._namespace}.{_NOT_NAME.sub('_', name).strip('_') or kind}"
         first = self._ids.setdefault(made, name)
         if first != name or self._ids.get(f"{made}\n{kind}") is not None:
@@ -414,7 +404,7 @@ async def from_mcp(
     if isinstance(server, Path):
         found = read_servers(server)
     elif isinstance(server, Mapping):
-        found = settings_from(server, "mcp")
+        found = settings_from(cast("Mapping[str, Any]", server), "mcp")
     elif isinstance(server, str):
         found = (settings_of(server, namespace=namespace),)
     else:

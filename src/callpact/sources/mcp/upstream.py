@@ -177,7 +177,7 @@ class Upstream:
         """Hold one connection open in one task, as its parts must be closed where they were opened."""
         failure: CallError | None = None
         try:
-            async with connect(self.settings, self) as connection:
+            async with connect(self.settings, _Inbound(self, gone)) as connection:
                 ready.set_result(connection)
                 listening = asyncio.create_task(self._listen(connection))
                 try:
@@ -276,9 +276,11 @@ class Upstream:
             else:
                 _log.debug("%s: %s", self.settings.name, text)
 
-    def closed(self) -> None:
-        """The server closed the connection: the next request opens another."""
-        self._drop()
+    def lost(self, gone: asyncio.Event) -> None:
+        """The server closed a connection: if it is the open one, the next request opens another."""
+        gone.set()
+        if self._gone is gone:
+            self._ready = None
 
     async def _more_input(
         self, result: Mapping[str, Any], context: Context | None
@@ -298,6 +300,20 @@ class Upstream:
         if "requestState" in result:
             more["requestState"] = result["requestState"]
         return more
+
+
+class _Inbound:
+    """The requests and notifications on one connection of a server."""
+
+    def __init__(self, upstream: Upstream, gone: asyncio.Event) -> None:
+        self.answer = upstream.answer
+        self.notice = upstream.notice
+        self._upstream = upstream
+        self._gone = gone
+
+    def closed(self) -> None:
+        """The connection is gone; perhaps another has taken its place already."""
+        self._upstream.lost(self._gone)
 
 
 async def _asked(context: Context, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
