@@ -198,7 +198,7 @@ def main(count: int, asked: int) -> None:
         taken = fill(store, count)
         each = store.size / count
         print(f"\n{count:,} records, {taken / count * 1e6:.1f} µs of CPU each to add,", end=" ")
-        print(f"{each:.0f} bytes each with payloads (held to 200), {len(store.stored())} files")
+        print(f"{each:.0f} bytes each with payloads (target: 200), {len(store.stored())} files")
         report(store, asked)
         store.close()
 

@@ -237,7 +237,7 @@ def loading() -> None:
         f"{parts[0]['files']} FlowMCP files, {cold[0]['tools']:,} tools, in fresh processes", rows
     )
     memory = median(cold, "memory") / 1e6
-    print(f"\nPeak memory of such a process: {memory:.0f} MB (held to < 200 MB)")
+    print(f"\nPeak memory of such a process: {memory:.0f} MB (target: < 200 MB)")
     if theirs:
         compare(cold, theirs)
     else:

@@ -255,7 +255,7 @@ async def sharing(cache: Path) -> None:
         return
     print(
         f"\nTwo hooks on two threads: {statistics.median(gains):.2f} x one thread by the clock "
-        f"(held to ≥ 1.6; {len(gains)} of {len(rounds)} rounds, in which hashing gained 1.8 x or more)"
+        f"(target: ≥ 1.6; {len(gains)} of {len(rounds)} rounds, in which hashing gained 1.8 x or more)"
     )
 
 

@@ -93,7 +93,7 @@ def _calibrated(function: Callable[[], object], seconds: float) -> int:
 def table(title: str, rows: list[tuple[str, float, float, str]]) -> None:
     """Print one table: what, time, ratio, the figure it is held to."""
     print(f"\n### {title}\n")
-    print("| what | CPU | ratio | held to |")
+    print("| what | CPU | ratio | target |")
     print("| --- | ---: | ---: | --- |")
     for name, taken, ratio, bound in rows:
         print(f"| {name} | {_time(taken)} | {ratio:.2f} | {bound} |")

@@ -96,7 +96,7 @@ async def hold(deadline: float | None) -> float:
 
 
 def memory() -> None:
-    print(f"\n### Memory of {PENDING:,} pending calls\n\n| what | bytes each | held to |")
+    print(f"\n### Memory of {PENDING:,} pending calls\n\n| what | bytes each | target |")
     print("| --- | ---: | --- |")
     for name, deadline in (("no deadline", "None"), ("a deadline", "time.time() * 1000 + 1e6")):
         # A process of its own each: sets and heaps that have grown once do not show it again.

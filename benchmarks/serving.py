@@ -323,7 +323,7 @@ def timed(
 def _table(title: str, samples: dict[str, list[Taken]], bound: str) -> None:
     """Print medians, and the medians of what each round's ratio to the first row was."""
     print(f"\n### {title}\n")
-    print("| what | server's CPU | ratio | wall | ratio | held to |")
+    print("| what | server's CPU | ratio | wall | ratio | target |")
     print("| --- | ---: | ---: | ---: | ---: | --- |")
     base = next(iter(samples.values()))
     for name, taken in samples.items():
