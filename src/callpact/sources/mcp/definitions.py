@@ -94,7 +94,9 @@ async def read_list(upstream: Upstream, method: str, key: str) -> tuple[dict[str
     for _ in range(MAX_PAGES):
         page = await upstream.request(method, params)
         items = page.get(key)
-        found.extend(item for item in items if is_object(item)) if is_array(items) else None
+        if not is_array(items):
+            raise UpstreamError(f"'{upstream.settings.name}': {method} gave no list of {key}")
+        found.extend(item for item in items if is_object(item))
         if len(found) > MAX_DEFINITIONS:
             raise UpstreamError(
                 f"'{upstream.settings.name}' lists more than {MAX_DEFINITIONS:,} {key}"

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ STOP_SECONDS = 2.0
 """Seconds that a server has to end when its input closes, and again when it is asked to."""
 
 _log = logging.getLogger("callpact.sources.mcp")
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 Streams = tuple[MemoryObjectReceiveStream[Any], MemoryObjectSendStream[Any]]
 
 
@@ -97,11 +99,22 @@ async def _read(
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
                 _log.warning("%s: a line that is no message: %.200r", settings.name, line[:200])
-                continue
+                message = _unreadable(line)
+                if message is None:
+                    continue
             try:
                 await send.send(SessionMessage(message))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
+
+
+def _unreadable(line: bytes) -> types.JSONRPCError | None:
+    """The error of the request that a line seems to answer, so that nobody waits for it in vain."""
+    found = _ID.search(line[:200]) or _ID.search(line[-200:])
+    if found is None or b'"jsonrpc"' not in line[:200] + line[-200:]:
+        return None
+    error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is not readable as JSON")
+    return types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
 
 
 async def _write(

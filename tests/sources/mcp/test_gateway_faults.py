@@ -1,0 +1,224 @@
+"""A hostile or broken MCP server gives clean results or clear errors, and costs nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+
+import hostile_server
+import hostile_tools
+from callpact import CallError, Catalog, Runtime, UpstreamError
+from callpact.context import Client, Elicited, Root, Sampled
+from callpact.sources.mcp.mcp_source import from_mcp
+from callpact.tool import Call
+
+ERAS = ["legacy", "modern"]
+LOCAL = ["127.0.0.1", "localhost"]
+
+
+@asynccontextmanager
+async def opened(server, **more):
+    source, tools = await from_mcp(server, namespace="h", hosts=LOCAL, **more)
+    try:
+        async with Runtime(Catalog(tools)) as runtime:
+            runtime.source, runtime.tools = source, tools
+            yield runtime
+    finally:
+        async with asyncio.timeout(30):
+            await source.aclose()
+
+
+def later(seconds):
+    return (time.time() + seconds) * 1_000
+
+
+async def works_again(runtime):
+    """True once the server answers, within the pause after failures."""
+    for _ in range(40):
+        try:
+            envelope = await runtime.execute("h.echo", {"message": "a"}, deadline=later(8))
+        except CallError:
+            await asyncio.sleep(0.25)
+        else:
+            return envelope.data[0]["text"] == "a"
+    return False
+
+
+ARGUMENTS = {
+    "mutate": {"name": "echo", "fields": {}},
+    "touch": {"uri": "test://notes/1"},
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_every_behaviour_over_stdio_ends_in_time_and_the_next_call_works(era):
+    async def tried(runtime, name):
+        arguments = ARGUMENTS.get(name, {})
+        try:
+            async with asyncio.timeout(30):
+                return await runtime.execute(f"h.{name}", arguments, deadline=later(1)), None
+        except CallError as error:
+            return None, error
+
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            for name in hostile_tools.TOOLS:
+                envelope, error = await tried(runtime, name)
+                if error is None:
+                    assert orjson.dumps(envelope.data) or envelope.data is not None, name
+                else:
+                    assert error.code in {"upstream_error", "timeout"}, (name, error)
+                async with asyncio.timeout(30):
+                    assert await works_again(runtime), name
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("word", sorted(hostile_tools.LISTS))
+def test_lying_pages_end(word, era):
+    async def go():
+        async with asyncio.timeout(60), opened(hostile_server.command(word, era=era)) as runtime:
+            assert runtime.tools or runtime.tools.report
+
+    asyncio.run(go())
+
+
+def test_bad_schemas_leave_out_their_tool_alone():
+    async def go():
+        async with opened(hostile_server.command("schemas", era="legacy")) as runtime:
+            ids = {tool.id for tool in runtime.tools}
+            assert "h.echo" in ids
+            assert {found.severity for found in runtime.tools.report} <= {"error", "warning"}
+            assert len(runtime.tools.report) >= 1
+
+    asyncio.run(go())
+
+
+def test_a_server_that_ends_at_once_is_reported():
+    async def go():
+        async with opened(hostile_server.command("crash")) as runtime:
+            [found] = runtime.tools.report
+            assert found.severity == "warning"
+            assert "come back when it answers" in found.message
+
+    asyncio.run(go())
+
+
+def test_text_before_the_first_message_costs_nothing():
+    async def go():
+        async with opened(hostile_server.command("garbage", era="legacy")) as runtime:
+            assert await works_again(runtime)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_over_http_the_same_server_works(era):
+    async def go():
+        with hostile_server.served(era=era) as upstream:
+            async with opened(upstream.url) as runtime:
+                assert (await runtime.execute("h.add", {"a": 1, "b": 2})).data == {"sum": 3}
+                assert await works_again(runtime)
+
+    asyncio.run(go())
+
+
+def test_a_private_address_is_refused_unless_it_is_named():
+    async def go():
+        with hostile_server.served(era="modern") as upstream:
+            source, tools = await from_mcp(upstream.url, namespace="h")
+            await source.aclose()
+            [found] = tools.report
+            assert not tools
+            assert "may not be reached" in found.message
+            assert [each for each in upstream.received if each["method"] != "start"] == []
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_wrong_output_is_cast_and_reported_and_never_lost(era):
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            wrong = [n for n in hostile_tools.TOOLS if n.startswith("wrong")]
+            assert wrong
+            for name in wrong:
+                try:
+                    envelope = await runtime.execute(f"h.{name}", {})
+                except UpstreamError:
+                    continue
+                assert envelope.meta.content or envelope.warnings
+
+    asyncio.run(go())
+
+
+class Person(Client):
+    """A client that answers everything."""
+
+    can_elicit = can_sample = can_list_roots = True
+
+    def __init__(self):
+        self.reports = []
+
+    async def elicit(self, message, schema, *, key=""):
+        return Elicited("accept", {"name": "Ada", "answer": "Ada", "ok": True})
+
+    async def sample(self, messages, *, max_tokens, system=None, temperature=None, stop=(), key=""):
+        return Sampled("hello", ({"type": "text", "text": "hello"},), "m")
+
+    async def roots(self, *, key=""):
+        return (Root("file:///a"),)
+
+    async def log(self, level, data):
+        self.reports.append(("log", data))
+
+    async def progress(self, done, total, message):
+        self.reports.append(("progress", done))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_progress_reaches_the_client_of_the_call(era):
+    async def go():
+        client = Person()
+        async with opened(hostile_server.command(era=era)) as runtime:
+            await runtime.call(Call("h.progress", {"steps": 3}), trusted=True, client=client)
+        assert [each for each in client.reports if each[0] == "progress"]
+
+    asyncio.run(go())
+
+
+def test_a_server_that_comes_up_later_is_loaded_by_itself(tmp_path):
+    async def go():
+        once = tmp_path / "once"
+        command = hostile_server.command("crash", era="legacy", once=once)
+        source, tools = await from_mcp(command, namespace="h")
+        try:
+            assert not tools
+            async with asyncio.timeout(30):
+                await source.changed.wait()
+            assert "h.echo" in {tool.id for tool in await source.load()}
+        finally:
+            await source.aclose()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_changed_list_is_noticed(era):
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            await asyncio.sleep(0)
+            arguments = {"name": "echo", "fields": {"description": "Another one."}}
+            async with asyncio.timeout(30):
+                while not runtime.source.changed.is_set():
+                    await runtime.execute("h.mutate", arguments)
+                    await asyncio.sleep(0.1)
+            [echo] = [tool for tool in await runtime.source.load() if tool.id == "h.echo"]
+            assert echo.description == "Another one."
+
+    asyncio.run(go())
