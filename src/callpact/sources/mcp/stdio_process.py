@@ -18,6 +18,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
@@ -96,8 +97,10 @@ async def _read(
             if not line.strip():
                 continue
             try:
-                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
+                # Strict and deep: the SDK's own reader takes NaN, and refuses 200 levels.
+                read = msgspec.json.decode(line)
+                message = types.jsonrpc_message_adapter.validate_python(read, by_name=False)
+            except (ValueError, RecursionError):
                 _log.warning("%s: a line that is no message: %.200r", settings.name, line[:200])
                 message = _unreadable(line)
                 if message is None:
