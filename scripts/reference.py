@@ -19,7 +19,7 @@ from api_page import api, constant, sentences
 from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
-from callpact.config import Config, LimitsConfig, SourceConfig
+from callpact.config import Config, LimitsConfig, SourceConfig, ToolConfig
 from callpact.sources.flowmcp.check.rule_table import RULES, Rule
 
 if TYPE_CHECKING:
@@ -170,6 +170,10 @@ def configuration() -> str:
     lines += [
         f"| `sources.NAME.{name}` | {f.description} |"
         for name, f in SourceConfig.model_fields.items()
+    ]
+    lines += [
+        f"| `sources.NAME.tools.TOOL.{name}` | {f.description} |"
+        for name, f in ToolConfig.model_fields.items()
     ]
     lines += [
         f"| `limits.{name}` | {f.description}; {f.default:,} |"

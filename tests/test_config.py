@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from callpact.config import MAX_BYTES, SourceConfig, read_config
+from callpact.config import MAX_BYTES, Configuration, SourceConfig, ToolConfig, read_config
 from callpact.errors import InvalidConfig
+from callpact.sources.curation import Curation, ToolCuration
 
 
 def write(folder, text):
@@ -47,6 +50,82 @@ def test_a_full_table_is_read(tmp_path):
 def test_all_but_the_reference_may_be_left_out(tmp_path):
     shop = read_config(write(tmp_path, '[sources.shop]\nref = "python:shop.py"')).sources["shop"]
     assert (shop.policy, shop.allow, shop.deny, shop.timeout) == (None, [], [], None)
+
+
+CURATED = """
+[sources.shop]
+ref = "python:shop.py"
+namespace = "store"
+
+[sources.shop.tools."shop.price"]
+name = "get_price"
+aliases = ["preis"]
+title = "Price"
+description = "The price."
+append_description = "In euros."
+policy = "reject"
+input_policy = "tolerant"
+timeout = 5
+tags = ["money"]
+scopes = ["shop:read"]
+read_only = true
+hidden = { currency = "EUR" }
+defaults = { limit = 10 }
+enabled = false
+"""
+
+
+def test_the_curation_of_a_source_is_read_whole(tmp_path):
+    path = write(tmp_path, CURATED)
+    (wanted,) = Configuration(read_config(path), path).wanted()
+    assert wanted.curation == Curation(
+        place="sources.shop",
+        namespace="store",
+        tools={
+            "shop.price": ToolCuration(
+                name="get_price",
+                aliases=["preis"],
+                title="Price",
+                description="The price.",
+                append_description="In euros.",
+                policy="reject",
+                input_policy="tolerant",
+                timeout=5.0,
+                tags=["money"],
+                scopes=["shop:read"],
+                read_only=True,
+                hidden={"currency": "EUR"},
+                defaults={"limit": 10},
+                enabled=False,
+            )
+        },
+    )
+
+
+def test_the_keys_of_a_curated_tool_are_those_of_its_curation():
+    fields = {field.name for field in dataclasses.fields(ToolCuration)}
+    assert fields == set(ToolConfig.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "words"),
+    [
+        ('nam = "x"', "nam", "append_description"),
+        ('name = "a b"', "name", "got 'a b'"),
+        ('policy = "strict"', "policy", "got 'strict'"),
+        ("timeout = 0", "timeout", "got 0"),
+        ("hidden = 1", "hidden", "got 1"),
+        ('enabled = "no"', "enabled", "got 'no'"),
+    ],
+)
+def test_a_wrong_key_of_a_curated_tool_is_told_with_its_place(tmp_path, line, key, words):
+    told = problem(tmp_path, f'[sources.a]\nref = "a"\n[sources.a.tools.price]\n{line}')
+    assert f"sources.a.tools.price.{key}" in told
+    assert words in told
+
+
+def test_a_namespace_is_one_part_of_an_id(tmp_path):
+    assert "sources.a.namespace" in problem(tmp_path, '[sources.a]\nref = "a"\nnamespace = "a.b"')
 
 
 def test_an_empty_file_names_no_source(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
@@ -55,10 +56,13 @@ class Catalog:
                     "functions become Tools with from_functions(...)"
                 )
             for name in (tool.id, tool.wire_name, *tool.aliases):
+                if name in tool.former:
+                    continue
                 other = names.setdefault(name, tool)
                 if other is not tool:
                     raise DuplicateTool(name, _told(other), _told(tool))
             by_id[tool.id] = tool
+        _name_formerly(by_id, names)
         if policy is not None:
             by_id = {tool.id: _with_policy(tool, policy) for tool in by_id.values()}
             names = {name: by_id[tool.id] for name, tool in names.items()}
@@ -153,6 +157,23 @@ def _distinct(
         if other is not offer:
             raise DuplicateTool(name_of(offer), _told(other.tool), _told(offer.tool))
     return tuple(named.values())
+
+
+def _name_formerly(by_id: dict[str, Tool], names: dict[str, Tool]) -> None:
+    """Add the former names of tools; what another tool is called, or was called too, is dropped."""
+    renamed = [tool for tool in by_id.values() if tool.former]
+    claims = Counter(name for tool in renamed for name in tool.former)
+    for tool in renamed:
+        taken = {name for name in tool.former if name in names or claims[name] > 1}
+        if taken:
+            own = {name for name, held in names.items() if held is tool}
+            aliases, former = (
+                tuple(name for name in given if name not in taken)
+                for given in (tool.aliases, tool.former)
+            )
+            tool = by_id[tool.id] = replace(tool, aliases=aliases, former=former)  # noqa: PLW2901 - the same without names
+            names |= dict.fromkeys(own, tool)
+        names |= dict.fromkeys(tool.former, tool)
 
 
 def _with_policy(tool: Tool, policy: Policy) -> Tool:

@@ -6,6 +6,10 @@ policy = "reject"
 allow = ["shop.*"]
 deny = ["shop.delete_*"]
 timeout = 10
+
+[sources.shop.tools.price]
+name = "get_price"
+hidden = { currency = "EUR" }
 """
 
 from __future__ import annotations
@@ -28,8 +32,9 @@ from callpact.schema.bounds import (
     set_schema_limits,
 )
 from callpact.sources.base import Opening
+from callpact.sources.curation import Curation, ToolCuration
 from callpact.sources.parts import Wanted, is_python
-from callpact.tool import Policy
+from callpact.tool import InputPolicy, Policy
 
 DEFAULT_FILE = "callpact.toml"
 MAX_BYTES = 1_000_000
@@ -38,6 +43,51 @@ MAX_BYTES = 1_000_000
 
 # Built when a file is read: without one nothing has to be checked.
 _MODEL = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+
+
+class ToolConfig(BaseModel):
+    """One `[sources.NAME.tools.TOOL]` table; the fields are those of `sources.curation.ToolCuration`."""
+
+    model_config = _MODEL
+
+    name: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
+        description="Its new name; the id becomes `namespace.name`, the names from before stay as "
+        "aliases",
+    )
+    aliases: list[str] = Field([], description="Other names, beside those it has")
+    title: str | None = Field(None, description="Its title for people")
+    description: str | None = Field(None, description="Its description, instead of the source's")
+    append_description: str | None = Field(
+        None, description="A paragraph that is added behind the description"
+    )
+    policy: Policy | None = Field(None, description="Its output policy")
+    input_policy: InputPolicy | None = Field(
+        None,
+        description="Its input policy: `exact`, or `tolerant` to repair what can have one meaning only",
+    )
+    timeout: float | None = Field(
+        None, gt=0, le=3600, description="Seconds that a call of it may take"
+    )
+    tags: list[str] | None = Field(None, description="Its tags, instead of the source's")
+    scopes: list[str] = Field(
+        [], description="Scopes that a caller needs, beside those that it declares"
+    )
+    read_only: bool | None = Field(
+        None, description="Whether it only reads: MCP's annotation `readOnlyHint`"
+    )
+    hidden: dict[str, Any] = Field(
+        {},
+        description="Arguments with a fixed value: not in the published schema, refused from a "
+        "caller, added to every call",
+    )
+    defaults: dict[str, Any] = Field(
+        {}, description="Values of arguments that a caller leaves out; shown in the schema"
+    )
+    enabled: bool = Field(
+        True, description="`false`: it is shown as disabled, and cannot be called"
+    )
 
 
 class SourceConfig(BaseModel):
@@ -52,6 +102,17 @@ class SourceConfig(BaseModel):
     policy: Policy | None = Field(None, description="Output policy of all its tools")
     allow: list[str] = Field([], description="Patterns of the ids to take; all, if none is given")
     deny: list[str] = Field([], description="Patterns of the ids to leave out")
+    namespace: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="Namespace of all its tools, instead of their own; the names from before stay "
+        "as aliases. `allow`, `deny` and `tools` go by the ids from before",
+    )
+    tools: dict[str, ToolConfig] = Field(
+        {},
+        description="Changes to single tools, by id, name over MCP, alias, or name without the "
+        "namespace",
+    )
     timeout: float | None = Field(
         None, gt=0, le=3600, description="Seconds that a call of its tools may take"
     )
@@ -329,6 +390,11 @@ class Configuration:
             allow=tuple(table.allow),
             deny=tuple(table.deny),
             timeout=table.timeout,
+            curation=Curation(
+                place=f"sources.{name}" if table.tools or table.namespace else "",
+                namespace=table.namespace,
+                tools={key: ToolCuration(**dict(tool)) for key, tool in table.tools.items()},
+            ),
         )
 
 
@@ -386,6 +452,8 @@ def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
     match place:
         case ("sources", _):
             return SourceConfig
+        case ("sources", _, "tools", _):
+            return ToolConfig
         case ("audit",):
             return AuditConfig
         case ("limits",):

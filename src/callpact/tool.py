@@ -229,6 +229,8 @@ class Tool:
     title: str | None = None
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    former: tuple[str, ...] = ()
+    """Those aliases that a rename left; they give way to a tool that has such a name itself."""
     version: str | None = None
     kind: Kind = "mutation"
     access: Access = OPEN

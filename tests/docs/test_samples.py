@@ -1,6 +1,7 @@
 """Every sample of README and docs runs, and prints what stands under it.
 
-A `python` block is run as a script; one that begins with `# name.py` is also written to that file.
+A `python` block is run as a script; one that begins with `# name.py` is also written to that file,
+and so is a `toml` block that begins with `# name.toml`.
 A `text` block after it is its output. In a `sh` block lines after `$ ` are run, and what follows
 them is their output; a block without `$ ` is only read by people.
 """
@@ -53,6 +54,8 @@ def test_every_sample_runs_and_prints_what_the_page_says(page, tmp_path):
             assert done.returncode == 0, done.stderr
             if next_kind == "text":
                 assert done.stdout == expected
+        elif kind == "toml" and (name := re.match(r"# (\w+\.toml)\n", text)):
+            (tmp_path / name[1]).write_text(text, "utf-8")
         elif kind == "sh":
             for command, said in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
                 done = output(command, tmp_path, shell=True, executable="/bin/bash")

@@ -20,11 +20,12 @@ from callpact.catalog import Catalog, joined
 from callpact.errors import DeclarationError, InvalidConfig, SourceRefused
 from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Source, Tools
+from callpact.sources.curation import Curation, curate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from callpact.tool import Policy
+    from callpact.tool import Policy, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Wanted:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     timeout: float | None = None
+    curation: Curation = field(default_factory=Curation)
 
     @property
     def ref(self) -> str:
@@ -122,7 +124,24 @@ async def load_sources(
     except DeclarationError:
         await loaded.aclose()
         raise
+    loaded.parts = tuple(
+        replace(
+            part, report=(*part.report, *_lost_names(part.catalog, loaded.catalog, part.wanted))
+        )
+        for part in parts
+    )
     return loaded
+
+
+def _lost_names(tools: Iterable[Tool], catalog: Catalog, wanted: Wanted) -> Iterable[Finding]:
+    """The former names of tools that they do not keep, as other tools have or had them."""
+    for tool in tools:
+        for name in tool.former:
+            other = catalog.get(name)
+            if other is None or other.id != tool.id:
+                held = "several tools had it" if other is None else f"it is '{other.id}' now"
+                text = f"'{name}' is no longer a name of '{tool.id}': {held}"
+                yield Finding(wanted.ref, "warning", text)
 
 
 async def load_part(
@@ -243,10 +262,16 @@ def _selected(loaded: Tools, wanted: Wanted, report: list[Finding]) -> Catalog:
                 # A deny that fits nothing would leave open what it was meant to close.
                 text = f"'{wanted.ref}': {key} '{pattern}' fits no tool; there are {ids}"
                 report.append(Finding(wanted.ref, "warning", text))
-    if wanted.timeout is None:
+    if wanted.timeout is not None:
+        selected = Catalog(
+            (replace(tool, timeout=wanted.timeout) for tool in selected),
+            resources=selected.resources,
+            prompts=selected.prompts,
+        )
+    if wanted.curation == Curation():
         return selected
-    return Catalog(
-        (replace(tool, timeout=wanted.timeout) for tool in selected),
-        resources=selected.resources,
-        prompts=selected.prompts,
-    )
+    is_complete = not any(f.severity == "error" or f.is_left_out for f in loaded.report)
+    curated = curate(catalog, selected, wanted.curation, is_complete=is_complete)
+    made = Catalog(curated, resources=curated.resources, prompts=curated.prompts)
+    report += (*curated.report, *_lost_names(curated, made, wanted))
+    return made

@@ -120,9 +120,9 @@ class View:
         return None
 
     def prompt(self, name: str) -> Prompt | None:
-        """Return the prompt of a name or an id."""
+        """Return the prompt of a name, an id or an alias."""
         for prompt in self.prompts:
-            if name in {prompt.tool.wire_name, prompt.tool.id}:
+            if name in {prompt.tool.wire_name, prompt.tool.id, *prompt.tool.aliases}:
                 return prompt
         return None
 
