@@ -177,7 +177,7 @@ def test_a_table_whose_file_could_not_be_loaded_is_a_finding_and_leaves_the_othe
     curation = Curation(place="sources.shop", tools={"gone": ToolCuration(title="x")})
     made = curate(whole, whole, curation, is_complete=False)
     assert [tool.id for tool in made] == ["shop.one"]
-    assert [(f.severity, f.place) for f in made.report] == [("error", "sources.shop.tools.gone")]
+    assert [(f.severity, f.place) for f in made.report] == [("warning", "sources.shop.tools.gone")]
 
 
 def test_a_name_of_several_tools_must_be_an_id():
@@ -562,6 +562,30 @@ def test_a_flowmcp_tool_sends_the_fixed_argument_and_keeps_its_rendering(tmp_pat
     }
     assert len(envelope.warnings) == 2
     assert caller.requests[0].url.endswith("/price/btc")
+
+
+def test_the_tool_of_another_server_is_curated_like_any_other(tmp_path):
+    (tmp_path / "up.py").write_text(SHOP, "utf-8")
+    up = f"{sys.executable} -m callpact serve --stdio --audit off -s python:{tmp_path / 'up.py'}"
+    text = CONFIG.replace("python:shop.py", f"mcp:{up}").replace("tools.price", "tools.up_price")
+
+    async def go():
+        (tmp_path / "callpact.toml").write_text(text, "utf-8")
+        async with Session(Options(config=tmp_path / "callpact.toml")) as session:
+            await session.load()
+            async with Runtime(session.catalog) as runtime:
+                return (await runtime.execute("store.get_price", {"item": "tea"})).data
+
+    assert asyncio.run(asyncio.wait_for(go(), 60)) == "tea EUR 10"
+
+
+def test_a_table_for_a_server_that_is_down_refuses_nothing(tmp_path):
+    down = f"mcp:{sys.executable} -c pass"
+    text = f'[sources.b]\nref = "python:shop.py"\n[sources.a]\nref = "{down}"\n[sources.a.tools.x]'
+    loaded = load(tmp_path, text)
+    assert loaded.catalog.get("b.price")
+    assert [part.trouble for part in loaded.parts] == [None, None]
+    assert any(f.place == "sources.a.tools.x" for f in loaded.report)
 
 
 # --- the configuration -----------------------------------------------------------------------

@@ -109,7 +109,7 @@ def _tables(whole: Catalog, curation: Curation, report: list[Finding] | None) ->
             text = f"the source has no such tool{_nearest(key, names)}"
             if report is None:
                 _refuse(place, text)
-            report.append(Finding(place, "error", f"{place}: {text}"))
+            report.append(Finding(place, "warning", f"{place}: {text}"))
         for tool_id in named:
             other = found.setdefault(tool_id, (place, changes))
             if other[0] != place:

@@ -127,7 +127,7 @@ class _Server:
             disabled = Disabled("upstream_error", str(error))
             return Tools(
                 [replace(tool, disabled=disabled) for tool in self._last],
-                [Finding(self.settings.place, "warning", reason)],
+                [Finding(self.settings.place, "warning", reason, is_left_out=not self._last)],
             )
         self.is_down = False
         self._last = Builder(self.upstream, found).build()
