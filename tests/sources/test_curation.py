@@ -45,7 +45,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from callpact import tool
+from callpact import prompt, tool
+
+@prompt
+def greet(name: str) -> str:
+    """Greet."""
+    return f"Hello {name}"
 
 @tool
 async def price(item: str, currency: Annotated[str, Field(min_length=3)], limit: int = 3) -> str:
@@ -450,6 +455,17 @@ def test_other_names_of_arguments_keep_working_but_for_hidden_ones():
         call(catalog, "shop.one", {"a": 1, "beta": "y"})
 
 
+def test_other_names_of_arguments_keep_working_where_a_schema_is_open():
+    schema = {key: SCHEMA[key] for key in ("type", "properties", "required", "$defs")}
+    tool = make(schema=schema, argument_aliases={"alpha": "a", "beta": "b"})
+    catalog = curated(tool, hidden={"b": "x"}, defaults={"a": 7})
+    call(catalog, "shop.one", {"alpha": 1})
+    call(catalog, "shop.one", {"alpha": 1, "a": 2})
+    assert tool.handler.given == [{"a": 1, "b": "x"}, {"a": 2, "alpha": 1, "b": "x"}]
+    with pytest.raises(InvalidInput):
+        call(catalog, "shop.one", {"beta": "y"})
+
+
 def test_a_subscription_gets_its_fixed_arguments():
     async def ticks(arguments, context):
         yield arguments
@@ -654,6 +670,10 @@ def test_a_client_over_stdio_sees_and_calls_the_curated_tool(tmp_path, mode):
             for name in ("store_get_price", "shop_price"):
                 result = await client.call_tool(name, {"item": "tea"})
                 assert "tea EUR 10" in result.content[0].text
+            assert [p.name for p in (await client.list_prompts()).prompts] == ["store_greet"]
+            for name in ("store_greet", "shop_greet"):
+                filled = await client.get_prompt(name, {"name": "Ann"})
+                assert filled.messages[0].content.text == "Hello Ann"
             refusal = await client.call_tool("store_get_price", {"item": "tea", "currency": "USD"})
             assert refusal.is_error
             assert "'currency' is not known" in refusal.content[0].text

@@ -242,14 +242,12 @@ def _check_argument(tool: Tool, document: dict[str, Any], name: str, place: str)
         )
     if name not in names:
         _refuse(place, f"'{tool.id}' has no argument '{name}'{_nearest(name, names)}")
-    if whole := _OF_THE_WHOLE & document.keys():
-        _refuse(
-            place, f"'{name}' of '{tool.id}' cannot be fixed beside '{min(whole)}' of its input"
-        )
 
 
 def _speaks(document: dict[str, Any], keyword: str, name: str) -> bool:
     """True if a keyword beside `properties` may declare or judge an argument."""
+    if keyword in _OF_THE_WHOLE:
+        return name in document.get("properties", {})
     if keyword not in _BRANCHES:
         return keyword in _REFERENCES
     part = document[keyword]
@@ -316,14 +314,15 @@ def _without_keys(value: Any, names: Mapping[str, Any]) -> Any:
 
 def _filling(tool: Tool, hidden: dict[str, Any], defaults: dict[str, Any]) -> Handler:
     """The handler behind a step that adds the fixed arguments and judges all by its own schema."""
-    handler = cast("Any", tool.handler)
+    handler, names = cast("Any", tool.handler), tool.argument_aliases
 
     def filled(arguments: dict[str, Any]) -> dict[str, Any]:
-        # A schema that is open for other keys admits them.
-        if taken := [name for name in hidden if name in arguments]:
+        # A schema that is open for other keys admits these, and other names of arguments.
+        if taken := [key for key in arguments if names.get(key, key) in hidden]:
             raise InvalidInput(lambda: map(_undeclared, taken))
-        given = {**deepcopy(defaults), **arguments, **deepcopy(hidden)}
-        return admit(tool, given).arguments
+        renamed = [key for key in arguments if names.get(key) in defaults.keys() - arguments.keys()]
+        own = {names[key] if key in renamed else key: arguments[key] for key in arguments}
+        return admit(tool, {**deepcopy(defaults), **own, **deepcopy(hidden)}).arguments
 
     def call(arguments: dict[str, Any], context: Context) -> Any:
         return handler(filled(arguments), context)
