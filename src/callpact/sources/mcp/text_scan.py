@@ -92,7 +92,11 @@ TEXT_RULES: dict[str, TextRule] = {
 
 # --- Patterns for the text as it is --------------------------------------------------------------
 
-_TAGS = re.compile(r"[\U000e0000-\U000e0fff]|[\ufe00-\ufe0f]{2}")
+# A selector behind an ideograph chooses its variant; Japanese names need it.
+_TAGS = re.compile(
+    r"[\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]|[\ufe00-\ufe0f]{2}"
+    r"|(?<![\u3400-\u9fff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
+)
 _BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _TERMINAL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -161,7 +165,7 @@ _PATTERNS = {
     "TXT035": r"""
         \b(?:send|post|upload|forward|transmit|submit|exfiltrate|copy)\s(?:\S{1,20}\s){0,10}?
         to\s(?:\S{1,20}\s){0,3}?["'`(<]?https?://
-        |\bbase64\b[^\n]{0,80}?\b(?:append|add|includ|embed|put|place|send|post|upload)[a-z]{0,4}\s
+        |\bbase64\b[^\n]{0,80}?\b(?:append|add|include|embed|put|send|post|upload)(?:s|d|ed|ing)?\s
         [^\n]{0,60}?https?://
         |!\[[^\]\n]{0,80}\]\(\s?https?://[^)\s?]{0,200}\?
         """,
@@ -320,6 +324,8 @@ def _texts(definition: Any) -> Iterator[_Text | None]:
 
 def _characters(text: str) -> Iterator[tuple[str, str]]:
     """Rules about single characters, in the text as it is."""
+    if _WHITE.search(text.rstrip()):
+        yield "TXT007", ""
     if text.isascii() and text.isprintable():
         return
     tags = _TAGS.search(text)
@@ -340,8 +346,6 @@ def _characters(text: str) -> Iterator[tuple[str, str]]:
     words = disguised_words(text)
     if words:
         yield "TXT005", _shown(words[0])
-    if _WHITE.search(text.rstrip()):
-        yield "TXT007", ""
 
 
 def _hidden_message(text: str) -> str:
@@ -391,8 +395,12 @@ def _references(text: str, foreign: Mapping[str, str]) -> Iterator[str]:
         name = match[0].rstrip("./-")
         if name in seen or name not in foreign:
             continue
-        around = text[max(0, match.start() - 1) : match.start() + len(name) + 6]
-        if _COMPOUND.search(name) or around.startswith("`") or around.endswith(" tool"):
+        is_quoted = text.startswith("`", match.start() - 1) and match.start() > 0
+        if (
+            _COMPOUND.search(name)
+            or is_quoted
+            or text.startswith(" tool", match.start() + len(name))
+        ):
             seen.add(name)
             yield f"{_shown(name)} of {foreign[name]}"
 
