@@ -49,7 +49,7 @@ _MAX_INFO = 200
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "renamed"]
 Part: TypeAlias = Literal["tool", "prompt", "instructions"]
 _Place: TypeAlias = tuple[Part, str]
-Definitions: TypeAlias = Mapping[str, Any]
+PlainDefinitions: TypeAlias = Mapping[str, Any]
 """A server's definitions as on the wire: `tools`, `prompts`, `instructions`, `server`."""
 
 
@@ -249,7 +249,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def updated(
-    lock: Lock, source: str, definitions: Definitions, accept: Collection[str] | None = None
+    lock: Lock, source: str, definitions: PlainDefinitions, accept: Collection[str] | None = None
 ) -> Lock:
     """A lock with the source pinned as it is now; with `accept`, only the changes of these labels.
 
@@ -285,7 +285,7 @@ def updated(
 def _accepted(
     changes: Iterable[PinChange],
     before: PinnedSource,
-    definitions: Definitions,
+    definitions: PlainDefinitions,
     accept: Collection[str],
     source: str,
 ) -> tuple[PinChange, ...]:
@@ -331,7 +331,7 @@ class _Found(Struct, frozen=True):
     reason: str = ""
 
 
-def _defined(definitions: Definitions) -> dict[_Place, _Found]:
+def _defined(definitions: PlainDefinitions) -> dict[_Place, _Found]:
     """The definitions by part and name. Entries without a name are left out: nobody can call them."""
     defined: dict[_Place, _Found] = {}
     parts: tuple[tuple[Part, str], ...] = (("tool", "tools"), ("prompt", "prompts"))
@@ -361,7 +361,7 @@ def _found(definition: Any) -> _Found:
 # --- Comparing -----------------------------------------------------------------------------------
 
 
-def compare(pinned: PinnedSource, definitions: Definitions) -> tuple[PinChange, ...]:
+def compare(pinned: PinnedSource, definitions: PlainDefinitions) -> tuple[PinChange, ...]:
     """The differences between the pins and the definitions of now; none if all is as pinned."""
     pins = _pins(pinned)
     changes: list[PinChange] = []

@@ -20,7 +20,7 @@ from callpact.schema import is_array, is_object
 from callpact.schema.document import MAX_SCHEMA_DEPTH, pointer
 from callpact.sources.base import Finding, Severity
 from callpact.sources.mcp.hidden_text import STYLED, disguised_words, folded, visible
-from callpact.sources.mcp.pins import Definitions, PinChange
+from callpact.sources.mcp.pins import PinChange, PlainDefinitions
 
 MAX_DESCRIPTION = 6_000
 """Characters of a text that are reported as a long one."""
@@ -211,11 +211,11 @@ class _Text(Struct, frozen=True):
 
 def scan(
     source: str,
-    definitions: Definitions,
+    definitions: PlainDefinitions,
     tool_names: Mapping[str, Iterable[str]] | None = None,
     changes: Iterable[PinChange] = (),
 ) -> tuple[Finding, ...]:
-    """The findings about the texts of one server, at most `MAX_FINDINGS`.
+    """The findings about the texts of one server; of too many, the most severe ones.
 
     `tool_names` are the names of the tools of all servers, by source; `changes` is the result of
     `pins.compare`. The path of a finding points into the definition of its place; for the
@@ -232,14 +232,17 @@ def scan(
             counts[hit.code] += 1
             if counts[hit.code] <= MAX_OF_A_RULE:
                 findings.append(_finding(f"{source} {label}", hit))
-        if len(findings) > MAX_FINDINGS:
-            break
     if len(findings) > MAX_FINDINGS:
+        findings.sort(key=_rank)
         findings[MAX_FINDINGS - 1 :] = [_finding(source, _Hit("TXT060"))]
     return tuple(findings)
 
 
-def _definitions(definitions: Definitions) -> Iterator[tuple[str, Any]]:
+def _rank(finding: Finding) -> int:
+    return ("error", "warning", "info").index(finding.severity)
+
+
+def _definitions(definitions: PlainDefinitions) -> Iterator[tuple[str, Any]]:
     for part, key in (("tool", "tools"), ("prompt", "prompts")):
         entries = definitions.get(key)
         for i, entry in enumerate(entries if is_array(entries) else []):
