@@ -1,7 +1,7 @@
 """The only wiring: options and `callpact.toml`, read once, become one `Session`.
 
-A session opens nothing before it is asked to: reading the audit log loads no source, and looking
-at tools opens no audit log and no runtime. It prints nothing.
+A session opens its parts on demand: a query of the audit log loads no source, and a list of tools
+opens neither the audit log nor a runtime. It prints nothing.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from callpact.telemetry.tracing import Telemetry
 
 OFF = "off"
-"""Instead of a place for the audit log: calls are not recorded."""
+"""Value for the location of the audit log that turns recording off."""
 _NOTHING = Opening("")
 _READINGS = {
     "lost": "Calls whose record could not be written.",
-    "unreadable": "Lines of the audit journal that were no record.",
-    "refused": "Records that the audit store took no way.",
+    "unreadable": "Lines of the audit journal that are not records.",
+    "refused": "Records that the audit store rejected.",
 }
 
 
@@ -53,7 +53,7 @@ class Options:
     config: Path | None = None
     """The configuration file; else `./callpact.toml`, unless sources are named."""
     opening: Opening = _NOTHING
-    """Given to all sources; what it says comes before what their tables say."""
+    """Settings for all sources; they take precedence over the tables of the configuration."""
     secrets: Path | None = None
     """A file of keys for all sources."""
     audit: str | None = None
@@ -61,19 +61,19 @@ class Options:
 
 
 class Session:
-    """All that a command works with: configuration, sources, secrets, audit log, runtime.
+    """Everything that a command needs: configuration, sources, secrets, audit log, runtime.
 
-    `load` and `start` open what is closed at the end of the `async with` block.
+    The end of the `async with` block closes what `load` and `start` have opened.
     """
 
     def __init__(
         self, options: Options, *, on_secrets: Callable[[Secrets], None] | None = None
     ) -> None:
-        """`on_secrets` is called with all secrets that must not be shown, before they are used."""
+        """`on_secrets` is called with all secrets that must be masked, before they are used."""
         self.options = options
         self.loaded = Loaded()
         self.secrets: list[Secrets] = []
-        """Those that the audit log hides from its start on."""
+        """Secrets that the audit log masks from its start on."""
         self.recorder: Recorder | None = None
         self.telemetry: tuple[Telemetry, ...] = ()
         self.metrics: Metrics | None = None
@@ -109,14 +109,14 @@ class Session:
 
     @cached_property
     def opening(self) -> Opening:
-        """What all sources are given."""
+        """The settings that all sources share."""
         return self.read_opening()
 
     def read_opening(self) -> Opening:
-        """What all sources are given, with the file of secrets as it is now.
+        """The settings that all sources share, with the current file of secrets.
 
         Raises:
-            UsageError: the folder of lists is none.
+            UsageError: the folder of lists does not exist.
             InvalidConfig: the file of secrets cannot be read.
         """
         given, file = self.options.opening, self.options.secrets
@@ -128,7 +128,7 @@ class Session:
 
     @property
     def catalog(self) -> Catalog:
-        """The tools that are loaded."""
+        """The loaded tools."""
         return self.loaded.catalog
 
     async def load(self, refs: Iterable[str] = ()) -> None:
@@ -144,7 +144,7 @@ class Session:
     # --- secrets ----------------------------------------------------------------------------
 
     def hide(self, secrets: Secrets) -> None:
-        """Keep these secrets out of all that is logged and recorded from now on."""
+        """Mask these secrets in all logs and records from now on."""
         if self._on_secrets is not None:
             self._on_secrets(secrets)
         if self.recorder is None:
@@ -166,10 +166,10 @@ class Session:
 
     @cached_property
     def place(self) -> Place:
-        """Where the audit log is, whether or not calls are recorded now.
+        """The location of the audit log, whether or not calls are recorded.
 
         Raises:
-            InvalidConfig: an address that cannot be read.
+            InvalidConfig: the address is malformed.
         """
         from callpact.audit.log import Place, place_of
         from callpact.audit.store.postgres_address import Address, is_address
@@ -183,7 +183,7 @@ class Session:
 
     @property
     def is_recorded(self) -> bool:
-        """True if calls are put on record."""
+        """True if calls are recorded."""
         audit = self.options.audit
         return self.config.audit.enabled if audit is None else audit != OFF
 
@@ -198,11 +198,11 @@ class Session:
     ) -> Runtime:
         """Open the audit log and a runtime of the catalog that records its calls.
 
-        `prepare` makes of the catalog what is run. The calls of a server (`serves`) are logged and
-        traced, too; `counts` gives the session `metrics`.
+        `prepare` converts the catalog to the one that is run. The calls of a server (`serves`) are
+        also logged and traced; `counts` gives the session `metrics`.
 
         Raises:
-            CallpactError: the log cannot be opened, with what to do.
+            CallpactError: the log cannot be opened, with the remedy.
         """
         observers: list[Observer] = []
         if self.is_recorded:

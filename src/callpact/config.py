@@ -41,7 +41,7 @@ MAX_BYTES = 1_000_000
 """Size of a configuration file."""
 
 
-# Built when a file is read: without one nothing has to be checked.
+# Built when a file is read: without a file nothing is validated.
 _MODEL = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
@@ -100,7 +100,7 @@ class SourceConfig(BaseModel):
         "`flowmcp:catalogue/`"
     )
     policy: Policy | None = Field(None, description="Output policy of all its tools")
-    allow: list[str] = Field([], description="Patterns of the ids to take; all, if none is given")
+    allow: list[str] = Field([], description="Patterns of the ids to include; all by default")
     deny: list[str] = Field([], description="Patterns of the ids to leave out")
     namespace: str | None = Field(
         None,
@@ -129,15 +129,15 @@ class SourceConfig(BaseModel):
         [], description="Private addresses that its tools may reach: hosts, `host:port` or ranges"
     )
     profile: Literal["strict", "compat"] | None = Field(
-        None, description="FlowMCP: the letter of the specification, or what real files need"
+        None, description="FlowMCP: strict as the specification, or compatible with real files"
     )
     lists: str | None = Field(None, description="FlowMCP: folder of shared lists")
     libraries: list[str] = Field(
-        [], description="FlowMCP: libraries that hooks may use beside the six; `*` for all"
+        [], description="FlowMCP: libraries that hooks may use besides the six; `*` for all"
     )
     hook_hosts: list[str] = Field(
         [],
-        description="FlowMCP: hosts that hooks may reach beside their file's own, as "
+        description="FlowMCP: hosts that hooks may reach besides their file's own, as "
         "`data.site.com`, `*.site.com` or with a port; `*` for all",
     )
     hook_timeout: float | None = Field(
@@ -158,7 +158,7 @@ class TokenConfig(BaseModel):
         description="Name of the variable of the environment, or of the secrets file, that holds "
         "the token; never the token itself"
     )
-    id: str | None = Field(None, description="Who the caller is; the name of the token by default")
+    id: str | None = Field(None, description="The caller's id; by default the name of the token")
     scopes: list[str] = Field([], description="Scopes that the caller holds")
     resources: dict[str, list[str]] = Field(
         {}, description='What the caller may do to which resources, as `"project:42" = ["read"]`'
@@ -170,21 +170,21 @@ class OAuthConfig(BaseModel):
 
     model_config = _MODEL
 
-    issuer: str = Field(description="Who issues the tokens (JWT): exactly their `iss`")
+    issuer: str = Field(description="The issuer of the tokens (JWT): exactly their `iss`")
     audience: str = Field(
-        description="Whom they are for: exactly their `aud`, usually the address of this server"
+        description="The audience: exactly their `aud`, usually the address of this server"
     )
     resource: str | None = Field(
         None, description="The address of this server, where the audience is something else"
     )
     jwks_uri: str | None = Field(
-        None, description="Where the issuer's keys are; else its metadata says so"
+        None, description="Address of the issuer's keys; by default from its metadata"
     )
     algorithms: list[str] | None = Field(
-        None, description="Ways to sign that are accepted; all that need no shared secret"
+        None, description="Accepted signature algorithms; by default all without a shared secret"
     )
     required_scopes: list[str] = Field([], description="Scopes that every caller needs")
-    scopes: list[str] = Field([], description="Other scopes that clients may ask the issuer for")
+    scopes: list[str] = Field([], description="Other scopes that clients may request")
     hosts: list[str] = Field(
         [], description="Private addresses that may be reached for the issuer's keys"
     )
@@ -196,7 +196,7 @@ class ServeConfig(BaseModel):
     model_config = _MODEL
 
     hosts: list[str] = Field(
-        [], description="Names under which clients ask for the server, beside this machine's"
+        [], description="Host names of the server for its clients, besides this machine's"
     )
     origins: list[str] = Field(
         [], description="Web pages that may call it, as `https://app.example.com`"
@@ -221,26 +221,26 @@ class AuditConfig(BaseModel):
 
     model_config = _MODEL
 
-    enabled: bool = Field(True, description="Whether calls are put on record")
-    folder: str | None = Field(None, description="Where; else the data folder of the user")
+    enabled: bool = Field(True, description="Whether calls are recorded")
+    folder: str | None = Field(None, description="Its folder; by default the user's data folder")
     store: str | None = Field(
         None,
         description="A PostgreSQL server for the records, as `postgresql://user@host/database`; the "
         "password is taken from `PGPASSWORD` or `~/.pgpass`",
     )
     hashes_only: list[str] = Field(
-        [], description="Patterns of the tools whose inputs and outputs are kept as hashes alone"
+        [], description="Patterns of the tools of whose inputs and outputs only hashes are kept"
     )
     durability: Literal["write", "fsync"] = Field(
-        "write", description="`fsync`: records outlive a loss of power, not only of the process"
+        "write", description="`fsync`: records survive a loss of power, not only of the process"
     )
     keep_days: float = Field(90, gt=0, le=36_500, description="Days that records are kept")
     keep_megabytes: float | None = Field(
-        None, gt=0, description="Size of the store from which on the oldest records go"
+        None, gt=0, description="Size of the store above which the oldest records are removed"
     )
     on_loss: Literal["answer", "refuse"] = Field(
         "answer",
-        description="What becomes of a call whose record cannot be written; `refuse`: it gets the "
+        description="The outcome of a call whose record cannot be written; `refuse`: it gets the "
         "error `not_recorded`, and later calls are refused before they run",
     )
 
@@ -263,10 +263,10 @@ class LimitsConfig(BaseModel):
         MAX_VALUE_DEPTH,
         ge=1,
         le=MAX_DEPTH_SETTING,
-        description="Levels of JSON that an input or an answer may nest",
+        description="Levels of JSON that an input or an output may nest",
     )
     schema_values: int = Field(
-        MAX_SCHEMA_VALUES, ge=1, description="Values that one schema may hold, as those of an enum"
+        MAX_SCHEMA_VALUES, ge=1, description="Values that one schema may hold, as in an enum"
     )
 
 
@@ -283,11 +283,11 @@ class Config(BaseModel):
     )
     audit: AuditConfig = Field(
         default_factory=AuditConfig.model_construct,
-        description="What is kept of calls; an address stands for a table with this `store`",
+        description="The audit log; an address is short for a table with this `store`",
     )
     limits: LimitsConfig = Field(
         default_factory=LimitsConfig.model_construct,
-        description="What bounds values and schemas in this process",
+        description="Limits of values and schemas in this process",
     )
     secrets: str | None = Field(
         None,
@@ -303,7 +303,7 @@ class Config(BaseModel):
     )
     upstreams: dict[str, str] = Field(
         {},
-        description='Addresses that stand for others, as `"https://api.x.com" = "http://localhost:9"`',
+        description='Addresses to replace, as `"https://api.x.com" = "http://localhost:9"`',
     )
 
     @field_validator("audit", mode="before")
@@ -314,7 +314,7 @@ class Config(BaseModel):
 
 
 def hold_limits(config: Config) -> None:
-    """Make the limits of a file those of the process, before anything is loaded."""
+    """Apply the limits of a file to the process, before anything is loaded."""
     given = config.limits
     limits = SchemaLimits(value_depth=given.value_depth, schema_values=given.schema_values)
     set_schema_limits(limits)
@@ -326,7 +326,7 @@ class Configuration:
 
     tables: Config
     file: Path | None = None
-    """None if no file is used, and all tables are empty."""
+    """None without a file; all tables are empty then."""
 
     @property
     def folder(self) -> Path:
@@ -334,10 +334,10 @@ class Configuration:
         return Path() if self.file is None else self.file.parent
 
     def wanted(self, refs: Iterable[str] = ()) -> tuple[Wanted, ...]:
-        """The sources that `refs` name, else those of the file, whose limits then hold.
+        """The sources of `refs`, else those of the file, whose limits then apply.
 
         Raises:
-            InvalidConfig: there is none.
+            InvalidConfig: there are no sources.
         """
         wanted = [
             # No table has such a name.
@@ -348,7 +348,7 @@ class Configuration:
             self._check_sources()
             hold_limits(self.tables)
             wanted = [self._wanted(name, table) for name, table in self.tables.sources.items()]
-        # Code of the user's own is given no keys.
+        # Python sources, which are the user's own code, are granted no keys.
         is_alone = sum(not is_python(each.settings) for each in wanted) <= 1
         withheld = tuple(token.secret for token in self.tables.serve.tokens.values())
         return tuple(
@@ -414,7 +414,7 @@ def read_config(path: Path) -> Config:
     """Read a configuration file.
 
     Raises:
-        InvalidConfig: with the file, the key, what was expected and what came.
+        InvalidConfig: with the file, the key, the expected and the actual value.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -441,7 +441,7 @@ def _line(item: dict[str, Any]) -> str:
         return f"{key} is not known; known here: {known}"
     if item["type"] == "missing":
         return f"{key} is required"
-    # A token, or an address with a password, may stand there.
+    # The value may be a token, or an address with a password.
     if item["loc"][:2] in {("serve", "tokens"), ("audit",), ("audit", "store")}:
         return f"{key}: {item['msg']}"
     return f"{key}: {item['msg']}, got {item['input']!r}"
@@ -468,7 +468,7 @@ def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
             return Config
 
 
-# --- what `callpact init` writes -------------------------------------------------------------
+# --- the files of `callpact init` ------------------------------------------------------------
 
 FIRST_CONFIG = """\
 # Where the tools are. Every [sources.NAME] table takes: ref, policy, allow, deny, timeout.

@@ -1,4 +1,4 @@
-"""Where files of ours are kept for a user, as the XDG base directories have it."""
+"""The user's folders for files of callpact, by the XDG base directories."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path:
-    """For what can be made anew."""
+    """A folder for files that can be made again."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "callpact" / name
 
 
 def data_folder(name: str) -> Path:
-    """For what the user asked to be kept."""
+    """A folder for files that the user wants to keep."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "callpact" / name

@@ -106,7 +106,7 @@ def test_findings_are_counted_over_time():
     report = drift([_record(i, contract, _answer(i)) for i in range(100)], contract)
     for finding in report.findings:
         assert len(finding.trend) == BUCKETS
-        assert sum(finding.trend) == finding.answers
+        assert sum(finding.trend) == finding.outputs
         assert not any(finding.trend[: BUCKETS * 4 // 10])
 
 
@@ -138,7 +138,7 @@ def test_answers_in_lists_are_one_place():
     contract = Contract(output={"type": "array", "items": ALL}, policy="warn")
     rows = [{"id": "a", "price": "1", "volume24h": 1}] * 3
     report = drift([_record(0, contract, rows)], contract)
-    assert [(f.path, f.rule, f.answers) for f in report.findings] == [("/*/price", "type", 1)]
+    assert [(f.path, f.rule, f.outputs) for f in report.findings] == [("/*/price", "type", 1)]
 
 
 @pytest.mark.parametrize("policy", ["warn", "cast"])
@@ -164,7 +164,7 @@ def test_what_is_beyond_a_report_is_neither_judged_nor_counted():
     (finding,) = report.findings
     proof = report.proof
     assert proof.of == count == proof.checked + proof.lost.beyond
-    assert (finding.answers, finding.of, finding.share) == (proof.checked, proof.checked, 1.0)
+    assert (finding.outputs, finding.of, finding.share) == (proof.checked, proof.checked, 1.0)
     # The latest are judged.
     assert finding.first == report.until - (proof.checked - 1) * STEP
     assert finding.last == report.until
@@ -177,7 +177,7 @@ def test_properties_of_digits_are_told_and_patched_by_their_names():
     records = [_record(i, contract, answer) for i, answer in enumerate(answers)]
     records.append(_record(4, contract, {"2025": "x"}, hashes_only=True))
     report = drift(records, contract)
-    assert [(f.path, f.answers) for f in report.findings] == [("/2025", 3), ("/2024", 1)]
+    assert [(f.path, f.outputs) for f in report.findings] == [("/2025", 3), ("/2024", 1)]
     after = report.patch.after["properties"]
     assert after["2024"]["type"] == ["number", "string"]
     assert after["2025"]["type"] == ["number", "string", "null"]
@@ -226,7 +226,7 @@ def test_refused_answers_that_an_earlier_version_did_not_keep_are_told_by_their_
     told = {(f.path, f.rule): f.share for f in report.findings}
     assert told == {("/volume24h", "required"): 0.6, ("/price", "type"): 0.3}
     assert (report.proof.checked, report.proof.lost) == (40, Lost(absent=60))
-    assert "60 answers could not be judged again: 60 not kept" in list(drift_tail(report))
+    assert "60 outputs could not be judged again: 60 not kept" in list(drift_tail(report))
 
 
 def test_what_was_cut_or_only_hashed_is_told_as_not_checked():
@@ -239,7 +239,7 @@ def test_what_was_cut_or_only_hashed_is_told_as_not_checked():
     ]
     report = drift(records, contract)
     (finding,) = report.findings
-    assert (finding.path, finding.answers) == ("/price", 3)
+    assert (finding.path, finding.outputs) == ("/price", 3)
     assert report.proof.lost == Lost(cut=1, hashed=1)
     assert (report.proof.checked, report.proof.passed_after) == (1, 1)
 
@@ -259,7 +259,7 @@ def test_an_item_that_a_cast_filled_in_is_told_as_missing():
     contract = Contract(output=schema, policy="cast")
     answers = [{"pair": ["a"]}, {"pair": []}, {"pair": ["a", 1]}]
     report = drift([_record(i, contract, a) for i, a in enumerate(answers)], contract)
-    assert [(f.path, f.rule, f.answers) for f in report.findings] == [("/pair", "minItems", 2)]
+    assert [(f.path, f.rule, f.outputs) for f in report.findings] == [("/pair", "minItems", 2)]
     assert report.findings[0].samples == ('["a"]', "[]")
     proof = report.proof
     assert (proof.checked, proof.passed_before, proof.passed_after) == (3, 1, 3)
@@ -279,7 +279,7 @@ def test_a_hidden_value_does_not_hide_the_drift_of_others():
     answers = [{"id": "a", "price": text, "volume24h": 1} for text in texts]
     records = [_record(i, contract, answer) for i, answer in enumerate(answers)]
     (finding,) = drift(records, contract).findings
-    assert (finding.answers, finding.samples) == (4, ('"1"', '"2"', '"3"'))
+    assert (finding.outputs, finding.samples) == (4, ('"1"', '"2"', '"3"'))
 
 
 def test_a_schema_that_refers_to_itself_is_read_to_its_end():
@@ -312,13 +312,13 @@ def test_bytes_are_told_and_not_judged():
 def test_failed_calls_are_no_answers():
     contract = Contract(output=ALL, policy="warn")
     failed = Record(id="r", at=1, ms=1.0, tool="coins.ticker", gate="handler", code="timeout")
-    assert drift([failed], contract).answers == 0
+    assert drift([failed], contract).outputs == 0
 
 
 def test_a_tool_without_an_output_schema_has_no_patch():
     contract = Contract()
     report = drift([_record(0, contract, {"a": 1})], contract)
-    assert (report.answers, report.findings, report.patch) == (1, (), None)
+    assert (report.outputs, report.findings, report.patch) == (1, (), None)
 
 
 # --- laws -----------------------------------------------------------------------------------

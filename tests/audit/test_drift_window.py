@@ -119,7 +119,7 @@ def _whole(monkeypatch, records, contract):
 
 
 def facts(finding):
-    return (finding.path, finding.rule, finding.answers, finding.of, finding.first, finding.last)
+    return (finding.path, finding.rule, finding.outputs, finding.of, finding.first, finding.last)
 
 
 @pytest.mark.parametrize("policy", ["cast", "warn"])
@@ -136,9 +136,9 @@ def test_what_was_noted_is_counted_over_the_whole_window(kept, policy, monkeypat
         if policy == "cast" or path == "/price":
             assert facts(found) == facts(exact[path])
         else:
-            assert (found.answers, found.of) == (SAMPLED, SAMPLED)
+            assert (found.outputs, found.of) == (SAMPLED, SAMPLED)
     assert report.patch.after == whole.patch.after
-    assert (report.answers, report.proof.of, report.proof.is_whole) == (COUNT, COUNT, True)
+    assert (report.outputs, report.proof.of, report.proof.is_whole) == (COUNT, COUNT, True)
 
 
 def test_the_report_says_how_many_answers_were_judged(kept):
@@ -147,7 +147,7 @@ def test_the_report_says_how_many_answers_were_judged(kept):
         kept(answered(n, contract, ticker(n)) for n in range(COUNT)), tool_of(contract)
     )
     assert report.proof.checked == SAMPLED
-    assert f"proved on {SAMPLED} of {COUNT:,} answers: the latest" in list(drift_tail(report))
+    assert f"proved on {SAMPLED} of {COUNT:,} outputs: the latest" in list(drift_tail(report))
     assert encode_drift("coins.ticker", report)["proof"]["of"] == COUNT
     [missing] = [found for found in report.findings if found.rule == "required"]
     assert finding_cells(missing, report)[2] == f"{SAMPLED} of {SAMPLED}"
@@ -188,7 +188,7 @@ def test_answers_of_one_caller_are_counted_and_judged_apart(kept):
         answered(n, contract, ticker(n), caller="ada" if n % 2 else "bob") for n in range(2 * COUNT)
     ]
     report = drift_of(kept(records), tool_of(contract), Filter(caller="ada"))
-    assert report.answers == COUNT
+    assert report.outputs == COUNT
     assert {found.path for found in report.findings} == {"/price", "/volume24h"}
 
 
@@ -201,7 +201,7 @@ def test_what_was_noted_long_ago_is_told_though_no_judged_answer_has_it(kept):
 
     report = drift_of(kept(answered(n, contract, rare(n)) for n in range(COUNT)), tool_of(contract))
     [found] = report.findings
-    assert (found.path, found.answers, found.of) == ("/price", 1, COUNT)
+    assert (found.path, found.outputs, found.of) == ("/price", 1, COUNT)
     assert found.first == found.last == BEGIN + 123 * STEP
     assert report.patch.operations == ()
     assert [line for line in drift_tail(report) if "(first: )" in line] == []
@@ -214,7 +214,7 @@ def test_notes_of_a_former_contract_do_not_count(kept):
     records = [answered(n, former if n < 500 else now, good) for n in range(COUNT)]
     report = drift_of(kept(records), tool_of(now))
     assert report.findings == ()
-    assert report.answers == COUNT
+    assert report.outputs == COUNT
 
 
 def test_issues_of_refused_answers_count_and_those_of_refused_inputs_do_not(kept, monkeypatch):
@@ -249,4 +249,4 @@ def test_answers_under_a_former_id_are_among_them(kept, monkeypatch):
     report = drift_of(store, renamed)
     exact = _whole(monkeypatch, records, contract)
     assert sorted(map(facts, report.findings)) == sorted(map(facts, exact.findings))
-    assert report.answers == COUNT
+    assert report.outputs == COUNT

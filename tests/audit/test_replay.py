@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.audit.analysis.replay import MAX_SAMPLES, Lost, Turned, by_name, replay, under
+from callpact.audit.analysis.replay import MAX_SAMPLES, ChangedCount, Lost, by_name, replay, under
 from callpact.audit.record import MAX_PAYLOAD_BYTES, Record, error_key, note_of, payload_of
 from callpact.audit.reports import replay_lines
 from callpact.errors import InvalidInput
@@ -63,7 +63,7 @@ def test_a_tighter_contract_tells_which_calls_it_would_refuse_and_why():
         10,
         0,
     )
-    assert report.refused_by == (Turned("shop.search", TOO_MANY, 10),)
+    assert report.refused_by == (ChangedCount("shop.search", TOO_MANY, 10),)
     first = report.refused_samples[0]
     assert (first.id, json.loads(first.input)["limit"]) == ("r0041", 41)
     assert [(note.code, note.path) for note in first.issues] == [("maximum", "/limit")]
@@ -73,7 +73,7 @@ def test_a_wider_contract_tells_which_calls_it_would_let_in():
     records = [_record(i, {"q": "x", "limit": 10 * i}) for i in range(11)]
     report = _replayed(records, _tool(_limited(80)))
     assert (report.refused, report.now_admitted, report.now_refused) == (5, 3, 0)
-    assert report.admitted_by == (Turned("shop.search", TOO_MANY, 3),)
+    assert report.admitted_by == (ChangedCount("shop.search", TOO_MANY, 3),)
     assert [turn.id for turn in report.admitted_samples] == ["r0006", "r0007", "r0008"]
 
 
@@ -118,7 +118,7 @@ def test_calls_of_a_tool_that_is_gone_would_be_refused_now():
     report = replay(records, {})
     assert (report.gone, report.admitted, report.refused) == (3, 2, 1)
     assert (report.now_refused, report.now_admitted) == (2, 0)
-    assert report.refused_by == (Turned("shop.search", "tool_not_found::", 2),)
+    assert report.refused_by == (ChangedCount("shop.search", "tool_not_found::", 2),)
     assert report.gone_tools == ("shop.search",)
     told = list(replay_lines(report))
     assert "2 of 2 let in then would be refused now" in told
@@ -136,7 +136,7 @@ def _unknown(arguments, **more):
 def test_a_call_of_a_tool_that_was_not_there_passes_now_if_its_input_fits(sent, passes):
     report = _replayed([_unknown(sent)], _tool())
     assert (report.refused, report.now_admitted, report.now_refused) == (1, passes, 0)
-    turned = Turned("shop.search", "tool_not_found::", 1)
+    turned = ChangedCount("shop.search", "tool_not_found::", 1)
     assert report.admitted_by == ((turned,) if passes else ())
 
 

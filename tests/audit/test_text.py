@@ -93,7 +93,7 @@ def test_a_cause_is_the_sentence_that_the_seed_asks_for():
     ],
 )
 def test_what_came_is_no_part_of_a_cause(message, said):
-    assert text.said(message) == said
+    assert text.without_value(message) == said
 
 
 def test_the_words_of_a_tool_are_left_as_they_are():

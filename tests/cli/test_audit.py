@@ -52,7 +52,7 @@ def test_drift_names_both_paths_their_share_and_a_patch_that_holds(ask, tmp_path
     rows = [line.split() for line in answer.out.splitlines()]
     assert ["/price", "type", "30", "30.0", "%"] in [row[:5] for row in rows]
     assert ["/volume24h", "required", "30", "30.0", "%"] in [row[:5] for row in rows]
-    assert "with it 100 of 100 recorded answers pass, without it 70" in answer.out
+    assert "with it 100 of 100 recorded outputs pass, without it 70" in answer.out
 
     [told] = lines(ask("audit", "drift", "market.*", "-s", source, "--json", *there))
     first = next(row for row in told["findings"] if row["path"] == "/price")["first"]

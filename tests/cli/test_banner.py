@@ -141,7 +141,7 @@ def test_the_commonest_reasons_are_named_and_the_rest_is_counted():
     assert len(encode_lines(serving(left_out=reasons))) == 1 + MAX_BANNER_REASONS
     *lines, last = encode_lines(serving(left_out={**reasons, "a": 2, "b": 1}))
     assert lines[1] == "left out: 2,000 (disabled: Key 0)"
-    assert last == "left out: 3 (2 more reasons; `callpact list` tells them)"
+    assert last == "left out: 3 (2 more reasons; `callpact list` shows them)"
 
 
 # --- data ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def test_answers_that_are_kept_as_hashes_are_not_said_to_keep_the_contract(ask, 
     answer = ask("audit", "drift", "-s", source, *there)
     assert (answer.code, answer.out) == (0, "")
     # A field that is missing is no warning under `warn`.
-    assert answer.err == "the answers of 1 tool could not be judged: kept as hashes\n"
+    assert answer.err == "the outputs of 1 tool could not be judged: kept as hashes\n"
     [told] = lines(ask("audit", "drift", "-s", source, "--json", *there))
     assert (told["proof"]["checked"], told["proof"]["lost"]) == (0, {"hashed": 2})
 
@@ -35,7 +35,7 @@ def test_what_is_noted_beside_hashes_is_told_in_one_line(ask, tmp_path):
     there = record_calls(tmp_path / "log", source, [("market.ticker", {"number": 70})])
     told = ask("audit", "drift", "-s", source, *there).out.splitlines()
     assert any(line.startswith("  /price  (first: ") for line in told)
-    assert "  1 answer could not be judged again: 1 kept as hashes" in told
+    assert "  1 output could not be judged again: 1 kept as hashes" in told
 
 
 def test_answers_of_which_some_cannot_be_judged_keep_the_contract_as_far_as_is_known(ask, tmp_path):
@@ -43,7 +43,7 @@ def test_answers_of_which_some_cannot_be_judged_keep_the_contract_as_far_as_is_k
     source.write_text(SHOP, "utf-8")
     calls = [("shop.product_search", {"query": query}) for query in ("tea", "x" * 70_000)]
     there = record_calls(tmp_path / "log", source, calls)
-    kept = "the answers of 1 tool keep the contract, as far as they could be judged: some are cut\n"
+    kept = "the outputs of 1 tool keep the contract, as far as they could be judged: some are cut\n"
     assert ask("audit", "drift", "-s", source, *there).err == kept
     nothing = "nothing to advise for 1 tool, as far as inputs could be judged: some are cut\n"
     assert ask("audit", "advice", "-s", source, *there).err == nothing

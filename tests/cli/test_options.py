@@ -413,7 +413,7 @@ def test_warnings_of_files_are_counted_by_code_and_told_by_check(folder, run):
     [line] = told
     assert line.startswith("warning: 12 warnings in 3 files (")
     assert sorted(re.findall(r"(\w+) × 3", line)) == sorted(WARNINGS)
-    assert line.endswith("; `callpact check` tells them")
+    assert line.endswith("; `callpact check` shows them")
 
 
 def test_what_is_no_more_than_information_is_told_at_a_lower_level_only(folder, run):
@@ -428,7 +428,7 @@ def test_with_a_lower_level_everything_is_told(folder, run, level):
     done = run("list", "-s", ".", "--log-level", level)
     for code in WARNINGS:
         assert re.search(rf"^warning: Weather.mjs.*: {code} .*$", done.err, re.MULTILINE)
-    assert "`callpact check` tells them" not in done.err
+    assert "`callpact check` shows them" not in done.err
 
 
 def test_errors_of_files_are_told_in_full_with_their_place(folder, run):
@@ -450,7 +450,7 @@ def test_remarks_without_a_code_are_told_up_to_a_number(folder, run):
     done = run("list", "-s", ".")
     named = [line for line in done.err.splitlines() if "is declared 14 times" in line]
     assert len(named) == 10
-    assert "warning: 4 more warnings; --log-level info tells them" in done.err
+    assert "warning: 4 more warnings; --log-level info shows them" in done.err
     all_told = run("list", "-s", ".", "--log-level", "info").err
     assert all_told.count("is declared 14 times") == 14
 

@@ -13,7 +13,7 @@ import pytest
 
 from callpact.config import DEFAULT_FILE, configuration_of
 from callpact.reload.watcher import (
-    Asked,
+    LoadOptions,
     Watcher,
 )
 from callpact.runtime import Runtime
@@ -124,7 +124,7 @@ async def served(*refs, config=None, given=None, files=(), hide=None, **more):
         return configuration_of(refs, config).wanted(refs)
 
     file = None if refs else config or Path(DEFAULT_FILE)
-    asked = Asked(config=file, wanted=wanted, given=given, files=files, hide=hide)
+    asked = LoadOptions(config=file, wanted=wanted, given=given, files=files, hide=hide)
     try:
         app = await load_sources(wanted(), given and given(), hide=hide)
         async with contextlib.aclosing(app):

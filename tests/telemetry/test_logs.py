@@ -359,7 +359,7 @@ def test_what_cannot_be_masked_is_not_written(stderr, form):
     logs = configure("info", form)
     logs.hide(Locked())
     logging.getLogger("shop").error("the key is %s", SECRET)
-    logs.tell("serving", f"the key is {SECRET}", {"key": SECRET})
+    logs.write_event("serving", f"the key is {SECRET}", {"key": SECRET})
     logs.take_stderr()
     printed(f"the key is {SECRET}")
     [line] = lines_of(stderr)
@@ -428,7 +428,7 @@ def test_what_a_command_tells_itself_is_one_line_at_every_level(stderr):
     logs = configure("error", "json")
     logs.hide(Secrets({"KEY": SECRET}))
     fields = {"tools": {"shop": 2, f"a {SECRET}": 1}, "reasons": [f"no {SECRET}"], "watching": True}
-    logs.tell("serving", "serving 3 tools", fields)
+    logs.write_event("serving", "serving 3 tools", fields)
     [record] = records_of(stderr)
     assert record["event"] == "serving"
     assert record["message"] == "serving 3 tools"

@@ -65,11 +65,11 @@ def test_the_page_is_the_text_format_of_prometheus():
     assert (
         metrics.render().decode()
         == """\
-# HELP callpact_calls_total Calls that have ended, by what became of them.
+# HELP callpact_calls_total Calls that have ended, by outcome.
 # TYPE callpact_calls_total counter
 callpact_calls_total{tool="shop.price",outcome="ok",gate="",code=""} 3
 callpact_calls_total{tool="unknown",outcome="rejected",gate="find",code="tool_not_found"} 1
-# HELP callpact_call_duration_seconds How long calls took.
+# HELP callpact_call_duration_seconds Durations of calls.
 # TYPE callpact_call_duration_seconds histogram
 callpact_call_duration_seconds_bucket{tool="shop.price",outcome="ok",le="0.001"} 0
 callpact_call_duration_seconds_bucket{tool="shop.price",outcome="ok",le="0.0025"} 0

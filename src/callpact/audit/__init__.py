@@ -1,4 +1,4 @@
-"""The audit log: one record for each call, written before its answer leaves, and queries over it.
+"""The audit log: one record for each call, written before its result leaves, and queries over it.
 
 `record_calls` puts calls on record; `open_store` opens a store, whose `log`, `find`, `rates`, `trend`
 and `causes` query them; `drift_of`, `advice_of` and `replay_of` compare them with contracts. Nothing

@@ -1,8 +1,8 @@
-"""Opens the audit log: where it is, what writes into it, what answers for it.
+"""Opens the audit log: its location, its recorder and its store.
 
-A log is a folder: the journal that calls are written to, and the store that they end up in; the
-store may be a PostgreSQL server instead, of which the folder has the journal alone. Several
-processes may share one.
+A log is a folder with the journal, which calls are written to, and the store, which the journal is
+moved into. With a PostgreSQL server as the store, the folder has only the journal. Several
+processes may share a log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KEEP_DAYS = 90
 """Days that records are kept unless the configuration says otherwise."""
 _START_SECONDS = 1.0
 RETRY_SECONDS = 30.0
-"""How long a store that cannot be opened is left alone; records wait in the journal."""
+"""How long to wait before a store that cannot be opened is tried again; records wait in the journal."""
 CLOSE_SECONDS = 3.0
 """How long the end of a command or server waits for the store of the audit log."""
 _UPKEEP_SECONDS = 3_600.0
@@ -48,27 +48,27 @@ _log = logging.getLogger("callpact.audit")
 
 
 class Place(Struct, frozen=True):
-    """Where a log is: its folder, and its server if it has one. As text, it shows no password."""
+    """The location of a log: its folder, and its server if it has one. Its text has no password."""
 
     folder: Path
     server: Address | None = None
 
     @property
     def journal(self) -> Path:
-        """Each server has a journal of its own: what waits for one must not end up in another."""
+        """The folder of the journal; one for each server, so that records reach the right one."""
         name = _JOURNAL if self.server is None else f"{_JOURNAL}-{self.server.digest}"
         return self.folder / name
 
     @property
     def can_compact(self) -> bool:
-        """False if records stay in the journal, as DuckDB is not installed."""
+        """False if records stay in the journal because DuckDB is not installed."""
         return self.server is not None or find_spec("duckdb") is not None
 
     def prepare(self) -> None:
-        """Make the folder, for this user alone.
+        """Create the folder, readable only by this user.
 
         Raises:
-            UsageError: it cannot be made.
+            UsageError: it cannot be created.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,10 +80,10 @@ class Place(Struct, frozen=True):
             ) from None
 
     def open_store(self) -> Store:
-        """The store alone; that of a server without what is left in the journal.
+        """Open the store; that of a server does not read the journal.
 
         Raises:
-            CallpactError: it cannot be opened, with what to do.
+            CallpactError: it cannot be opened, with the remedy.
         """
         if self.server is None:
             from callpact.audit.store.parquet import ParquetStore
@@ -94,9 +94,9 @@ class Place(Struct, frozen=True):
         return PostgresStore(self.server.url, self._journal_id())
 
     def taken(self, segment: str) -> int | None:
-        """How many bytes of a segment the store has, as far as the folder tells; None if it is gone."""
+        """How many bytes of a segment the store has, by its manifest; None if the store is gone."""
         if self.server is not None:
-            return 0  # It passes over what it has.
+            return 0  # The server ignores records that it has.
         try:
             manifest = read_manifest(self.folder / _STORE)
         except CallpactError:
@@ -104,7 +104,7 @@ class Place(Struct, frozen=True):
         return None if manifest is None else manifest.taken.get(segment, 0)
 
     def _journal_id(self) -> str:
-        """The name of this journal among those of all machines; made once."""
+        """The unique id of this journal, created once; a server may store several journals."""
         path = self.journal / _ID
         if not self.journal.is_dir():
             return ""
@@ -119,10 +119,10 @@ class Place(Struct, frozen=True):
 
 
 def place_of(where: str | Path | Place | None = None) -> Place:
-    """A log by its folder, or the address of its server; that of the user if none is named.
+    """The location of a log from a folder or the address of a server; by default the user's log.
 
     Raises:
-        InvalidConfig: an address that cannot be read.
+        InvalidConfig: the address is malformed.
     """
     if isinstance(where, Place):
         return where
@@ -132,15 +132,15 @@ def place_of(where: str | Path | Place | None = None) -> Place:
 
 
 def folder_of(where: str | Path | None = None) -> Path:
-    """The folder of a log; that of the user if none is named."""
+    """The folder of a log; by default the user's."""
     return place_of(where).folder
 
 
 def open_store(where: str | Path | Place | None = None) -> Store:
-    """The store of a log, which answers for all calls on record.
+    """Open the store of a log, for queries over all recorded calls.
 
     Raises:
-        CallpactError: it cannot be opened, with what to do.
+        CallpactError: it cannot be opened, with the remedy.
     """
     place = place_of(where)
     store = place.open_store()
@@ -155,7 +155,7 @@ def open_store(where: str | Path | Place | None = None) -> Store:
 
 
 def _is_flush_due(place: Place) -> bool:
-    """True if a reader has to move the journal first: to a server, or as there is much of it."""
+    """True if a reader must move the journal first: to a server, or because it is large."""
     try:
         sizes = [path.stat().st_size for path in segments(place.journal)]
     except OSError:
@@ -178,18 +178,18 @@ def record_calls(
     keep_bytes: int | None = None,
     on_loss: OnLoss = "answer",
 ) -> Generator[Recorder]:
-    """Keep a record of every call, for as long as this is open; gives the observer.
+    """Record every call while the context is open; gives the observer for the runtime.
 
-    With `on_loss="refuse"`, a call whose record cannot be written is answered with an error.
+    With `on_loss="refuse"`, a call whose record cannot be written gets an error.
 
     Raises:
-        CallpactError: the log cannot be opened, with what to do.
+        CallpactError: the log cannot be opened, with the remedy.
     """
     place = place_of(where)
     place.prepare()
     journal = Journal(place.journal, durability=durability, taken=place.taken)
     upkeep = _Upkeep(place, keep_days, keep_bytes)
-    # A call needs the journal alone: the first answer does not wait for the store.
+    # A call needs only the journal: the first result does not wait for the store.
     upkeep.start_in(_START_SECONDS)
     try:
         yield Recorder(journal, secrets=secrets, hashes_only=hashes_only, on_loss=on_loss)
@@ -199,7 +199,7 @@ def record_calls(
 
 
 class _Upkeep:
-    """Opens the store when there is time, fills it, and removes what is too old."""
+    """Opens the store in the background, moves the journal into it, and removes old records."""
 
     def __init__(self, place: Place, keep_days: float, keep_bytes: int | None) -> None:
         self._place = place
@@ -211,7 +211,7 @@ class _Upkeep:
         self._thread: threading.Thread | None = None
 
     def start_in(self, seconds: float) -> None:
-        """Open the store after some seconds, and again until it is open."""
+        """Open the store after some seconds, and retry until it is open."""
         self._thread = threading.Thread(
             target=self._start, args=(seconds,), name="callpact-audit-open", daemon=True
         )
@@ -239,7 +239,7 @@ class _Upkeep:
             _log.error("old records in %s cannot be removed: %s", self._place.journal, error)
 
     def _try(self) -> bool:
-        """Open the store and begin to fill it; False if it cannot be opened."""
+        """Open the store and start its compactor; False if it cannot be opened."""
         try:
             store = self._place.open_store()
         except CallpactError as error:
@@ -251,7 +251,7 @@ class _Upkeep:
         return True
 
     def _keep_up(self) -> None:
-        """Remove what is too old or too much, and merge small files."""
+        """Remove records beyond the retention, and merge small files."""
         if self._store is not None:
             days, size = self._keep_days, self._keep_bytes
             keep(self._store, self._place.journal, _now(), keep_days=days, keep_bytes=size)
@@ -268,7 +268,7 @@ class _Upkeep:
         if not self._compactor.close(CLOSE_SECONDS):
             _log.error("the store does not answer; records wait in %s", self._place.journal)
             return
-        if is_late:  # Commands that end at once have nobody else who removes what is old.
+        if is_late:  # No other process removes old records for short commands.
             try:
                 self._keep_up()
             except CallpactError as error:
@@ -276,14 +276,14 @@ class _Upkeep:
         self._store.close()
 
     def _is_due(self) -> bool:
-        """True if a process that ends at once moves its records: to a server, or with many others."""
+        """True if a process that ends now moves its records: to a server, or with many segments."""
         with contextlib.suppress(OSError):
             count = len(segments(self._place.journal))
             return bool(count) if self._place.server is not None else is_much(0, count)
         return False
 
     def close(self) -> None:
-        """Move what is due, and end; a store that does not answer is not waited for."""
+        """Move due records and stop, without waiting longer than `CLOSE_SECONDS` for the store."""
         self._is_closing.set()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS + 0.5)

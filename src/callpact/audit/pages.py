@@ -1,7 +1,7 @@
 """Reads a log in pages, so that any number of records is read in bounded memory.
 
-Also the records of one tool under every id that it had, two sets of calls side by side, and the
-journal: how many records wait there, and which ones came since the last look.
+Also the records of one tool under all its ids, a comparison of two sets of calls, and the journal:
+the number of records that are not in the store yet, and the records that are new in it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from callpact.audit.store import MAX_ROWS, Cause, Filter, GroupBy, Noted, Rate, 
 from callpact.tool import Tool
 
 MAX_JUDGED = 5_000
-"""Records of a tool that a report on drift or an advice judges: the latest."""
+"""Records of a tool that a report on drift or advice reads: the latest."""
 LATE_MS = 600_000
-"""How long a call may have taken that `tail` finds in a store; one in the journal here, any."""
+"""The longest call that `tail` finds in a store; in a local journal it finds any."""
 _PAGE = 500
 _SMALL = 4_096
 _BLOCK = 1 << 20
@@ -43,7 +43,7 @@ def pages_of(
 ) -> Iterator[list[Record]]:
     """Pages of records, the newest first; all of them unless there is a limit.
 
-    Pages of small records become larger: each is a question of its own.
+    Pages of small records grow, as each page is a query.
     """
     before: tuple[int, str] | None = None
     left = sys.maxsize if limit is None else limit
@@ -64,7 +64,7 @@ def _size(record: Record) -> int:
 
 
 class ToolRecords:
-    """The records of one tool in a store, under its id and those that are its aliases now.
+    """The records of one tool in a store, under its id and its current aliases.
 
     A filter need not name the tool.
     """
@@ -75,7 +75,7 @@ class ToolRecords:
         self._names = tuple(dict.fromkeys((tool.id, *others)))
 
     def _each(self, where: Filter) -> list[Filter]:
-        """A filter for each name; the same one if it names a tool."""
+        """One filter for each name; only the given one if it names a tool."""
         if where.tool is not None:
             return [where]
         return [replace(where, tool=name) for name in self._names]
@@ -90,23 +90,23 @@ class ToolRecords:
         return islice(newest, limit)
 
     def counts(self, where: Filter, by: GroupBy) -> dict[str, int]:
-        """How many calls there are, by group."""
+        """The number of calls by group."""
         counts: dict[str, int] = {}
         for rate in (rate for each in self._each(where) for rate in self._store.rates(each, by)):
             counts[rate.group] = counts.get(rate.group, 0) + rate.calls
         return counts
 
     def output_notes(self, where: Filter) -> list[Noted]:
-        """Rules that outputs broke, by place, the commonest under each name."""
+        """The rules that outputs broke, by place; the commonest of each name."""
         return [
             found
             for each in self._each(where)
-            for found in self._store.notes(each, of_answers=True)
+            for found in self._store.notes(each, of_outputs=True)
         ]
 
 
 class Comparison(Struct, frozen=True):
-    """How calls went before something, and after it; the commonest groups and causes first."""
+    """Rates and causes of two sets of calls; the commonest groups and causes first."""
 
     before: list[Rate]
     after: list[Rate]
@@ -117,7 +117,7 @@ class Comparison(Struct, frozen=True):
 def compare(
     store: Store, before: Filter, after: Filter, *, by: GroupBy = "tool", limit: int = 100
 ) -> Comparison:
-    """Two sets of calls side by side: of two versions, contracts, windows or callers.
+    """Compare two sets of calls: of two versions, contracts, windows or callers.
 
     Raises:
         UsageError: the log cannot be read.
@@ -131,7 +131,7 @@ def compare(
 
 
 def waiting(journal: Path, taken: Mapping[str, int]) -> int | None:
-    """How many records of a journal are not in the store yet; None if it may not be read."""
+    """The number of records in a journal that are not in the store; None if it is not readable."""
     try:
         return sum(_lines_left(path, taken.get(path.name, 0)) for path in segments(journal))
     except OSError:
@@ -145,18 +145,18 @@ def _lines_left(segment: Path, at: int) -> int:
             file.seek(at)
             while block := file.read(_BLOCK):
                 found += block.count(b"\n")
-    except FileNotFoundError:  # The store has it by now.
+    except FileNotFoundError:  # It was moved into the store.
         return 0
     return found
 
 
 class Arrivals:
-    """Which calls came on record since the last look, in the order in which they came.
+    """The records that were added since the last poll, in the order of their arrival.
 
-    A record is there when its call ends, and the log is ordered by when calls began: a call that
-    took an hour appears an hour back. So the journal is followed, from now on, by open files: what
-    a compactor removes is read all the same. What went through the journal between two looks is
-    found in the store by its time.
+    A record is written when its call ends, and the log is ordered by the start of calls: a call of
+    one hour appears an hour back. So the journal is followed through open files, which stay
+    readable when a compactor removes them. Records that passed through the journal between two
+    polls are found in the store by their time.
     """
 
     def __init__(self, store: Store, journal: Path, where: Filter, now: Callable[[], int]) -> None:
@@ -174,7 +174,7 @@ class Arrivals:
         self._seen.extend((record.at, record.id) for record in self._recent())
 
     def new(self) -> list[Record]:
-        """The records that came since the last look and fit."""
+        """The matching records that were added since the last call."""
         found = list(self._from_journal())
         if self._store.is_eager or self._store.stored() != self._stored:
             self._stored = self._store.stored()
@@ -208,7 +208,7 @@ class Arrivals:
                 os.close(self._files.pop(name))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for fd in self._files.values():
             os.close(fd)
         self._files.clear()

@@ -1,7 +1,7 @@
-"""One record of the audit log: what a call was, what became of it, and with what.
+"""One record of the audit log: a call, its outcome, and its input and output.
 
-Records hold no secret: `recorder.py` masks what is known as one before a record is made. What was
-sent and given back is kept beside a record, by its hash, so that equal values are kept once.
+Records hold no secrets: `recorder.py` masks known ones before it makes a record. Inputs and
+outputs are stored beside records by their hash, so that equal values are stored once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from callpact.context import LogLine
 from callpact.errors import Issue
 
 MAX_PAYLOAD_BYTES = 64 << 10
-"""Size of an input or output that is kept with its record; what is larger is cut and flagged."""
+"""Size of an input or output that is kept with its record; a larger one is cut and flagged."""
 MAX_RECORDED_ISSUES = 50
-"""Issues, warnings and changes of one call that its record tells."""
+"""Issues, warnings and changes of one call that its record keeps."""
 MAX_RECORDED_BEFORE = 300
-"""Characters of what a change replaced that its record tells."""
+"""Characters of a replaced value that the record of a change keeps."""
 MAX_RECORDED_TEXT = 1_000
 """Characters of a message in a record."""
 
@@ -29,77 +29,77 @@ _INDEX = re.compile(r"/\d+(?=/|$)")
 
 
 REJECTING: frozenset[str] = frozenset({"find", "access", "input"})
-"""Where a call is stopped before anything is run."""
+"""The gates that stop a call before its handler runs."""
 
 
 class Payload(Struct, frozen=True, omit_defaults=True, gc=False):
     """An input or output: the hash of its masked JSON, its size, and the JSON itself if it is kept."""
 
     sha256: str
-    """Empty on the way to a store, where nothing asks for it."""
+    """Empty until the store computes it."""
     size: int
     """Bytes of the whole JSON."""
     json: str | None = None
     """None where only the hash is kept."""
     is_cut: bool = False
-    """True if `json` is only the beginning."""
+    """True if `json` is only the start."""
 
 
 class Note(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An issue, a warning or a change: its rule or action, where, and in words."""
+    """An issue, a warning or a change: its rule or action, its place and its message."""
 
     code: str
     path: str = ""
     message: str = ""
     before: str | None = None
-    """Of a change: the JSON of what stood there, if it is short."""
+    """Of a change: the JSON of the replaced value, if it is short."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One call, whatever became of it. Append-only: it is never changed."""
+    """One call with its outcome. Records are append-only and never changed."""
 
     id: str
     at: int
-    """When it began, in epoch milliseconds."""
+    """When the call began, in epoch milliseconds."""
     ms: float
-    """How long it took."""
+    """The duration of the call."""
     tool: str
     kind: str = ""
-    """query, mutation, subscription or interactive; empty for a tool that is not there."""
+    """query, mutation, subscription or interactive; empty for an unknown tool."""
     version: str | None = None
     contract: str = ""
     """The hash of the tool's contract."""
     policy: str = ""
     gate: Gate | None = None
-    """Where it was stopped; None for a call that gave a result."""
+    """Where the call was stopped; None for a call with a result."""
     code: str | None = None
     path: str | None = None
     message: str | None = None
     key: str | None = None
-    """The cause without what differs from call to call: code, path with `*` for indexes, rule."""
+    """The cause without values of the call: code, path with `*` for indexes, rule."""
     issues: tuple[Note, ...] = ()
     warnings: tuple[Note, ...] = ()
     changes: tuple[Note, ...] = ()
     source: str = ""
-    """local, http or mcp: where the result came from."""
+    """The origin of the result: local, http or mcp."""
     status: int | None = None
     """The status of an HTTP upstream."""
     server: str = ""
-    """The name of an MCP server that answered, as it says itself."""
+    """The name and version that an MCP server reports."""
     caller: str | None = None
     client: str = ""
-    """The program that called, as it names itself: `claude-code 2.1.0`."""
+    """The calling program, by its own name: `claude-code 2.1.0`."""
     via: str = ""
     """The door: `mcp 2026-07-28`, `http`, `cli`; empty for code of the same process."""
     parent: str | None = None
     count: int | None = None
-    """How many results a subscription gave."""
+    """The number of results of a subscription."""
     input: Payload | None = None
     output: Payload | None = None
     tool_error: bool = False
-    """True if the tool itself said that it failed (`isError` over MCP); its answer is not judged."""
+    """True if the tool reported an error (`isError` over MCP); its output is not checked."""
     logs: tuple[LogLine, ...] = ()
-    """What the tool logged meanwhile, the first lines."""
+    """The first lines that the tool logged during the call."""
 
     @property
     def namespace(self) -> str:
@@ -108,17 +108,17 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def is_error(self) -> bool:
-        """True if the call gave no result."""
+        """True if the call has no result."""
         return self.gate is not None
 
     @property
     def is_rejected(self) -> bool:
-        """True if nothing was run: there is no such tool, or it was refused."""
+        """True if the handler did not run: the tool is unknown, or the call was refused."""
         return self.gate in REJECTING
 
 
 def error_key(code: str, path: str | None, rule: str | None) -> str:
-    """What equal causes have in common: `schema_validation_failed:/items/*/price:type`."""
+    """The key of equal causes: `schema_validation_failed:/items/*/price:type`."""
     return f"{code}:{place(path or '')}:{rule or ''}"
 
 
@@ -128,12 +128,12 @@ def place(path: str) -> str:
 
 
 def note_of(issue: Issue) -> Note:
-    """An issue as a record tells it."""
+    """An issue as a note of a record."""
     return Note(issue.code, issue.path, issue.message[:MAX_RECORDED_TEXT])
 
 
 def payload_of(json: bytes | Raw, *, hashes_only: bool = False) -> Payload:
-    """What is kept of a masked JSON text."""
+    """The payload of a masked JSON text: cut if it is too large, or only its hash."""
     sha256, size = hashlib.sha256(json).hexdigest(), len(json)
     if hashes_only:
         return Payload(sha256, size)

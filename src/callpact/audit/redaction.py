@@ -20,7 +20,7 @@ from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
 from callpact.audit.record import MAX_RECORDED_TEXT
-from callpact.schema import is_json
+from callpact.schema import is_json, is_object
 from callpact.schema.issues.secrecy import Secrets as SecretPlaces
 from callpact.schema.json_text import json_text
 from callpact.secrets.headers import mentions_secret_header, within_text, without_carried
@@ -28,16 +28,16 @@ from callpact.secrets.keys import AllSecrets, Secrets
 from callpact.secrets.masker import MASK, Masker
 from callpact.tool import Tool
 
-MAX_TOLD_DEPTH = 100
+MAX_RECORDED_DEPTH = 100
 """Levels that are recorded of a value which is not JSON."""
-MAX_TOLD_PARTS = 5_000
+MAX_RECORDED_PARTS = 5_000
 """Lists and objects that are recorded of a value which is not JSON."""
-MAX_TOLD_TEXT = 200
+MAX_RECORDED_REPR = 200
 """Characters that are recorded of an object which is not JSON."""
 MAX_ECHOES = 100
-"""Values at secret places of one call that are looked for in the rest of it."""
+"""Values at secret places of one call that are searched for in the rest of the call."""
 MIN_ECHOED = 4
-"""Characters from which on such a value is looked for."""
+"""Characters that such a value needs to be searched for."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MASKED_JSON = orjson.dumps(MASK)
@@ -45,7 +45,7 @@ _anything = Decoder(Raw)
 
 
 class Hiding:
-    """Masks what the schemas of a tool mark as secret, and remembers it: an output may echo it."""
+    """Masks values that the schemas of a tool mark as secret, and keeps them: outputs may echo them."""
 
     def __init__(self, tool: Tool, mask: Mask, *, sent: bool, given: bool) -> None:
         self._tool = tool
@@ -60,15 +60,14 @@ class Hiding:
             return value
         aliases, hidden = self._tool.argument_aliases, self._hider(self._tool.contract.input)
         plain = self._plain(value)
-        if isinstance(plain, dict) and aliases:
-            held = cast("dict[str, Any]", plain)
+        if is_object(plain) and aliases:
             named = {
-                key: hidden(item, (aliases[key],)) for key, item in held.items() if key in aliases
+                key: hidden(item, (aliases[key],)) for key, item in plain.items() if key in aliases
             }
-            plain = {**held, **named}
-        told = hidden(plain, ())
-        # Where an object is due, anything else may hold the secret at another place.
-        return cast("Any", told) if isinstance(told, dict) else MASK
+            plain = {**plain, **named}
+        masked = hidden(plain, ())
+        # In place of an object, any other value may hold the secret elsewhere.
+        return masked if is_object(masked) else MASK
 
     def given(self, value: Any) -> Any:
         """Mask the output."""
@@ -79,15 +78,15 @@ class Hiding:
     def _plain(self, value: Any) -> Any:
         if isinstance(value, bytes | bytearray | memoryview) or is_json(value):
             return cast("Any", value)
-        return Telling(self._mask).tell(value, MAX_TOLD_DEPTH)
+        return JsonConverter(self._mask).convert(value, MAX_RECORDED_DEPTH)
 
     def _hider(self, schema: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
-        # One for each call: it remembers every path that it was asked for.
+        # One for each call: it caches every path.
         places = SecretPlaces(schema, has_any=True)
 
         def hidden(value: Any, path: tuple[Any, ...]) -> Any:
-            if len(path) > MAX_TOLD_DEPTH or places.hide(list(path)):
-                self._remember(value, MAX_TOLD_DEPTH)
+            if len(path) > MAX_RECORDED_DEPTH or places.hide(list(path)):
+                self._remember(value, MAX_RECORDED_DEPTH)
                 return MASK
             if isinstance(value, Mapping):
                 held = cast("Mapping[Any, Any]", value).items()
@@ -134,12 +133,12 @@ class Mask:
             self.hide(each)
 
     def hide(self, secrets: Secrets) -> None:
-        """Hide these from now on, also those of them that become known later."""
+        """Mask these secrets from now on, including those that become known later."""
         self._secrets.hide(secrets)
         self.refresh()
 
     def also(self, values: Iterable[str]) -> Mask:
-        """Return a mask that hides these values, too."""
+        """Return a mask that also hides these values."""
         more = Masker(values, shortest=MIN_ECHOED)
         if not more:
             return self
@@ -148,7 +147,7 @@ class Mask:
         return mask
 
     def finds(self, text: str) -> bool:
-        """True if a secret may be in a text, or in one that holds JSON; also at each new one."""
+        """True if a text may contain a secret, even within JSON; also once after new secrets."""
         return mentions_secret_header(text) or self.refresh() or self._masker.finds(text)
 
     def refresh(self) -> bool:
@@ -163,10 +162,10 @@ class Mask:
 
     def text(self, text: Any) -> str:
         """Return a text without secrets, of bounded length, that every encoder accepts."""
-        told = text if isinstance(text, str) else _shown(text)
-        if self.finds(told):
-            told = without_carried(self._masker.mask(told))
-        return recordable(told)
+        shown = text if isinstance(text, str) else _shown(text)
+        if self.finds(shown):
+            shown = without_carried(self._masker.mask(shown))
+        return recordable(shown)
 
     def json(self, value: Any) -> bytes:
         """Return the JSON of a value without secrets; values that are not JSON are converted."""
@@ -175,17 +174,18 @@ class Mask:
             value = {"data": encoded, "encoding": "base64"}
         try:
             data = orjson.dumps(value)
-            _anything.decode(data)  # A fragment is written as it is, whatever it is.
+            _anything.decode(data)  # orjson writes a fragment without a check.
         except (TypeError, DecodeError):
-            told = value if is_json(value) else Telling(self).tell(value, MAX_TOLD_DEPTH)
-            data = json_text(told).encode()
+            if not is_json(value):
+                value = JsonConverter(self).convert(value, MAX_RECORDED_DEPTH)
+            data = json_text(value).encode()
         return self._masked(data) if self.finds(data.decode()) else data
 
     def _masked(self, data: bytes) -> bytes:
         try:
-            value = json.loads(data)  # Plain by now, whatever it was before.
+            value = json.loads(data)  # Only JSON types from here on.
             text = json_text(without_carried(self._masker.mask_data(value)))
-            if self._masker.finds(text):  # In a number, or across parts.
+            if self._masker.finds(text):  # In a number, or across values.
                 text = self._masker.mask(text)
                 json.loads(text)
         except (ValueError, RecursionError):
@@ -198,15 +198,15 @@ def recordable(text: str) -> str:
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_RECORDED_TEXT])
 
 
-class Telling:
-    """Converts a value that is not JSON: its beginning, without cycles, without secrets."""
+class JsonConverter:
+    """Converts a value that is not JSON to JSON: bounded, without cycles and secrets."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
-        self._left = MAX_TOLD_PARTS
+        self._left = MAX_RECORDED_PARTS
         self._above: set[int] = set()
 
-    def tell(self, value: Any, depth: int) -> Any:
+    def convert(self, value: Any, depth: int) -> Any:
         if isinstance(value, Enum):
             value = value.value
         if isinstance(value, str):
@@ -220,7 +220,7 @@ class Telling:
             return f"an integer of {value.bit_length()} bits" if is_vast else int(value)
         if isinstance(value, Mapping | list | tuple | AbstractSet):
             return self._structure(cast("Any", value), depth)
-        return self._mask.text(_shown(value))[:MAX_TOLD_TEXT]
+        return self._mask.text(_shown(value))[:MAX_RECORDED_REPR]
 
     def _structure(self, value: Any, depth: int) -> Any:
         self._left -= 1
@@ -230,19 +230,19 @@ class Telling:
         self._above.add(place)
         if isinstance(value, Mapping):
             pairs = list(cast("Mapping[Any, Any]", value).items())
-            told: Any = {str(self._key(key)): self.tell(item, depth - 1) for key, item in pairs}
+            converted: Any = {str(self._key(k)): self.convert(v, depth - 1) for k, v in pairs}
         else:
-            told = [self.tell(item, depth - 1) for item in list(value)]
+            converted = [self.convert(item, depth - 1) for item in list(value)]
         self._above.discard(place)
-        return told
+        return converted
 
     def _key(self, key: Any) -> str:
-        told = self.tell(key, 0) if isinstance(key, str | Enum) else _shown(key)
-        return told if isinstance(key, str) else self._mask.text(told)[:MAX_TOLD_TEXT]
+        text = self.convert(key, 0) if isinstance(key, str | Enum) else _shown(key)
+        return text if isinstance(key, str) else self._mask.text(text)[:MAX_RECORDED_REPR]
 
 
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - boundary: whatever a handler left in its answer
+    except Exception:  # noqa: BLE001 - boundary: the repr of a handler's value
         return f"<{type(value).__name__}>"

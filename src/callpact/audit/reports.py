@@ -1,19 +1,19 @@
-"""Drift, advice and replays in words and as JSON. Pure; see `text.py` for the rest of the log."""
+"""Drift, advice and replays as text and as JSON. Pure; see `text.py` for the rest of the log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from callpact.audit.analysis.advice import Advice, Refusal, Relaxation
 from callpact.audit.analysis.drift import Drift, Finding, Proof
-from callpact.audit.analysis.replay import Lost, Replay, Turn
+from callpact.audit.analysis.replay import ChangedCall, Lost, Replay
 from callpact.audit.analysis.schema_edits import Patch
-from callpact.audit.text import local, note_line, percent, said, sparkline, utc
+from callpact.audit.text import local, note_line, percent, sparkline, utc, without_value
 
-FINDING_HEADERS = ("PATH", "RULE", "ANSWERS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")
+FINDING_HEADERS = ("PATH", "RULE", "OUTPUTS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")
 SPARE_FINDING_HEADERS = ("TREND", "LAST SEEN", "FOUND")
 RELAXATION_HEADERS = ("ARGUMENT", "RULE", "REFUSED", "SHARE", "SAVED", "SENT")
 _WHY = {
@@ -27,12 +27,12 @@ _WHY = {
 
 
 def finding_cells(finding: Finding, drift: Drift) -> tuple[str, ...]:
-    """A finding as a row under `FINDING_HEADERS`; of how many, where it is not of all answers."""
-    of = "" if finding.of == drift.answers else f" of {finding.of:,}"
+    """A finding as a row under `FINDING_HEADERS`; with its `of` where that is not all outputs."""
+    of = "" if finding.of == drift.outputs else f" of {finding.of:,}"
     return (
         finding.path or "/",
         finding.rule,
-        f"{finding.answers:,}{of}",
+        f"{finding.outputs:,}{of}",
         percent(finding.share),
         local(finding.first),
         local(finding.last),
@@ -42,19 +42,19 @@ def finding_cells(finding: Finding, drift: Drift) -> tuple[str, ...]:
 
 
 def drift_head(tool: str, drift: Drift) -> str:
-    """Of what a report tells."""
+    """The heading of a drift report: the tool, the number of outputs and the window."""
     more = " (the latest; there are more)" if drift.is_partial else ""
-    if not drift.answers:
-        return f"{tool}  no answers"
+    if not drift.outputs:
+        return f"{tool}  no outputs"
     window = f"from {local(drift.since)} to {local(drift.until)}"
-    return f"{tool}  {_many(drift.answers, 'answer')} {window}{more}"
+    return f"{tool}  {_many(drift.outputs, 'output')} {window}{more}"
 
 
 def drift_tail(drift: Drift) -> Iterator[str]:
-    """The patch of a report, and what it was proved by, in lines."""
+    """The findings in words, the patch and its proof, in lines."""
     for finding in drift.findings:
         first = f"(first: {finding.example})" if finding.example else ""
-        words = (finding.path or "/", said(finding.message), first)
+        words = (finding.path or "/", without_value(finding.message), first)
         yield "  ".join(filter(None, words))  # Beside hashes no message is kept.
     if drift.patch is None:
         yield "the tool has no output schema"
@@ -63,20 +63,20 @@ def drift_tail(drift: Drift) -> Iterator[str]:
     yield from _patch(drift.patch, "the smallest change of the output schema that accepts them:")
     if drift.patch.operations:
         yield (
-            f"with it {proof.passed_after:,} of {_many(proof.checked, 'recorded answer')} pass, "
+            f"with it {proof.passed_after:,} of {_many(proof.checked, 'recorded output')} pass, "
             f"without it {proof.passed_before:,}"
         )
-        yield f"proved on {proof.checked:,} of {_many(proof.of, 'answer')}{_chosen(proof)}"
-    yield from _lost(proof.lost, "answer")
+        yield f"proved on {proof.checked:,} of {_many(proof.of, 'output')}{_sample_note(proof)}"
+    yield from _lost(proof.lost, "output")
 
 
-def _chosen(proof: Proof) -> str:
+def _sample_note(proof: Proof) -> str:
     is_sample = proof.checked + proof.lost.total < proof.of
     return ": the latest" * is_sample
 
 
 def quiet_lines(reports: Iterable[Drift | Advice]) -> Iterator[str]:
-    """How it is with tools of which there is nothing to tell, in lines."""
+    """Counts of tools without findings or advice, in lines."""
     counts: dict[str, int] = {}
     for report in reports:
         words = _quiet_drift(report) if isinstance(report, Drift) else _quiet_advice(report)
@@ -86,14 +86,14 @@ def quiet_lines(reports: Iterable[Drift | Advice]) -> Iterator[str]:
 
 
 def _quiet_drift(drift: Drift) -> str:
-    if not drift.answers:
-        return "{} without an answer on record"
+    if not drift.outputs:
+        return "{} without an output on record"
     if drift.patch is None:
         return "{} without an output schema"
     why = _reasons(drift.proof.lost)
     if why and not drift.proof.checked:
-        return f"the answers of {{}} could not be judged: {why}"
-    kept = "the answers of {} keep the contract"
+        return f"the outputs of {{}} could not be judged: {why}"
+    kept = "the outputs of {} keep the contract"
     return f"{kept}, as far as they could be judged: some are {why}" if why else kept
 
 
@@ -106,12 +106,12 @@ def _quiet_advice(advice: Advice) -> str:
 
 
 def encode_drift(tool: str, drift: Drift) -> dict[str, Any]:
-    """A report as JSON."""
-    told = _told(drift, "since", "until")
-    told["findings"] = [
-        {**_told(found, "first", "last"), "share": found.share} for found in drift.findings
+    """A drift report as JSON."""
+    form = _encoded(drift, "since", "until")
+    form["findings"] = [
+        {**_encoded(found, "first", "last"), "share": found.share} for found in drift.findings
     ]
-    return {"tool": tool, **told, "patch": _encode_patch(drift.patch)}
+    return {"tool": tool, **form, "patch": _encode_patch(drift.patch)}
 
 
 def relaxation_cells(row: Relaxation | Refusal) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def relaxation_cells(row: Relaxation | Refusal) -> tuple[str, ...]:
 
 
 def advice_head(tool: str, advice: Advice) -> str:
-    """Of what a report tells."""
+    """The heading of an advice: the tool, its calls and its refused calls."""
     more = " (the latest; there are more)" if advice.is_partial else ""
     return (
         f"{tool}  {_many(advice.calls, 'call')}, {advice.refused:,} refused for their input{more}"
@@ -136,7 +136,7 @@ def advice_head(tool: str, advice: Advice) -> str:
 
 
 def advice_tail(advice: Advice) -> Iterator[str]:
-    """The changes that a report advises, and what they would have done, in lines."""
+    """The proposed changes and their effect on recorded calls, in lines."""
     for relaxation in advice.relaxations:
         yield f"saves {_many(relaxation.saved, 'call')}: {relaxation.words}"
         if relaxation.patch is not None:
@@ -154,32 +154,32 @@ def advice_tail(advice: Advice) -> Iterator[str]:
 
 
 def encode_advice(tool: str, advice: Advice) -> dict[str, Any]:
-    """A report as JSON."""
-    told = _told(advice)
-    told["relaxations"] = [
-        {**_told(found), "share": found.share, "patch": _encode_patch(found.patch)}
+    """An advice as JSON."""
+    form = _encoded(advice)
+    form["relaxations"] = [
+        {**_encoded(found), "share": found.share, "patch": _encode_patch(found.patch)}
         for found in advice.relaxations
     ]
-    told["unsolved"] = [{**_told(found), "share": found.share} for found in advice.unsolved]
-    return {"tool": tool, **told}
+    form["unsolved"] = [{**_encoded(found), "share": found.share} for found in advice.unsolved]
+    return {"tool": tool, **form}
 
 
 def replay_lines(replay: Replay) -> Iterator[str]:
-    """What a changed contract would have done, in lines."""
+    """The effect of the current contracts on recorded calls, in lines."""
     more = " (the latest; there are more)" if replay.is_partial else ""
     yield f"{_many(replay.calls, 'recorded call')}{more}; nothing was run"
     yield f"{replay.now_refused:,} of {replay.admitted:,} let in then would be refused now"
-    for turned in replay.refused_by:
-        yield f"  {turned.calls:,} × {turned.tool}  {turned.key}"
-    yield from map(_turn, replay.refused_samples[:_SHOWN])
+    for change in replay.refused_by:
+        yield f"  {change.calls:,} × {change.tool}  {change.key}"
+    yield from map(_change_line, replay.refused_samples[:_SHOWN])
     yield f"{replay.now_admitted:,} of {replay.refused:,} refused then would pass now"
-    for turned in replay.admitted_by:
-        yield f"  {turned.calls:,} × {turned.tool}  {turned.key}"
-    yield from map(_turn, replay.admitted_samples[:_SHOWN])
+    for change in replay.admitted_by:
+        yield f"  {change.calls:,} × {change.tool}  {change.key}"
+    yield from map(_change_line, replay.admitted_samples[:_SHOWN])
     if replay.skipped:
         yield f"{_many(replay.skipped, 'call')} had other reasons than their input"
     if replay.gone:
-        names = ", ".join(map(said, replay.gone_tools[:_SHOWN]))
+        names = ", ".join(map(without_value, replay.gone_tools[:_SHOWN]))
         more = ", …" * (len(replay.gone_tools) > _SHOWN)
         yield f"{_many(replay.gone, 'call')} of tools that are not in the sources: {names}{more}"
     yield from _lost(replay.lost, "input")
@@ -189,18 +189,18 @@ _SHOWN = 5
 _MAX_INPUT = 200
 
 
-def _turn(turn: Turn) -> str:
-    sent = turn.input if len(turn.input) <= _MAX_INPUT else f"{turn.input[:_MAX_INPUT]}…"
-    why = f"  {note_line(turn.issues[0])}" if turn.issues else ""
-    return f"    {local(turn.at)}  {turn.id}  {sent}{why}"
+def _change_line(change: ChangedCall) -> str:
+    sent = change.input if len(change.input) <= _MAX_INPUT else f"{change.input[:_MAX_INPUT]}…"
+    why = f"  {note_line(change.issues[0])}" if change.issues else ""
+    return f"    {local(change.at)}  {change.id}  {sent}{why}"
 
 
 def encode_replay(replay: Replay) -> dict[str, Any]:
     """A replay as JSON."""
-    told = _told(replay)
+    form = _encoded(replay)
     for name in ("refused_samples", "admitted_samples"):
-        told[name] = [_told(turn, "at") for turn in getattr(replay, name)]
-    return told
+        form[name] = [_encoded(change, "at") for change in getattr(replay, name)]
+    return form
 
 
 def _patch(patch: Patch, head: str) -> Iterator[str]:
@@ -224,12 +224,11 @@ def _encode_patch(patch: Patch | None) -> dict[str, Any] | None:
     }
 
 
-def _told(struct: msgspec.Struct, *times: str) -> dict[str, Any]:
+def _encoded(struct: msgspec.Struct, *times: str) -> dict[str, Any]:
     """A struct as JSON, without its patch, with times in UTC."""
-    held = {name: getattr(struct, name) for name in struct.__struct_fields__ if name != "patch"}
-    for name in times:
-        held[name] = utc(held[name])
-    return cast("dict[str, Any]", msgspec.to_builtins(held))
+    form: dict[str, Any] = msgspec.to_builtins(struct)
+    form.pop("patch", None)
+    return form | {name: utc(getattr(struct, name)) for name in times}
 
 
 def _reasons(lost: Lost) -> str:

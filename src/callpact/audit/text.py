@@ -1,7 +1,7 @@
-"""The audit log in words: times as people write them, records and answers as cells, JSON and CSV.
+"""Text, JSON and CSV of the audit log: times, records, rates and causes.
 
-Pure; nothing is printed here, and text of records is given as it is: whoever prints it sees to it
-that it draws nothing. Times are local in tables, and UTC in JSON and CSV.
+Pure; nothing is printed here, and text of records is not escaped: the printing code removes
+control characters. Times are local in tables, and UTC in JSON and CSV.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -23,12 +23,12 @@ from callpact.errors import UsageError
 from callpact.schema.json_text import json_text
 
 BARS = 24
-"""Columns that a sparkline has at most."""
+"""The most columns of a sparkline."""
 RECORD_HEADERS = ("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "VIA", "ID")
 RATE_HEADERS = ("CALLS", "FAILED", "RATE", "REJECTED", "P50", "P95", "P99")
 CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE")
 SPARE_RECORD_HEADERS = ("VIA", "CALLER", "MS")
-"""What a narrow terminal does without, in this order; so below."""
+"""Columns that a narrow terminal drops, in this order; the same below."""
 SPARE_RATE_HEADERS = ("TREND", "REJECTED", "P99", "P50")
 COMPARED_HEADERS = ("CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99")
 CSV_HEADERS = (
@@ -43,17 +43,17 @@ _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800
 _DAYS = {"today": 0, "yesterday": 1}
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_CAME = re.compile(r", got (?:(?!, got ).)*\Z", re.DOTALL)
+_GOT = re.compile(r", got (?:(?!, got ).)*\Z", re.DOTALL)
 
 
 # --- times ----------------------------------------------------------------------------------
 
 
 def moment(text: str, now: int) -> int:
-    """A time as people write it, in epoch milliseconds: `2h` ago, `yesterday`, a date and time.
+    """Parse a time to epoch milliseconds: `2h` ago, `yesterday`, a date and time.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: the text is not a time.
     """
     text = text.strip()
     if (ago := _AGO.fullmatch(text)) is not None:
@@ -62,7 +62,7 @@ def moment(text: str, now: int) -> int:
         today = datetime.fromtimestamp(now / 1000).astimezone().date()
         text = (today - timedelta(days=days)).isoformat()
     try:
-        # What names no zone is meant where it is typed.
+        # A time without a zone is local.
         return round(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise UsageError(
@@ -72,7 +72,7 @@ def moment(text: str, now: int) -> int:
 
 
 def local(at: int) -> str:
-    """A time where we are, to the second."""
+    """A time in the local zone, to the second."""
     try:
         return f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
@@ -92,7 +92,7 @@ def utc(at: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of all: `5.0 %`."""
+    """A share in percent: `5.0 %`."""
     return f"{share * 100:.1f} %"
 
 
@@ -102,12 +102,12 @@ def points(change: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """Milliseconds, as exact as they are of use."""
+    """Milliseconds with a useful number of digits."""
     return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 1 else f"{ms:.2f}"
 
 
 def sparkline(values: Sequence[int]) -> str:
-    """One bar for each value, the highest for the largest; a space for nothing."""
+    """One bar for each value, the highest for the largest; a space for zero."""
     most = max(values, default=0)
     return "".join(
         _BLOCKS[-(-value * len(_BLOCKS) // most) - 1] if value else " " for value in values
@@ -118,19 +118,19 @@ def sparkline(values: Sequence[int]) -> str:
 
 
 def outcome(record: Record) -> str:
-    """What became of a call: `ok`, or its code and place."""
+    """The outcome of a call: `ok`, or its code and path."""
     if record.is_error:
         return " ".join(filter(None, (record.code or record.gate, record.path)))
     return f"ok, {_many(len(record.warnings), 'warning')}" if record.warnings else "ok"
 
 
 def short_id(id: str) -> str:
-    """The beginning and the end of an id: calls of one process begin alike, first calls end so."""
+    """The start and the end of an id: ids of one process share the start, of first calls the end."""
     return f"{id[:8]}..{id[-6:]}" if len(id) > 16 else id
 
 
 def record_cells(record: Record, *, is_short: bool = False) -> tuple[str, ...]:
-    """A record as a row under `RECORD_HEADERS`, of its id all or so much as is needed."""
+    """A record as a row under `RECORD_HEADERS`, with its whole or its short id."""
     return (
         local(record.at),
         record.tool,
@@ -145,7 +145,7 @@ def record_cells(record: Record, *, is_short: bool = False) -> tuple[str, ...]:
 def fitted(
     headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Iterable[str]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """A table without so many of the spare columns as do not fit into a width."""
+    """A table without the spare columns that exceed a width."""
     table = [tuple(headers), *map(tuple, rows)]
     for name in spare:
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -157,33 +157,33 @@ def fitted(
 
 
 def encode_record(record: Record) -> dict[str, Any]:
-    """A record as JSON: with its time in UTC, and what was sent and given back as values."""
-    told = cast("dict[str, Any]", msgspec.to_builtins(record))
-    told |= {
+    """A record as JSON, with its time in UTC, and its input and output as values."""
+    form: dict[str, Any] = msgspec.to_builtins(record)
+    form |= {
         "at": utc(record.at),
         "ms": round(record.ms, 3),
         "outcome": "failed" if record.is_error else "ok",
     }
     for name, payload in (("input", record.input), ("output", record.output)):
         if payload is not None:
-            told[name] = _encode_payload(payload)
-    return told
+            form[name] = _encode_payload(payload)
+    return form
 
 
 def _encode_payload(payload: Payload) -> dict[str, Any]:
-    told: dict[str, Any] = {"sha256": payload.sha256, "size": payload.size}
+    form: dict[str, Any] = {"sha256": payload.sha256, "size": payload.size}
     if payload.json is None:
-        return told
+        return form
     if payload.is_cut:
-        return {**told, "is_cut": True, "begin": payload.json}
+        return {**form, "is_cut": True, "begin": payload.json}
     try:
-        return {**told, "value": msgspec.json.decode(payload.json)}
+        return {**form, "value": msgspec.json.decode(payload.json)}
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {**told, "begin": payload.json}
+        return {**form, "begin": payload.json}
 
 
 def record_row(record: Record) -> list[str]:
-    """A record as a row under `CSV_HEADERS`; lists are JSON, and what is cut ends in `…`."""
+    """A record as a row under `CSV_HEADERS`; lists are JSON, and cut payloads end in `…`."""
     cells: dict[str, Any] = {name: getattr(record, name, None) for name in CSV_HEADERS}
     cells |= {
         "at": utc(record.at),
@@ -192,10 +192,10 @@ def record_row(record: Record) -> list[str]:
         "tool_error": "true" if record.tool_error else "",
     }
     for name in ("issues", "warnings", "changes", "logs"):
-        told = cast("tuple[Note | LogLine, ...]", getattr(record, name))
-        cells[name] = json_text(msgspec.to_builtins(told)) if told else ""
+        notes: tuple[Note | LogLine, ...] = getattr(record, name)
+        cells[name] = json_text(msgspec.to_builtins(notes)) if notes else ""
     for name in ("input", "output"):
-        payload = cast("Payload | None", getattr(record, name))
+        payload: Payload | None = getattr(record, name)
         if payload is not None:
             kept = payload.json or f"sha256:{payload.sha256}"
             cells[name] = f"{kept}…" if payload.is_cut else kept
@@ -204,7 +204,7 @@ def record_row(record: Record) -> list[str]:
 
 
 def csv_text(rows: Iterable[Sequence[str]]) -> str:
-    """Rows as CSV; what a spreadsheet would take for a formula is text there, too."""
+    """Rows as CSV; cells that a spreadsheet would run as a formula are quoted."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for row in rows:
@@ -213,8 +213,8 @@ def csv_text(rows: Iterable[Sequence[str]]) -> str:
 
 
 def facts(record: Record) -> dict[str, str]:
-    """What is to be known of one call beside its notes, input and output."""
-    told = {
+    """The fields of one call except its notes, input and output."""
+    form = {
         "time": f"{local(record.at)} ({utc(record.at)})",
         "took": f"{duration(record.ms)} ms",
         "outcome": outcome(record),
@@ -232,7 +232,7 @@ def facts(record: Record) -> dict[str, str]:
         "called by": record.parent,
         "results": None if record.count is None else str(record.count),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in form.items() if value}
 
 
 def note_line(note: Note) -> str:
@@ -241,7 +241,7 @@ def note_line(note: Note) -> str:
 
 
 def payload_lines(name: str, payload: Payload | None) -> list[str]:
-    """An input or output as lines, with what is to be known of it first."""
+    """An input or output as lines, after a heading with its size and hash."""
     if payload is None:
         return []
     head = f"{name}  {payload.size:,} bytes, sha256 {payload.sha256}"
@@ -260,29 +260,29 @@ def payload_lines(name: str, payload: Payload | None) -> list[str]:
 
 
 def as_shares(headers: Sequence[str], of: int | None) -> tuple[str, ...]:
-    """Headers of rates; of shares, where these are told of so many calls."""
+    """The headers of rates, with SHARE for RATE if the shares are of `of` calls."""
     return tuple(headers if of is None else (n.replace("RATE", "SHARE") for n in headers))
 
 
 def rate_cells(rate: Rate, of: int | None = None) -> tuple[str, ...]:
-    """How a group of calls went, as a row under `RATE_HEADERS`, with its share of so many."""
+    """A rate as a row under `RATE_HEADERS`, with its share of `of` calls if given."""
     return (
         f"{rate.calls:,}",
         f"{rate.failed:,}",
-        percent(_told_rate(rate, of)),
+        percent(_rate_or_share(rate, of)),
         f"{rate.rejected:,}",
         *map(duration, (rate.p50, rate.p95, rate.p99)),
     )
 
 
 def encode_rate(rate: Rate, by: str, of: int | None = None) -> dict[str, Any]:
-    """The same as JSON, under `RATE_FIELDS`, or with its share of so many; an hour in UTC."""
-    told = {name: getattr(rate, name) for name in RATE_FIELDS}
+    """A rate as JSON, under `RATE_FIELDS`, with its share of `of` calls if given; an hour in UTC."""
+    form = {name: getattr(rate, name) for name in RATE_FIELDS}
     if of is not None:
-        told["share"] = _share(rate, of)
+        form["share"] = _share(rate, of)
     if by == "hour":
-        told["group"] = utc(int(rate.group))
-    return told
+        form["group"] = utc(int(rate.group))
+    return form
 
 
 def _share(rate: Rate, of: int) -> float:
@@ -290,38 +290,38 @@ def _share(rate: Rate, of: int) -> float:
 
 
 def cause_line(cause: Cause) -> str:
-    """A cause as a sentence: the share of all calls of the tool, what is said, and the key."""
-    told = f"{_blamed(cause)} ({cause.key})" if cause.message else cause.key
-    return f"{percent(cause.rate)} of {cause.tool} calls fail with: {told}"
+    """A cause as a sentence: the share of all calls of the tool, the message, and the key."""
+    reason = f"{_message(cause)} ({cause.key})" if cause.message else cause.key
+    return f"{percent(cause.rate)} of {cause.tool} calls fail with: {reason}"
 
 
-def said(message: str) -> str:
-    """A message about a rule without what came, which differs from call to call."""
-    came = _CAME.search(message)
-    is_told = came is not None and message.count("'", 0, came.start()) % 2 == 0
-    return message[: came.start()] if came is not None and is_told else message
+def without_value(message: str) -> str:
+    """A message about a rule without the value, which differs from call to call."""
+    got = _GOT.search(message)
+    is_value = got is not None and message.count("'", 0, got.start()) % 2 == 0
+    return message[: got.start()] if got is not None and is_value else message
 
 
-def _blamed(cause: Cause) -> str:
-    """Only where a rule was broken the words are ours, and so is their form."""
-    return cause.message if cause.key.endswith(":") else said(cause.message)
+def _message(cause: Cause) -> str:
+    """The message of a cause; only messages about rules are known to end with the value."""
+    return cause.message if cause.key.endswith(":") else without_value(cause.message)
 
 
 def encode_cause(cause: Cause) -> dict[str, Any]:
     """A cause as JSON."""
-    told = cast("dict[str, Any]", msgspec.to_builtins(cause))
-    return {**told, "rate": cause.rate, "first": utc(cause.first), "last": utc(cause.last)}
+    form: dict[str, Any] = msgspec.to_builtins(cause)
+    return {**form, "rate": cause.rate, "first": utc(cause.first), "last": utc(cause.last)}
 
 
 def compared(before: Iterable[Cause], after: Iterable[Cause]) -> list[tuple[str, ...]]:
-    """Causes before and after something, as rows under `CAUSE_HEADERS`, the largest change first."""
+    """Causes before and after, as rows under `CAUSE_HEADERS`, the largest change first."""
     found: dict[tuple[str, str], list[float]] = {}
     words: dict[tuple[str, str], str] = {}
     for number, causes in enumerate((before, after)):
         for cause in causes:
             key = (cause.tool, cause.key)
             found.setdefault(key, [0.0, 0.0])[number] = cause.rate
-            words[key] = f"{_blamed(cause)} ({cause.key})"
+            words[key] = f"{_message(cause)} ({cause.key})"
     ordered = sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
     return [
         (key[0], percent(old), percent(new), points(new - old), words[key])
@@ -334,9 +334,9 @@ def compared_rates(
     after: Iterable[Rate],
     of: tuple[int | None, int | None] = (None, None),
 ) -> list[tuple[str, ...]]:
-    """Groups before and after something, as rows under a name and `COMPARED_HEADERS`.
+    """Groups before and after, as rows under a name and `COMPARED_HEADERS`.
 
-    `of` are all calls before and after, where shares of them are told.
+    `of` are the numbers of all calls before and after, to show shares of them.
     """
     old, new = ({rate.group: rate for rate in rates} for rates in (before, after))
     rows: list[tuple[str, ...]] = []
@@ -346,13 +346,13 @@ def compared_rates(
             f"{one} → {other}" if one != other else one
             for one, other in zip(_compared_cells(a, of[0]), _compared_cells(b, of[1]), strict=True)
         )
-        change = points(_told_rate(b, of[1]) - _told_rate(a, of[0]))
+        change = points(_rate_or_share(b, of[1]) - _rate_or_share(a, of[0]))
         change = change if (a.calls and b.calls) or of[0] is not None else "-"
         rows.append((group, calls, failed, rate, change, *times))
     return rows
 
 
-def _told_rate(rate: Rate, of: int | None) -> float:
+def _rate_or_share(rate: Rate, of: int | None) -> float:
     return rate.rate if of is None else _share(rate, of)
 
 
@@ -362,13 +362,13 @@ def _compared_cells(rate: Rate, of: int | None) -> tuple[str, ...]:
 
 
 def changes_of(rates: Sequence[Rate]) -> list[str]:
-    """For each group by how much more often it fails than the one before it."""
+    """The change of each group's rate from the group before it."""
     changes = (points(after.rate - before.rate) for before, after in pairwise(rates))
     return ["-", *changes][: len(rates)]
 
 
 def version_order(version: str) -> tuple[Any, ...]:
-    """What sorts versions: 1.9.0, 1.10.0-rc.1, 1.10.0."""
+    """A sort key for versions: 1.9.0, 1.10.0-rc.1, 1.10.0."""
     release, _, early = version.partition("-")
     return (_numbers(release), not early, _numbers(early), version)
 

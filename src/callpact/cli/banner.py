@@ -1,4 +1,4 @@
-"""What a server says when it can be reached: what is served, how, and what is not and why.
+"""The banner of a server: what is served and how, and what is left out and why.
 
 Data in, lines or JSON out; nothing is printed here.
 """
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from callpact.tool import Tool
 
 MAX_BANNER_REASONS = 10
-"""Reasons for which tools are left out that the banner names; the rest is counted."""
+"""Reasons for left out tools that the banner names; the rest is counted."""
 MAX_BANNER_NAMESPACES = 10
 """Namespaces that the banner counts one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What is served, in numbers."""
+    """Counts and settings of a server."""
 
     place: str
     """`stdio`, or an address."""
     tools: Mapping[str, int]
-    """How many tools of each namespace are served."""
+    """The number of served tools of each namespace."""
     left_out: Mapping[str, int]
-    """How many tools are not, by the reason."""
+    """The number of tools that are left out, by reason."""
     resources: int = 0
     prompts: int = 0
     not_loaded: int = 0
@@ -39,28 +39,28 @@ class Serving:
     versions: tuple[str, ...] = ()
     """Revisions of MCP, the oldest first."""
     authentication: str | None = None
-    """How callers show who they are; None if nobody asks."""
+    """How callers authenticate; None without authentication."""
     list_up_to: int | None = None
-    """More tools than this are searched for, not listed."""
+    """More tools than this are searched, not listed."""
     is_watching: bool = False
     audit: str | None = None
-    """Where the audit log is; None if calls are not put on record."""
+    """Where the audit log is; None if calls are not recorded."""
 
     @property
     def total(self) -> int:
-        """How many tools are served."""
+        """The number of served tools."""
         return sum(self.tools.values())
 
     @property
     def is_searched(self) -> bool:
-        """True if tools that search stand in for the list."""
+        """True if search tools are listed instead of the tools."""
         return self.list_up_to is not None and self.total > self.list_up_to
 
 
 def serving_of(
     catalog: Catalog, is_served: Callable[[Tool], bool], place: str, **more: Any
 ) -> Serving:
-    """What is served of a catalog; `more` are the other fields of `Serving`."""
+    """The served part of a catalog; `more` are the other fields of `Serving`."""
     served: Counter[str] = Counter()
     left_out: list[Tool] = []
     for tool in catalog:
@@ -98,14 +98,14 @@ def encode_lines(serving: Serving) -> list[str]:
         lines.append(f"tools: {_namespaces(serving.tools)}")
     if serving.is_searched:
         lines.append(
-            f"listed: search_tools, describe_tool, call_tool; they stand in for more than "
+            f"listed: search_tools, describe_tool, call_tool, in place of more than "
             f"{serving.list_up_to:,} tools (--list-up-to)"
         )
     if serving.versions:
         lines.append(f"MCP: {_versions(serving.versions)}")
     if serving.authentication is not None or serving.place != "stdio":
-        asked = serving.authentication or "none, so it is bound to this machine"
-        lines.append(f"authentication: {asked}")
+        method = serving.authentication or "none, so it is bound to this machine"
+        lines.append(f"authentication: {method}")
     if serving.audit is not None:
         lines.append(f"audit: {serving.audit}")
     if serving.is_watching:
@@ -168,7 +168,7 @@ def _left_out(reasons: Mapping[str, int]) -> list[str]:
     if rest := pairs[MAX_BANNER_REASONS:]:
         number = sum(number for _, number in rest)
         more = _counted(len(rest), "more reason")
-        lines.append(f"left out: {number:,} ({more}; `callpact list` tells them)")
+        lines.append(f"left out: {number:,} ({more}; `callpact list` shows them)")
     return lines
 
 

@@ -43,7 +43,7 @@ from callpact.sources.flowmcp.read.catalogue_files import Candidate, find_files
 _STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
-class Demands:
+class FileRules:
     """The rules for each file: options first, then the settings of its source in `callpact.toml`.
 
     Raises:
@@ -97,7 +97,7 @@ def _root(folder: Path, ref: str) -> Path | None:
 
 def check_paths(
     paths: Iterable[Path],
-    demands: Demands,
+    rules: FileRules,
     *,
     as_json: bool,
     fixes: bool,
@@ -115,12 +115,12 @@ def check_paths(
     was_written = _fix(candidates) if fixes else True
     verdicts: Counter[str] = Counter()
     reports: list[FileReport] = []
-    asking: list[FileReport] = []
+    with_keys: list[FileReport] = []
     is_shown = not (as_json and out.is_terminal)
-    for report in _checked(candidates, demands, is_shown=is_shown, opens_hooks=opens_hooks):
+    for report in _checked(candidates, rules, is_shown=is_shown, opens_hooks=opens_hooks):
         verdicts[report.verdict] += 1
         if report.keys:
-            asking.append(report)
+            with_keys.append(report)
         if as_json:
             print_json(_encode(report), sys.stdout, is_line=True)
         elif report.findings:
@@ -128,7 +128,7 @@ def check_paths(
     for report in reports:
         _print(report)
     if not as_json:
-        _print_keys(asking)
+        _print_keys(with_keys)
     ok, warned, failed = (verdicts[verdict] for verdict in ("ok", "warning", "error"))
     summary = f"{counted(verdicts.total(), 'file')}: {ok:,} ok, {warned:,} with warnings, {failed:,} with errors"
     (err if as_json else out).print(summary, style="bold" if not as_json else "dim")
@@ -136,9 +136,9 @@ def check_paths(
 
 
 def _checked(
-    candidates: list[Candidate], demands: Demands, *, is_shown: bool, opens_hooks: bool
+    candidates: list[Candidate], rules: FileRules, *, is_shown: bool, opens_hooks: bool
 ) -> Iterator[FileReport]:
-    catalogue = Catalogue(candidates, demands.of)
+    catalogue = Catalogue(candidates, rules.of)
     tracked = _tracked(candidates, "checking", is_shown=is_shown)
     if opens_hooks:
         yield from _opened(catalogue, tracked)
@@ -203,13 +203,13 @@ def _print(report: FileReport) -> None:
     out.print()
 
 
-def _print_keys(asking: list[FileReport]) -> None:
+def _print_keys(with_keys: list[FileReport]) -> None:
     """Print which file asks for which key, and the host it would be sent to."""
-    if not asking:
+    if not with_keys:
         return
     rows = [
         Row((name, report.host or "no host of its own", report.file))
-        for report in asking
+        for report in with_keys
         for name in report.keys
     ]
     print_table(rows, ["KEY", "SENT TO", "BY"])

@@ -30,7 +30,7 @@ def client_config(
     if not refs:
         args += ["--config", str(config_file.resolve())]
     args += options
-    # This interpreter has callpact and what the tools need; a `callpact` on the path may not.
+    # This interpreter has callpact and the tools' packages; a `callpact` on the path may not.
     entry: dict[str, Any] = {"command": sys.executable, "args": args}
     if any(_place_of(ref) is None for ref in refs):
         entry["env"] = {

@@ -1,6 +1,6 @@
-"""`callpact libs`: packs of libraries for hooks, added, listed and removed, told on the terminal.
+"""`callpact libs`: add, list and remove packs of libraries for hooks.
 
-The work is done by `hooks/building.py` and `hooks/packs.py`.
+The work is done in `callpact.sandbox.packs`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_by_name(
 
 @libs.command("list")
 def list_all(*, as_json: AsJson = False) -> None:
-    """List the libraries that hooks can have."""
+    """List the libraries that hooks can use."""
     list_libraries(user_packs(), as_json=as_json)
 
 
@@ -47,11 +47,11 @@ def remove_by_name(
 
 
 def add_libraries(specs: Iterable[str], directory: Path) -> bool:
-    """Build a pack for each `NAME` or `NAME@VERSION`, tell what came of it, True if all were built.
+    """Build a pack for each `NAME` or `NAME@VERSION` and print the outcomes; True if all were built.
 
     Raises:
-        UsageError: a name is none, or there is no npm.
-        LibraryRefused: the bundler itself cannot be had.
+        UsageError: a name is malformed, or npm is missing.
+        LibraryRefused: the bundler itself cannot be installed.
         PackRefused: the directory cannot be used.
     """
     every = [parse(spec) for spec in specs]
@@ -76,7 +76,7 @@ def add_libraries(specs: Iterable[str], directory: Path) -> bool:
 
 
 def list_libraries(directory: Path, *, as_json: bool) -> None:
-    """Tell which packs there are.
+    """Print the installed packs.
 
     Raises:
         PackRefused: the directory cannot be used.
@@ -95,7 +95,7 @@ def list_libraries(directory: Path, *, as_json: bool) -> None:
 
 
 def remove_libraries(names: Iterable[str], directory: Path) -> bool:
-    """Remove the packs of these names, True if all were there.
+    """Remove the packs of these names; True if all existed.
 
     Raises:
         PackRefused: the directory cannot be used.
@@ -105,7 +105,7 @@ def remove_libraries(names: Iterable[str], directory: Path) -> bool:
         pack = drop(directory, name)
         if pack is None:
             err.print(
-                f"[red]error:[/] there is no pack of '{plain(name)}'; `callpact libs list` tells all"
+                f"[red]error:[/] there is no pack of '{plain(name)}'; `callpact libs list` shows all"
             )
             is_complete = False
         else:

@@ -1,4 +1,4 @@
-"""The command line: thin above `app.py`. Results on standard output, everything else on stderr."""
+"""The command line, thin above `app.py`. Results on standard output, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from callpact.cli.client_config import client_config
 from callpact.cli.doctor import examine, print_keys
 from callpact.cli.options import (
     AsJson,
-    Chosen,
     ConfigFile,
     LibrariesOption,
     ListsOption,
     ProfileOption,
-    chosen_so_far,
+    SourceOptions,
+    completed_options,
     takes_sources,
 )
 from callpact.cli.output import (
@@ -66,7 +66,7 @@ app = typer.Typer(
 
 
 class AdvertiseName(StrEnum):
-    """How much of an output schema clients are shown."""
+    """How much of an output schema clients see."""
 
     full = "full"
     declared = "declared"
@@ -101,10 +101,10 @@ class PolicyName(StrEnum):
 
 
 def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Names for the shell: the tools of the sources named so far, else of ./callpact.toml."""
-    chosen = chosen_so_far(context.params)
+    """Completions for the shell: tools of the sources named so far, else of ./callpact.toml."""
+    sources = completed_options(context.params)
     try:
-        session = chosen.session()
+        session = sources.session()
         with contextlib.redirect_stdout(sys.stderr):
             asyncio.run(session.load())
     except CallpactError:
@@ -131,7 +131,7 @@ ToolName = Annotated[
 ]
 
 
-def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+def _print_version(value: bool) -> None:  # noqa: FBT001 - called by typer
     if value:
         out.print(f"callpact {package_version('callpact')}")
         raise typer.Exit
@@ -152,9 +152,9 @@ def _root(
 
 @app.command("list")
 @takes_sources
-def list_tools(*, chosen: Chosen, as_json: AsJson = False) -> None:
-    """List the tools, and what was wrong with those that are missing."""
-    catalog = chosen.look(chosen.session())
+def list_tools(*, sources: SourceOptions, as_json: AsJson = False) -> None:
+    """List the tools, and the errors of those that could not be loaded."""
+    catalog = sources.look(sources.session())
     if as_json:
         for tool in catalog:
             print_json(text.encode_summary(tool), sys.stdout, is_line=True)
@@ -177,15 +177,15 @@ def list_tools(*, chosen: Chosen, as_json: AsJson = False) -> None:
 
 @app.command()
 @takes_sources
-def doctor(*, chosen: Chosen) -> None:
+def doctor(*, sources: SourceOptions) -> None:
     """Report why tools cannot be called, and which file sends which key where.
 
     Exit code 1 if a tool is disabled or a declaration could not be loaded.
     """
 
     async def go() -> bool:
-        async with chosen.session() as session:
-            await chosen.load(session)
+        async with sources.session() as session:
+            await sources.load(session)
             return examine(session)
 
     if not asyncio.run(go()):
@@ -194,9 +194,9 @@ def doctor(*, chosen: Chosen) -> None:
 
 @app.command()
 @takes_sources
-def show(*, tool: ToolName, chosen: Chosen, as_json: AsJson = False) -> None:
-    """Show one tool: what it does, what it takes, what it gives."""
-    catalog = chosen.look(chosen.session())
+def show(*, tool: ToolName, sources: SourceOptions, as_json: AsJson = False) -> None:
+    """Show one tool: its description, its input and its output."""
+    catalog = sources.look(sources.session())
     try:
         found = _find(catalog, tool)
     except CallError as error:
@@ -247,42 +247,36 @@ def call(
         ),
     ] = None,
     audit: AuditFolder = None,
-    chosen: Chosen,
+    sources: SourceOptions,
 ) -> None:
     """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference).
 
-    A subscription is written as it comes, one line of JSON for each result, until it ends or
-    Ctrl-C ends it.
+    A subscription is written as one line of JSON for each result, until it ends or Ctrl-C ends it.
     """
     raw = sys.stdin.read() if input_json == "-" else input_json
     tightened = cast("Any", policy.value if policy else None)
 
     async def go() -> int:
-        async with chosen.session(audit) as session:
-            await chosen.load(session)
+        async with sources.session(audit) as session:
+            await sources.load(session)
             runtime = await session.start()
             found: Tool | None = None
             try:
-                if tool not in runtime.catalog:  # A call all the same, and on record.
+                if tool not in runtime.catalog:  # An unknown tool is called for its record.
                     with contextlib.suppress(UnknownTool):
                         await runtime.call(Call(tool, via="cli"), trusted=True)
                 found = _find(runtime.catalog, tool)
                 given = text.decode_arguments(found.contract.input, arguments or (), raw)
-                with warned_once(found.id, chosen.log_level):
-                    if found.kind == "subscription":
-                        deadline = now_ms() + timeout * 1000 if timeout else None
-                        asked = Call(
-                            found.id, given, deadline=deadline, policy=tightened, via="cli"
-                        )
-                        await print_stream(runtime.stream(asked, trusted=True), as_)
+                with warned_once(found.id, sources.log_level):
+                    is_stream = found.kind == "subscription"
+                    seconds = timeout if is_stream else timeout or found.timeout or DEFAULT_TIMEOUT
+                    deadline = now_ms() + seconds * 1000 if seconds else None
+                    one = Call(found.id, given, deadline=deadline, policy=tightened, via="cli")
+                    if is_stream:
+                        await print_stream(runtime.stream(one, trusted=True), as_)
                         return 0
-                    seconds = timeout or found.timeout or DEFAULT_TIMEOUT
                     with contextlib.redirect_stdout(sys.stderr):
-                        deadline = now_ms() + seconds * 1000
-                        asked = Call(
-                            found.id, given, deadline=deadline, policy=tightened, via="cli"
-                        )
-                        envelope = await runtime.call(asked, trusted=True)
+                        envelope = await runtime.call(one, trusted=True)
             except CallError as error:
                 is_stream = found is not None and found.kind == "subscription"
                 print_failure(error, as_, found.name if found else tool, is_line=is_stream)
@@ -320,14 +314,16 @@ def check(
 ) -> None:
     """Check FlowMCP files against every rule, without running them. Exit code 1 if one has errors.
 
-    A `callpact.toml` says which profile, lists and libraries its sources have. With `--hooks` the
-    code of a file runs in the sandbox until its hooks are there; none of them is called.
+    Profile, lists and libraries of a source come from `callpact.toml`. With `--hooks` the code of a
+    file runs in the sandbox up to the definition of its hooks; none of them is called.
     """
-    from callpact.cli.check import Demands, check_paths
+    from callpact.cli.check import FileRules, check_paths
 
-    chosen = Chosen(config=config, profile=profile, lists=lists, allow_library=allow_library)
-    demands = Demands(chosen.session())
-    has_errors = check_paths(paths, demands, as_json=as_json, fixes=fix, opens_hooks=hooks)
+    sources = SourceOptions(
+        config=config, profile=profile, lists=lists, allow_library=allow_library
+    )
+    rules = FileRules(sources.session())
+    has_errors = check_paths(paths, rules, as_json=as_json, fixes=fix, opens_hooks=hooks)
     if has_errors:
         raise typer.Exit(1)
 
@@ -361,10 +357,10 @@ def serve(
         bool, typer.Option("--stdio", help="Speak MCP on standard input and output.")
     ] = False,
     host: Annotated[
-        str, typer.Option("--host", help="Where to serve over HTTP; this machine alone.")
+        str, typer.Option("--host", help="Address for HTTP; by default only this machine.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", help="The port for HTTP; 0 for any that is free.")
+        int, typer.Option("--port", help="The port for HTTP; 0 for any free one.")
     ] = 8420,
     path: Annotated[str, typer.Option("--path", help="The path for HTTP.")] = "/mcp",
     list_up_to: Annotated[
@@ -372,7 +368,7 @@ def serve(
         typer.Option(
             "--list-up-to",
             min=0,
-            help="Of more tools than this, list three that search, describe and call them.",
+            help="With more tools than this, list three tools that search, describe and call them.",
             metavar="N",
         ),
     ] = 200,
@@ -399,16 +395,14 @@ def serve(
     ] = 100_000,
     ask_first: Annotated[
         bool,
-        typer.Option(
-            "--ask-first", help="Ask the user before a tool runs that can destroy something."
-        ),
+        typer.Option("--ask-first", help="Ask the user before a destructive tool runs."),
     ] = False,
     audit: AuditFolder = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Read changed sources again while serving.")
     ] = False,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="Numbers for Prometheus at /metrics, over HTTP.")
+        bool, typer.Option("--metrics", help="Metrics for Prometheus at /metrics, over HTTP.")
     ] = False,
     print_config: Annotated[
         Client | None,
@@ -421,11 +415,11 @@ def serve(
         list[str] | None,
         typer.Option("--scope", help="A scope that the client holds. Repeatable.", metavar="NAME"),
     ] = None,
-    chosen: Chosen,
+    sources: SourceOptions,
 ) -> None:
-    """Serve the tools over MCP: those that the client may use, and that can be called.
+    """Serve the tools over MCP that the client may use.
 
-    Subscriptions are left out, and so are tools that are disabled.
+    Subscriptions and disabled tools are left out.
     """
     if find_spec("mcp") is None:
         fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
@@ -448,38 +442,38 @@ def serve(
         audit=audit,
         scopes=tuple(scope or ()),
     )
-    session = chosen.session(audit)
+    session = sources.session(audit)
     if print_config is None:
-        serve_by(options, session, chosen)
+        serve_by(options, session, sources)
         return
-    chosen.look(session)
-    file, refs = chosen.config or Path(DEFAULT_FILE), tuple(chosen.source or ())
-    arguments = (*chosen.arguments(), *options.arguments())
+    sources.look(session)
+    file, refs = sources.config or Path(DEFAULT_FILE), tuple(sources.source or ())
+    arguments = (*sources.arguments(), *options.arguments())
     print_json(client_config(print_config.value, name, refs, file, arguments), sys.stdout)
 
 
 @cache
 def whole() -> typer.Typer:
-    """The command line with all its commands; a server starts without those that it never runs."""
-    from callpact.cli.ask.ask_commands import ask_by
+    """The command line with all its commands; `serve` starts faster without them."""
+    from callpact.cli.ask.ask_commands import add_ask_commands
     from callpact.cli.audit.audit_commands import audits
-    from callpact.cli.audit.judgement import judge_by
+    from callpact.cli.audit.judgement import add_audit_commands
     from callpact.cli.libs import libs
 
     app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")
-    judge_by(app, audits)
-    ask_by(app)
+    add_audit_commands(app, audits)
+    add_ask_commands(app)
     return app
 
 
 def main() -> None:
-    """Run the command line; every error of ours is one clear line, never a trace."""
+    """Run the command line; each error of ours is printed as one line, without a traceback."""
     commands = app if sys.argv[1:2] == ["serve"] else whole()
     with standard_streams():
         try:
             try:
-                # Also under `python -m`: completion goes by this name.
+                # Also under `python -m`: completion needs this name.
                 commands(prog_name="callpact")
             finally:
                 sys.stdout.flush()
@@ -491,7 +485,7 @@ def main() -> None:
 
 
 def _find(catalog: Catalog, name: str) -> Tool:
-    """As the catalog finds it; a bare name is answered with the ids that end in it."""
+    """Find a tool in the catalog; for a bare name the error suggests the ids that end with it."""
     namesakes = [tool.id for tool in catalog if tool.name == name]
     if name not in catalog and namesakes:
         raise UnknownTool(name, namesakes)

@@ -1,6 +1,6 @@
-"""The options that every command with sources has, and what loading them had to say.
+"""The options of all commands with sources, and the report of loading the sources.
 
-Declared once: `takes_sources` gives a command all of them, and the command one `Chosen`.
+Declared once: `takes_sources` gives a command all of them, and passes it one `SourceOptions`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from callpact.catalog import Catalog
 
 _ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
-_MOST_TOLD = 10  # Warnings without a code; those with one are counted.
+_MOST_PRINTED = 10  # Warnings without a code; those with one are counted.
 
 
 class ProfileName(StrEnum):
-    """How FlowMCP files are read."""
+    """Profiles for FlowMCP files."""
 
     strict = "strict"
     compat = "compat"
@@ -55,7 +55,7 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         help=(
-            "FlowMCP: the letter of the specification, or what real files need. "
+            "FlowMCP: strict as the specification, or compatible with real files. "
             "[default: as configured, else compat]"
         ),
     ),
@@ -68,7 +68,7 @@ LibrariesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--allow-library",
-        help="FlowMCP: a library that hooks may use beside the six; `*` for all. Repeatable.",
+        help="FlowMCP: a library that hooks may use besides the six; `*` for all. Repeatable.",
         metavar="NAME",
     ),
 ]
@@ -119,7 +119,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--upstream",
                 help=(
-                    "Send what is meant for one root to another, e.g. "
+                    "Send requests for one root to another, e.g. "
                     "`https://api.x.com=http://localhost:9`. Repeatable."
                 ),
                 metavar="FROM=TO",
@@ -144,7 +144,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--hook-host",
                 help=(
-                    "FlowMCP: a host that hooks may reach beside their file's own, or a pattern "
+                    "FlowMCP: a host that hooks may reach besides their file's own, or a pattern "
                     "(`*.site.com`); `*` for all. Repeatable."
                 ),
                 metavar="HOST",
@@ -167,7 +167,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "log_level": (
-        Annotated[LogLevel, typer.Option("--log-level", help="What is logged, on standard error.")],
+        Annotated[LogLevel, typer.Option("--log-level", help="The log level, on standard error.")],
         LogLevel.warning,
     ),
     "log_format": (
@@ -175,7 +175,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
             LogFormat,
             typer.Option(
                 "--log-format",
-                help="How it is logged: for people, or one JSON object for each line.",
+                help="The log format: for people, or one JSON object for each line.",
             ),
         ],
         LogFormat.text,
@@ -184,8 +184,8 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The sources that a command was given, and how they are to be opened."""
+class SourceOptions:
+    """The options for sources: which ones, and how they are opened."""
 
     source: list[str] | None = None
     config: Path | None = None
@@ -201,13 +201,13 @@ class Chosen:
     log_level: LogLevel = LogLevel.warning
     log_format: LogFormat = LogFormat.text
     logs: Logs | None = None
-    """Where this command's logs are set up; nowhere for completion."""
+    """The log output of this command; None for completion."""
 
     def session(self, audit: str | None = None) -> Session:
-        """The session of a command; `audit` says where the audit log is.
+        """The session of a command; `audit` is the location of the audit log.
 
         Raises:
-            UsageError: an option is not of its form.
+            UsageError: an option is malformed.
         """
         opening = Opening(
             "",
@@ -230,7 +230,7 @@ class Chosen:
         return Session(options, on_secrets=None if self.logs is None else self.logs.hide)
 
     def arguments(self) -> list[str]:
-        """How sources are opened, as another process is given it, wherever it is started."""
+        """The options as arguments for another process, with absolute paths."""
         parts = [] if self.profile is None else ["--profile", self.profile.value]
         parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
         parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
@@ -242,7 +242,7 @@ class Chosen:
         return parts
 
     async def load(self, session: Session, refs: Iterable[str] = ()) -> None:
-        """Load the sources of a session, and print what was wrong with those that are missing.
+        """Load the sources of a session, and print the errors of those that could not be loaded.
 
         Raises:
             CallpactError: nothing could be loaded.
@@ -250,15 +250,15 @@ class Chosen:
         secrets = session.opening.secrets
         for warning in secrets.warnings if secrets else ():
             err.print(f"[yellow]warning:[/] {plain(warning)}")
-        # What a module prints while it is imported must not get between the results.
+        # Text that a module prints on import must not mix with the results.
         with contextlib.redirect_stdout(sys.stderr):
             await session.load(refs)
-        _print_report(session.loaded.report, tells_all=self.log_level.tells_all)
+        _print_report(session.loaded.report, is_verbose=self.log_level.is_verbose)
         if not len(session.catalog):
             fail("no tool could be loaded")
 
     def look(self, session: Session, refs: Iterable[str] = ()) -> Catalog:
-        """The tools of a session, for a look at them: its sources are closed again."""
+        """Load the tools of a session and close its sources again; for commands that call none."""
 
         async def go() -> Catalog:
             async with session:
@@ -269,30 +269,30 @@ class Chosen:
 
 
 def takes_sources(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command of a `chosen` every shared option instead of it."""
+    """Replace the `sources` of a command by all shared options."""
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
         shared = {name: given.pop(name) for name in _SHARED}
         logs = configure(shared["log_level"].value, shared["log_format"].value)
-        command(chosen=Chosen(**shared, logs=logs), **given)
+        command(sources=SourceOptions(**shared, logs=logs), **given)
 
     own = inspect.signature(command, eval_str=True).parameters
-    kept = [parameter for name, parameter in own.items() if name != "chosen"]
+    kept = [parameter for name, parameter in own.items() if name != "sources"]
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in _SHARED.items()
     ]
     every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept] + shared
     cast("Any", wrapped).__signature__ = inspect.Signature(every)
-    # Typer looks here, too; functools.wraps has copied what the command itself says.
+    # Typer reads these as well; functools.wraps has copied those of the command.
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     return wrapped
 
 
-def chosen_so_far(params: Mapping[str, Any]) -> Chosen:
-    """What stands on an unfinished command line, for completion."""
-    return Chosen(**{name: params[name] for name in _SHARED if params.get(name)})
+def completed_options(params: Mapping[str, Any]) -> SourceOptions:
+    """The options on an unfinished command line, for completion."""
+    return SourceOptions(**{name: params[name] for name in _SHARED if params.get(name)})
 
 
 def _names(option: str, given: Iterable[str] | None) -> tuple[str, ...]:
@@ -325,14 +325,17 @@ def _upstreams(given: Iterable[str] | None) -> dict[str, str]:
     return roots
 
 
-def _print_report(report: Iterable[Finding], *, tells_all: bool) -> None:
-    """Errors and what is left out in full; other warnings of files by their number, unless everything is to be told."""
+def _print_report(report: Iterable[Finding], *, is_verbose: bool) -> None:
+    """Print errors and left out declarations in full, other warnings as counts by code.
+
+    With `is_verbose`, everything is printed in full.
+    """
     counts: Counter[str] = Counter()
     files: set[str] = set()
     bare = 0
     for finding in report:
         is_error = finding.severity == "error"
-        if not is_error and not tells_all:
+        if not is_error and not is_verbose:
             if finding.severity == "info":
                 continue
             if finding.code and not finding.is_left_out:
@@ -340,17 +343,17 @@ def _print_report(report: Iterable[Finding], *, tells_all: bool) -> None:
                 files.add(finding.place)
                 continue
             bare += 1
-            if bare > _MOST_TOLD:
+            if bare > _MOST_PRINTED:
                 continue
         style = {"error": "red", "warning": "yellow"}.get(finding.severity, "dim")
         err.print(f"[{style}]{finding.severity}:[/] {plain(_line(finding))}")
-    if bare > _MOST_TOLD:
-        more = f"{bare - _MOST_TOLD:,} more warnings"
-        err.print(f"[yellow]warning:[/] {more}; --log-level info tells them")
+    if bare > _MOST_PRINTED:
+        more = f"{bare - _MOST_PRINTED:,} more warnings"
+        err.print(f"[yellow]warning:[/] {more}; --log-level info shows them")
     if counts:
         codes = ", ".join(f"{code} × {number:,}" for code, number in counts.most_common())
         total = f"{counted(counts.total(), 'warning')} in {counted(len(files), 'file')}"
-        err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` tells them")
+        err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` shows them")
 
 
 def _line(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""What the command line does to a terminal: runs work, writes results, tells errors.
+"""The terminal: runs commands, prints results and errors.
 
 Results on standard output, everything else on standard error. It knows no command and no source.
 """
@@ -38,8 +38,8 @@ from callpact.wire import terminal as text
 if TYPE_CHECKING:
     from callpact.envelope import ResponseEnvelope
 
-UNREAD = 141  # What shells show for a process that SIGPIPE ended.
-_WIDEST = 120  # Cells beyond it push the others of their row aside, not those of all rows.
+UNREAD = 141  # The exit code that shells show for SIGPIPE.
+_WIDEST = 120  # A wider cell shifts the rest of its row, not of all rows.
 _MOST_RULES = 300  # Characters; an enum may have hundreds of values.
 _UNPRINTABLE = re.compile(
     r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -47,7 +47,7 @@ _UNPRINTABLE = re.compile(
 
 
 class _Screen:
-    """A console of rich, which is made when something is first shown: a server may never."""
+    """A rich console that is created on first use: a server may never need it."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._stderr = stderr
@@ -77,7 +77,7 @@ class As(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """How much is logged."""
+    """Levels of the log."""
 
     debug = "debug"
     info = "info"
@@ -85,27 +85,27 @@ class LogLevel(StrEnum):
     error = "error"
 
     @property
-    def tells_all(self) -> bool:
-        """True if whatever there is to say is said."""
+    def is_verbose(self) -> bool:
+        """True if everything is printed, without summaries."""
         return self in {LogLevel.debug, LogLevel.info}
 
 
 class LogFormat(StrEnum):
-    """How it is logged."""
+    """Formats of the log."""
 
     text = "text"
     json = "json"
 
 
 def plain(value: str) -> str:
-    """Text of others as it may be printed: it draws nothing, moves nothing, colours nothing."""
+    """Untrusted text, safe to print: without control characters and markup."""
     from rich.markup import escape
 
     return escape(shown(value))
 
 
-def tell(line: str) -> None:
-    """A line about the work itself, on standard error: dim where somebody looks on."""
+def print_status(line: str) -> None:
+    """Print a status line on standard error, dim on a terminal."""
     if sys.stderr.isatty():
         err.print(plain(line), style="dim")
     else:
@@ -114,12 +114,12 @@ def tell(line: str) -> None:
 
 
 def flat(value: str) -> str:
-    """Text of others on one line."""
+    """Untrusted text on one line."""
     return " ".join(shown(value).split("\n"))
 
 
 def shown(value: str) -> str:
-    """Text of others without what draws, moves or hides."""
+    """Untrusted text with control characters escaped."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
@@ -127,7 +127,7 @@ def shown(value: str) -> str:
 
 
 class _Unread(io.RawIOBase):
-    """A standard stream whose reader may leave: what is written after that is dropped."""
+    """A standard stream whose reader may close it: later writes are dropped."""
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
@@ -143,7 +143,7 @@ class _Unread(io.RawIOBase):
         return len(data)
 
     def _leave(self, error: OSError) -> None:
-        """Standard error: what is said there is no reason to stop."""
+        """Ignore a closed standard error: the command goes on."""
 
     def writable(self) -> bool:
         return True
@@ -156,7 +156,7 @@ class _Unread(io.RawIOBase):
 
 
 class _UnreadResults(_Unread):
-    """Standard output: without it there is no use in going on."""
+    """Standard output: the command ends when its reader closes it."""
 
     def _leave(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
@@ -166,20 +166,21 @@ class _UnreadResults(_Unread):
 
 @contextlib.contextmanager
 def standard_streams() -> Generator[None]:
-    """Let standard output and standard error be closed, or left by their readers, at any time.
+    """Handle standard output and standard error that are closed, at the start or later.
 
-    A process whose results nobody reads any more ends with `UNREAD`, as one that SIGPIPE ended,
-    and quietly. What was closed from the start leads to nothing.
+    When the reader of standard output closes it, the process ends quietly with `UNREAD`, like a
+    process that SIGPIPE ended. Streams that were closed at the start are replaced by the null
+    device.
     """
-    for descriptor in range(3):  # In this order: opening takes the lowest that is free.
+    for descriptor in range(3):  # In this order: opening takes the lowest free one.
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     before = sys.stdout, sys.stderr
     with Path(os.devnull).open("w", encoding="utf-8") as nothing:
-        sys.stdout = _led(sys.stdout or nothing, _UnreadResults)
-        sys.stderr = ours = _led(sys.stderr or nothing, _Unread)
+        sys.stdout = _guarded_stream(sys.stdout or nothing, _UnreadResults)
+        sys.stderr = ours = _guarded_stream(sys.stderr or nothing, _Unread)
         try:
             yield
         finally:
@@ -187,8 +188,8 @@ def standard_streams() -> Generator[None]:
             sys.stdout, sys.stderr = before
 
 
-def _led(stream: TextIO, kind: type[_Unread]) -> TextIO:
-    """A stream that writes where another does."""
+def _guarded_stream(stream: TextIO, kind: type[_Unread]) -> TextIO:
+    """A stream that writes to the same place as another."""
     stream.flush()
     held = cast("io.TextIOWrapper", stream)
     raw = kind(getattr(held.buffer, "raw", held.buffer))  # With `python -u` there is no buffer.
@@ -204,7 +205,7 @@ def _led(stream: TextIO, kind: type[_Unread]) -> TextIO:
 
 
 class _Threads(ThreadPoolExecutor):
-    """The threads of sync tools, and which of them still run."""
+    """The threads of sync tools, with the number of running ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +223,7 @@ class _Threads(ThreadPoolExecutor):
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:
-    """`asyncio.run`, but a thread that nobody waits for any more cannot keep the process alive."""
+    """`asyncio.run`, but an abandoned thread cannot keep the process alive."""
     threads = _Threads()
 
     async def guarded() -> int:
@@ -237,7 +238,7 @@ def run(work: Coroutine[Any, Any, int]) -> None:
         except typer.Exit as left:
             _leave_if(threads.are_busy, left.exit_code)
             raise
-        except SystemExit as left:  # Nobody reads standard output.
+        except SystemExit as left:  # The reader of standard output left.
             _leave_if(threads.are_busy, cast("int", left.code))
             raise
         _leave_if(threads.are_busy, code)
@@ -249,39 +250,39 @@ def run(work: Coroutine[Any, Any, int]) -> None:
 
 
 def _wake_at_signals() -> None:
-    """Else a Ctrl-C that comes just before the loop goes to sleep is heard when it wakes again."""
+    """Wake the loop at signals: else a Ctrl-C just before it sleeps is handled at the next event."""
     if os.name == "posix":
-        with contextlib.suppress(RuntimeError):  # Not the main thread, where no signal comes.
-            # With a handler for any signal the loop is woken by all of them.
+        with contextlib.suppress(RuntimeError):  # Not the main thread, which gets the signals.
+            # With a handler for one signal, the loop is woken by all of them.
             asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
 
 
 @contextlib.contextmanager
 def ended_at(number: int) -> Generator[None, None, None]:
-    """End what is inside at a signal, in order, as at a Ctrl-C; what comes after it goes on."""
-    task, is_told = asyncio.current_task(), False
+    """Cancel the body at a signal, as Ctrl-C does; the code after it continues."""
+    task, is_signalled = asyncio.current_task(), False
     if os.name != "posix" or task is None:
         yield
         return
 
-    def tell() -> None:
-        nonlocal is_told
-        if not is_told:
-            is_told = True
+    def cancel() -> None:
+        nonlocal is_signalled
+        if not is_signalled:
+            is_signalled = True
             task.cancel()
 
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(number, tell)
+    loop.add_signal_handler(number, cancel)
     try:
         yield
     except asyncio.CancelledError:
-        if not is_told or task.uncancel():
+        if not is_signalled or task.uncancel():
             raise
     finally:
         loop.remove_signal_handler(number)
 
 
-def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a sentence
+def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - reads as a sentence
     if is_busy:
         try:
             sys.stdout.flush()
@@ -293,25 +294,25 @@ def _leave_if(is_busy: bool, code: int) -> None:  # noqa: FBT001 - it reads as a
 
 @contextlib.contextmanager
 def warned_once(tool_id: str, level: LogLevel) -> Generator[None, None, None]:
-    """Keep out of the log what `print_result` tells of a tool, unless all is to be logged.
+    """Suppress the log lines for warnings that `print_result` prints, unless everything is logged.
 
-    Of the tools that it calls in turn nothing but the log tells.
+    Warnings of the tools that the tool calls are still logged.
     """
 
-    def is_untold(record: logging.LogRecord) -> bool:
+    def is_not_printed(record: logging.LogRecord) -> bool:
         return not isinstance(record.args, tuple) or tool_id not in record.args[:1]
 
     log = logging.getLogger("callpact.contract")
-    if not level.tells_all:
-        log.addFilter(is_untold)
+    if not level.is_verbose:
+        log.addFilter(is_not_printed)
     try:
         yield
     finally:
-        log.removeFilter(is_untold)
+        log.removeFilter(is_not_printed)
 
 
 def fail(message: str) -> NoReturn:
-    """Tell what is wrong with how the command was used, and end with exit code 2."""
+    """Print an error of usage, and end with exit code 2."""
     err.print(f"[red]error:[/] {plain(message)}")
     raise typer.Exit(2)
 
@@ -326,20 +327,20 @@ def _write(data: bytes, output: TextIO) -> None:
 
 
 async def print_stream(envelopes: AsyncGenerator[ResponseEnvelope[Any], None], as_: As) -> None:
-    """Write every result as soon as it comes; what the tool prints meanwhile goes to stderr."""
+    """Write every result as it comes; the tool's own standard output goes to stderr."""
     output, task = sys.stdout, cast("asyncio.Task[Any]", asyncio.current_task())
     with contextlib.redirect_stdout(sys.stderr):
         async with while_read(output), contextlib.aclosing(envelopes):
             while not task.cancelling() and (envelope := await anext(envelopes, None)) is not None:
                 print_result(envelope, as_, output, is_line=True)
-            if task.cancelling():  # Ctrl-C, and the tool did not wait or took no notice.
-                await asyncio.sleep(0)  # Raises it if nothing did; else the closing would.
+            if task.cancelling():  # Ctrl-C, which the tool ignored.
+                await asyncio.sleep(0)  # Raises the pending cancellation before the closing.
                 raise asyncio.CancelledError
 
 
 @contextlib.asynccontextmanager
 async def while_read(output: TextIO) -> AsyncGenerator[None, None]:
-    """End what is inside when the reader of a pipe leaves, also while there is nothing to write."""
+    """Cancel the body when the reader of a pipe leaves, even while nothing is written."""
     loop, descriptor = asyncio.get_running_loop(), _pipe(output)
     if descriptor is None:
         yield
@@ -352,7 +353,7 @@ async def while_read(output: TextIO) -> AsyncGenerator[None, None]:
 
     try:
         async with patience:
-            loop.add_reader(descriptor, leave)  # There is nothing to read here but that error.
+            loop.add_reader(descriptor, leave)  # The write end is readable only on that error.
             yield
     except (TimeoutError, CallError):
         if patience.expired():
@@ -375,20 +376,20 @@ def _pipe(output: TextIO) -> int | None:
 def print_result(
     envelope: ResponseEnvelope[Any], as_: As, output: TextIO, *, is_line: bool = False
 ) -> None:
-    """Write a result to the output, and what the contract had to say about it to stderr."""
+    """Write a result to the output, and its warnings and changes to stderr."""
     for note in text.encode_notes(envelope):
         err.print(plain(note), style="yellow")
     data = envelope.data
     if as_ is As.data and isinstance(data, bytes):
         if output.isatty():
-            fail(f"the answer is {len(data)} bytes; send them to a file, or use --as envelope")
+            fail(f"the output is {len(data)} bytes; send them to a file, or use --as envelope")
         _write(data, output)
         return
     print_json(text.encode_result(envelope, as_.value), output, is_line=is_line)
 
 
 def print_failure(error: CallError, as_: As, tool_name: str, *, is_line: bool = False) -> None:
-    """Tell a failure on stderr, and write it to stdout where a form for it was asked for."""
+    """Print a failure on stderr, and write it to stdout in the requested rendering, if any."""
     form = text.encode_failure(error, as_.value, tool_name)
     if form is not None:
         print_json(form, sys.stdout, is_line=is_line)
@@ -406,7 +407,7 @@ def print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:
 
 
 class Row(NamedTuple):
-    """A row of a table: its cells, and how they are coloured."""
+    """A row of a table: its cells and its styles."""
 
     cells: tuple[str, ...]
     style: str = ""
@@ -415,7 +416,7 @@ class Row(NamedTuple):
 
 
 def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int = 0) -> None:
-    """Write a table: fitted to the terminal, or one line a row, so that it can be searched."""
+    """Write a table: fitted to the terminal, or elsewhere one line per row, for grep."""
     if not out.is_terminal:
         print_lines(_lined([*([Row(tuple(headers))] if headers else []), *rows], indent))
         return
@@ -430,7 +431,7 @@ def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int
 
 
 def _lined(rows: list[Row], indent: int) -> Iterator[str]:
-    """Rows as lines, every column as wide as it needs to be."""
+    """Rows as lines with padded columns."""
     cells = [[flat(cell) for cell in row.cells] for row in rows]
     widths = [min(max(map(len, column)), _WIDEST) for column in zip(*cells, strict=True)]
     for row in cells:
@@ -439,7 +440,7 @@ def _lined(rows: list[Row], indent: int) -> Iterator[str]:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Write plain lines as they are."""
+    """Write lines as they are."""
     _write("".join(f"{line}\n" for line in lines).encode(), sys.stdout)
 
 
@@ -465,5 +466,5 @@ def print_properties(title: str, schema: Any) -> None:
 
 
 def counted(number: int, noun: str = "tool") -> str:
-    """A number and what it counts."""
+    """A number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

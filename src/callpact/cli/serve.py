@@ -1,7 +1,6 @@
-"""What `callpact serve` does: load, open the door, say what is served, and serve until the end.
+"""`callpact serve`: loads the sources, opens the door, prints the banner, and serves until the end.
 
-It wires the parts of `serve/` together by the options and the `[serve]` table; how each of them
-works is theirs.
+It wires the parts of `serve/` together, by the options and the `[serve]` table.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from callpact.cli import banner
-from callpact.cli.output import ended_at, run, tell
+from callpact.cli.output import ended_at, print_status, run
 from callpact.config import (
     DEFAULT_FILE,
     ServeConfig,
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from callpact.app import Session
     from callpact.catalog import Catalog
-    from callpact.cli.options import Chosen
-    from callpact.reload.watcher import Asked
+    from callpact.cli.options import SourceOptions
+    from callpact.reload.watcher import LoadOptions
     from callpact.secrets.keys import Secrets
     from callpact.serve.auth.bearer import Authentication
     from callpact.telemetry.logs import (
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """How to serve, as the command line was told."""
+    """The options of `serve`."""
 
     stdio: bool = False
     host: str = "127.0.0.1"
@@ -61,7 +60,7 @@ class ServeOptions:
     list_up_to: int = 200
     advertise: Advertise = "full"
     rendering: Rendering | None = None
-    """As `[serve]` has it if it is None."""
+    """None for the one of `[serve]`."""
     result_limit: int = 100_000
     ask_first: bool = False
     watch: bool = False
@@ -70,14 +69,14 @@ class ServeOptions:
     scopes: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        """How a server over stdio is told the same on its command line."""
-        told: list[str] = []
+        """The options as arguments of a server over stdio."""
+        parts: list[str] = []
         for name in _REPEATED:
             value = getattr(self, name)
             if value != getattr(_DEFAULTS, name):
                 option = "--as" if name == "rendering" else f"--{name.replace('_', '-')}"
-                told += [option] if value is True else [option, str(value)]
-        return told + [part for scope in self.scopes for part in ("--scope", scope)]
+                parts += [option] if value is True else [option, str(value)]
+        return parts + [part for scope in self.scopes for part in ("--scope", scope)]
 
 
 _DEFAULTS = ServeOptions()
@@ -86,13 +85,13 @@ _REPEATED = ("list_up_to", "advertise", "rendering", "result_limit", "ask_first"
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Who may come over HTTP."""
+    """Who may call over HTTP."""
 
     table: ServeConfig
     authentication: Authentication | None
 
     def keywords(self) -> dict[str, Any]:
-        """As the door over HTTP takes it."""
+        """The keyword arguments of the HTTP server."""
         return {
             "hosts": self.table.hosts,
             "origins": self.table.origins,
@@ -100,8 +99,8 @@ class _Access:
         }
 
 
-def serve(options: ServeOptions, session: Session, chosen: Chosen) -> None:
-    """Serve until the client hangs up, or somebody ends it.
+def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> None:
+    """Serve until the client disconnects, or a signal ends it.
 
     Raises:
         InvalidConfig: the place cannot be served, or the `[serve]` table cannot be used.
@@ -110,7 +109,7 @@ def serve(options: ServeOptions, session: Session, chosen: Chosen) -> None:
     if options.stdio and options.metrics:
         raise InvalidConfig("--metrics: the numbers are read over HTTP; leave out --stdio")
     with _without_collecting(), _models_when_used():
-        # Heavy, and not for other commands: most of what the start takes.
+        # Slow to import, and most of the start-up time: only for this command.
         import_module("callpact.serve.mcp.door")
         import_module(
             "callpact.serve.stdio.stdio_server"
@@ -119,28 +118,28 @@ def serve(options: ServeOptions, session: Session, chosen: Chosen) -> None:
         )
     access = None if options.stdio else _read_access(session)
     bound = None if access is None else _reserved(options, access, session)
-    logs = cast("Logs", chosen.logs)
+    logs = cast("Logs", sources.logs)
     logs.take_stderr(steady=True)
 
     async def go() -> int:
         async with session:
             with _without_collecting():
-                await chosen.load(session)
+                await sources.load(session)
             await _serve(options, session, access, bound, logs)
         return 0
 
     with contextlib.ExitStack() as stack:
         if bound is not None:
             stack.enter_context(contextlib.closing(bound))
-            stack.enter_context(_output_led_to_errors())
-        # From here on: a module that is imported may keep standard output for later.
+            stack.enter_context(_stdout_to_stderr())
+        # From here on, as imported modules may keep a reference to standard output.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         run(go())
 
 
 @contextlib.contextmanager
-def _output_led_to_errors() -> Generator[None]:
-    """Lead file descriptor 1 to standard error, for libraries and children that write there."""
+def _stdout_to_stderr() -> Generator[None]:
+    """Redirect file descriptor 1 to standard error, for libraries and child processes."""
     sys.stdout.flush()
     before = os.dup(1)
     try:
@@ -184,13 +183,13 @@ async def _serve(
             door.server.middleware.insert(0, each.time_message)
 
         def ready(place: str) -> None:
-            _tell(options, session, place, authentication, logs)
+            _print_banner(options, session, place, authentication, logs)
 
         stack.push_async_callback(door.aclose)
         if options.watch:
             from callpact.reload.watcher import Watcher
 
-            # Whoever watches wants to know what was read again, also where little is logged.
+            # With --watch, reloads are logged even at the default level.
             if logging.getLogger().level <= logging.WARNING:
                 logging.getLogger("callpact.reload").setLevel(logging.INFO)
 
@@ -198,7 +197,7 @@ async def _serve(
                 Watcher(
                     session.loaded,
                     runtime,
-                    _asked(session),
+                    _load_options(session),
                     door.changes.announce,
                     is_served=_is_served_to(identity, anybody=authentication is not None),
                     prepare=prepare,
@@ -232,14 +231,14 @@ def _as_it_is(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def _asked(session: Session) -> Asked:
-    """What was loaded, so that it can be loaded again."""
-    from callpact.reload.watcher import Asked
+def _load_options(session: Session) -> LoadOptions:
+    """The sources of a session, to be loaded again."""
+    from callpact.reload.watcher import LoadOptions
 
     options = session.options
     lists = options.opening.lists
     file = options.config or Path(DEFAULT_FILE)
-    return Asked(
+    return LoadOptions(
         config=None if options.refs else file,
         wanted=lambda: configuration_of(options.refs, options.config).wanted(options.refs),
         given=session.read_opening,
@@ -259,11 +258,11 @@ def _identify() -> Any:
     return identify
 
 
-# --- who may call, and where ------------------------------------------------------------------
+# --- access and address -----------------------------------------------------------------------
 
 
 def _read_access(session: Session) -> _Access:
-    """The `[serve]` table, and who may call by it."""
+    """The `[serve]` table and the authentication that it declares."""
     table = session.config.serve
     return _Access(table, _authentication(table, session.tokens))
 
@@ -296,10 +295,10 @@ def _reserved(options: ServeOptions, access: _Access, session: Session) -> socke
     return reserve(options.host, options.port)
 
 
-# --- what is said at the start ----------------------------------------------------------------
+# --- the banner -------------------------------------------------------------------------------
 
 
-def _tell(
+def _print_banner(
     options: ServeOptions,
     session: Session,
     place: str,
@@ -321,28 +320,28 @@ def _tell(
     )
     lines = banner.encode_lines(serving)
     if logs.form == "json":
-        logs.tell("serving", lines[0], banner.encode_fields(serving))
+        logs.write_event("serving", lines[0], banner.encode_fields(serving))
         return
     for line in lines:
-        tell(line)
+        print_status(line)
 
 
 def _is_served_to(identity: Identity | None, *, anybody: bool) -> Callable[[Tool], bool]:
     from callpact.serve.mcp.views import is_served
 
-    def is_told(tool: Tool) -> bool:
-        if anybody:  # Each caller has scopes of its own.
+    def is_listed(tool: Tool) -> bool:
+        if anybody:  # Each caller has its own scopes.
             return tool.kind != "subscription" and tool.disabled is None
         return is_served(tool, identity)
 
-    return is_told
+    return is_listed
 
 
 @contextlib.contextmanager
 def _models_when_used() -> Generator[None]:
-    """Models of pydantic that are declared in here are built when they are first used.
+    """Defer building pydantic models that are declared in the body to their first use.
 
-    The SDK declares the messages of every revision, hundreds of them; a server needs some.
+    The SDK declares hundreds of messages, for every revision; a server needs some of them.
     """
     BaseModel.model_config["defer_build"] = True
     try:
@@ -353,7 +352,7 @@ def _models_when_used() -> Generator[None]:
 
 @contextlib.contextmanager
 def _without_collecting() -> Generator[None]:
-    """Nearly all that is made at the start stays: not looked at now, and never again."""
+    """Collect no garbage at the start: nearly all objects that it makes live until the end."""
     gc.disable()
     try:
         yield

@@ -1,8 +1,7 @@
-"""Finding tools by words: an index over a catalog, ranked by BM25 (SQLite's FTS5, in memory).
+"""A full-text index over a catalog, ranked by BM25 (SQLite's FTS5, in memory).
 
-What is looked at are names, titles, tags, descriptions and parameters. A query is words and nothing
-else: no operator of SQLite's can be reached from it. Who may see which tool is the caller's
-business and comes in as `visible`.
+It covers names, titles, tags, descriptions and parameters. A query consists of words only, and
+cannot use SQLite's operators. The caller passes the tools that may be found as `visible`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from callpact.errors import UsageError
+from callpact.schema import is_array, is_object
 from callpact.schema.document import resolve
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from callpact.tool import Tool
 
 MAX_QUERY_LENGTH = 1_000
-"""Characters of a query that are read; what comes after them is not looked at."""
+"""Characters of a query that are read; the rest is ignored."""
 MAX_QUERY_WORDS = 24
-"""Different words of a query that are searched for, the first ones; stop words do not count."""
+"""Distinct words of a query that are searched, the first ones; stop words do not count."""
 MAX_LIMIT = 50
 """Hits on one page."""
 MAX_TEXT_LENGTH = 4_000
@@ -45,9 +45,9 @@ MAX_LINE_LENGTH = 200
 MAX_REQUIRED = 20
 """Required parameters that a hit names."""
 MIN_PREFIX_LENGTH = 3
-"""Characters from which on the last word of a query also finds words that begin with it."""
+"""Characters from which on the last word of a query also matches as a prefix."""
 MIN_WEIGHED = 1_000
-"""Tools from which on a word that more than half of them hold is left out beside rarer ones."""
+"""Tools from which on a word that more than half of them hold is ignored beside rarer ones."""
 
 _WEIGHTS = {
     "name": 10.0,
@@ -75,7 +75,7 @@ _PART = re.compile(
     # Scripts without spaces: every character is a word.
     r"|[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_A-Za-z0-9\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
 )
-# Where a word changes from one part to the next; it looks back, as few letters can be the second.
+# Where one part of a word ends and the next begins; lookbehind, as few letters start a part.
 _COMPOUND = re.compile(
     r"[A-Z0-9_](?:(?<=[a-z_].)|(?<=[A-Z][0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z][A-Z])(?=[a-z]))"
 )
@@ -90,11 +90,11 @@ _STOP_WORDS = frozenset(
 )
 
 Visible = Callable[["Tool"], bool] | Collection[str]
-"""Which tools may be found: a question asked of each, or their ids."""
+"""The tools that may be found: a predicate, or their ids."""
 
 
 class Hit(Struct, frozen=True):
-    """One tool that was found, in a few words."""
+    """One tool that was found, in short."""
 
     id: str
     wire_name: str
@@ -102,7 +102,7 @@ class Hit(Struct, frozen=True):
     description: str
     """The first sentence, on one line."""
     required: tuple[str, ...]
-    """Names of the parameters that a call must give."""
+    """The names of the required parameters."""
 
 
 class Page(Struct, frozen=True):
@@ -114,7 +114,7 @@ class Page(Struct, frozen=True):
 
 
 class ToolIndex:
-    """The tools of a catalog, to be found by words; filled by the first search, then only read.
+    """A search index over the tools of a catalog; filled by the first search, then only read.
 
     It may be used from several threads.
 
@@ -140,14 +140,14 @@ class ToolIndex:
         tags: Collection[str] = (),
         visible: Visible | None = None,
     ) -> Page:
-        """The tools that hold words of the query, those that hold the most telling ones first.
+        """Find the tools that contain words of the query, the best by BM25 first.
 
-        A tool that has the whole query for a name comes before all others. A query without a word
-        finds every tool, in the order of ids. Tools must be in the `namespace`, have all `tags` and
-        be `visible` to be found or counted.
+        A tool with the query as its name comes first. A query without words finds every tool, in
+        the order of ids. Tools must be in the `namespace`, have all `tags` and be `visible` to be
+        found or counted.
 
         Raises:
-            UsageError: the limit or the offset cannot be.
+            UsageError: the limit or the offset is out of range.
         """
         if not 1 <= limit <= MAX_LIMIT:
             raise UsageError(f"limit must be 1 to {MAX_LIMIT}, got {limit!r:.100}")
@@ -184,16 +184,16 @@ class ToolIndex:
             terms = [f'"{word}"' for word in words]
             if begun is not None and not self._holders(last, 1):
                 terms[-1], begun = begun, None
-            rows = self._matches(" OR ".join(self._telling(terms)))
+            rows = self._matches(" OR ".join(self._significant(terms)))
             if begun is None or self._is_common(begun):
                 return rows
-            # Whole words first: else "time" would find timers as well as times.
+            # Whole words first: else "time" would also find timers.
             known = set(rows)
             others = self._matches(f"{begun} NOT {last}")
             return rows + [row for row in others if row not in known]
 
-    def _telling(self, terms: list[str]) -> list[str]:
-        """The terms without those that rank nothing: BM25 gives them no weight, only hits."""
+    def _significant(self, terms: list[str]) -> list[str]:
+        """The terms without those that occur in most tools, which BM25 gives no weight."""
         if len(self._tools) < MIN_WEIGHED:
             return terms
         return [term for term in terms if not self._is_common(term)] or terms
@@ -206,8 +206,8 @@ class ToolIndex:
         return self._connection.execute(_COUNT, (term, most)).fetchone()[0]
 
     def _matches(self, expression: str) -> list[int]:
-        # They come in the order of ids, which the sort keeps among equals; SQLite takes twice as
-        # long to sort by both.
+        # Rows come in the order of ids, which the stable sort keeps; sorting by both in SQLite
+        # takes twice as long.
         ranked = self._connection.execute(_RANK, (expression,)).fetchall()
         ranked.sort(key=itemgetter(1))
         return [row for row, _ in ranked]
@@ -223,7 +223,7 @@ class ToolIndex:
 
 def _connect() -> Connection:
     try:
-        import sqlite3  # Some builds of Python are without it.
+        import sqlite3  # Some builds of Python lack it.
     except ImportError as error:
         raise _no_index(error) from None
     connection = sqlite3.connect(":memory:", check_same_thread=False)
@@ -236,7 +236,7 @@ def _connect() -> Connection:
 
 
 def make_table(connection: Connection) -> None:
-    """Make the empty index.
+    """Create the empty index.
 
     Raises:
         UsageError: the SQLite behind the connection has no FTS5.
@@ -261,17 +261,17 @@ def _no_index(error: Exception) -> UsageError:
 
 
 def query_words(query: str) -> list[str]:
-    """The words that a query is searched by: letters and digits only, none twice."""
+    """The distinct words of a query: letters and digits only."""
     words = list(dict.fromkeys(_words(query[:MAX_QUERY_LENGTH])))
-    telling = [word for word in words if word not in _STOP_WORDS]
-    return (telling or words)[:MAX_QUERY_WORDS]
+    significant = [word for word in words if word not in _STOP_WORDS]
+    return (significant or words)[:MAX_QUERY_WORDS]
 
 
 def _words(text: str) -> list[str]:
-    """Every word in lower case; one that is made of several is followed by them.
+    """Every word in lower case; a compound word is followed by its parts.
 
     `getTokenPrice` and `get_token_price` give gettokenprice, get, token, price, gettoken and
-    tokenprice: neighbours are one word to many (GitHub, OpenAI).
+    tokenprice: adjacent parts are often written as one word (GitHub, OpenAI).
     """
     if not text.isascii():
         marked = unicodedata.normalize("NFKD", text)
@@ -284,10 +284,10 @@ def _forms(word: str) -> tuple[str, ...]:
     parts = [part.lower() for part in _PART.findall(word)]
     if len(parts) < 2:
         return (word.lower(),)
-    # Single letters and digits of a longer word say nothing alone.
-    telling = [part for part in parts if len(part) > 1 or not part.isascii()]
+    # Single letters and digits of a longer word are useless alone.
+    significant = [part for part in parts if len(part) > 1 or not part.isascii()]
     pairs = map("".join, pairwise(parts))
-    return tuple(dict.fromkeys(("".join(parts), *telling, *pairs)))
+    return tuple(dict.fromkeys(("".join(parts), *significant, *pairs)))
 
 
 def _columns(tool: Tool) -> tuple[str, ...]:
@@ -304,37 +304,35 @@ def _columns(tool: Tool) -> tuple[str, ...]:
 
 
 def _plain_words(text: str) -> str:
-    # Most texts hold nothing that SQLite would not split alike, and in a tenth of the time.
+    # SQLite splits most texts in the same way, in a tenth of the time.
     if text.isascii() and _COMPOUND.search(text) is None:
         return text
     return " ".join(_words(text))
 
 
 def _parameter_texts(root: Any) -> Iterator[str]:
-    """Names and descriptions of parameters, and of what lies inside them, level by level."""
+    """Names and descriptions of parameters and of their subschemas, level by level."""
     pending: list[Any] = [root]
     seen: set[int] = set()
     for node in pending:  # It grows while it is read.
-        if not isinstance(node, dict) or id(cast("Any", node)) in seen:
+        if not is_object(node) or id(node) in seen:
             continue
         if len(seen) >= MAX_PARAMETERS:
             return
-        schema = cast("dict[str, Any]", node)
-        seen.add(id(schema))
+        seen.add(id(node))
         for key in ("title", "description"):
-            if schema is not root and isinstance(schema.get(key), str):
-                yield schema[key]
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            held = cast("dict[str, Any]", properties)
-            yield from held
-            pending += held.values()
-        if isinstance(schema.get("$ref"), str):
-            pending.append(resolve(root, schema["$ref"]))
-        pending.append(schema.get("items"))
+            if node is not root and isinstance(node.get(key), str):
+                yield node[key]
+        properties = node.get("properties")
+        if is_object(properties):
+            yield from properties
+            pending += properties.values()
+        if isinstance(node.get("$ref"), str):
+            pending.append(resolve(root, node["$ref"]))
+        pending.append(node.get("items"))
         for key in ("allOf", "anyOf", "oneOf"):
-            if isinstance(schema.get(key), list):
-                pending += schema[key]
+            if is_array(node.get(key)):
+                pending += node[key]
 
 
 # --- hits -----------------------------------------------------------------------------------
@@ -347,8 +345,8 @@ def _hit(tool: Tool) -> Hit:
 
 
 def _required(tool: Tool) -> tuple[str, ...]:
-    schema: Any = tool.contract.input
-    names = cast("dict[str, Any]", schema).get("required", ()) if isinstance(schema, dict) else ()
+    schema = tool.contract.input
+    names = schema.get("required", ()) if is_object(schema) else ()
     return tuple(names[:MAX_REQUIRED])
 
 

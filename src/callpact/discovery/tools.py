@@ -1,8 +1,8 @@
-"""Three tools that stand in for a big catalog: `search_tools`, `describe_tool`, `call_tool`.
+"""Three tools that replace the list of a large catalog: `search_tools`, `describe_tool`, `call_tool`.
 
-They are Tools like any others, to be served instead of a long list. Whoever calls them sees what
-that caller may use, and no more. What is called through them goes the line of every call, under its
-own contract. They belong to no source; a door makes them with `discovery_tools`.
+They are Tools like any others, and show a caller only the tools that it may use. A call through
+them is a normal call, under the contract of its tool. They belong to no source; a door makes them
+with `discovery_tools`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ STAND_INS = frozenset({SEARCH_TOOLS, DESCRIBE_TOOL, CALL_TOOL})
 _STAND_IN_NAMES = STAND_INS | {"search_tools", "describe_tool", "call_tool"}
 
 DEFAULT_LIMIT = 10
-"""Hits that `search_tools` gives when it is not told how many."""
+"""Hits that `search_tools` returns by default."""
 MAX_NAMESPACES = 10
 """Namespaces that the description of `search_tools` names, the largest first."""
 MAX_EXAMPLES = 5
 """Examples of one tool that `describe_tool` shows."""
 MAX_NEAREST = 3
-"""Names that are suggested for one that is not there."""
+"""Names that are suggested for an unknown one."""
 _MAX_NAME_LENGTH = 200
 
 _NAME: dict[str, Any] = {
@@ -70,7 +70,7 @@ _SEARCH_INPUT: dict[str, Any] = {
         "cursor": {
             "type": "string",
             "pattern": "^[0-9]{0,9}$",
-            "description": "The nextCursor of an earlier answer, for the tools after those.",
+            "description": "The nextCursor of an earlier result, for the tools after those.",
         },
         "namespace": {
             "type": "string",
@@ -120,7 +120,7 @@ _DESCRIBE_OUTPUT: dict[str, Any] = {
         "inputSchema": {**_ANY_OBJECT, "description": "What the arguments must keep."},
         "outputSchema": {
             "anyOf": [_ANY_OBJECT, {"type": "boolean"}],
-            "description": "What the answer is declared to be.",
+            "description": "What the output is declared to be.",
         },
         "annotations": _ANY_OBJECT,
         "examples": {"type": "array"},
@@ -140,7 +140,7 @@ _CALL_INPUT: dict[str, Any] = {
         "arguments": {
             "type": "object",
             "description": "The tool's arguments, by the inputSchema that describe_tool gives.",
-            # They are told by the call that they are for, under the marks of its own schema.
+            # Recorded with the call of the target, under the marks of its own schema.
             "writeOnly": True,
         },
     },
@@ -151,10 +151,9 @@ _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
 
 def discovery_tools(runtime: Runtime, *, identity: Identity | None = None) -> tuple[Tool, ...]:
-    """The three tools over what a runtime holds, for callers who see what `identity` sees.
+    """The three tools for the catalog of a runtime.
 
-    The identity is for the counts in the description; whom a call may serve is asked of each call.
-
+    The identity is used for the counts in the description; each call is checked for its own caller.
     Raises:
         UsageError: this Python has no SQLite with FTS5.
     """
@@ -176,7 +175,7 @@ def discovery_tools(runtime: Runtime, *, identity: Identity | None = None) -> tu
         title="Describe a tool",
         description=(
             "Everything about one tool that search_tools found: its description, the schema of its "
-            "arguments, the schema of its answer, examples. Read it before call_tool."
+            "arguments, the schema of its output, examples. Read it before call_tool."
         ),
         contract=Contract(input=_DESCRIBE_INPUT, output=_DESCRIBE_OUTPUT, input_policy="tolerant"),
         handler=here.describe,
@@ -189,7 +188,7 @@ def discovery_tools(runtime: Runtime, *, identity: Identity | None = None) -> tu
         title="Call a tool",
         description=(
             "Call a tool that search_tools found, with the arguments that describe_tool asks for. "
-            "The answer, or the error with every wrong argument, is that of the tool itself."
+            "The output, or the error with every wrong argument, is that of the tool itself."
         ),
         contract=Contract(input=_CALL_INPUT, input_policy="tolerant"),
         handler=here.call,
@@ -199,7 +198,7 @@ def discovery_tools(runtime: Runtime, *, identity: Identity | None = None) -> tu
 
 
 def is_usable(tool: Tool, identity: Identity | None) -> bool:
-    """True if this caller may call a tool now, and get one answer."""
+    """True if this caller may call a tool now, and get a single result."""
     if tool.disabled is not None or tool.kind == "subscription" or tool.id in STAND_INS:
         return False
     try:
@@ -210,9 +209,9 @@ def is_usable(tool: Tool, identity: Identity | None) -> bool:
 
 
 def target_of(catalog: Catalog, tool_id: str, arguments: Any) -> Tool | None:
-    """The tool that a call of `call_tool` is meant for; None for any other call.
+    """The tool that a call of `call_tool` names; None for any other call.
 
-    A door asks it for what depends on the tool that runs in the end: its timeout, its annotations.
+    A door needs its timeout and annotations.
     """
     if tool_id != CALL_TOOL or not isinstance(arguments, Mapping):
         return None
@@ -224,7 +223,7 @@ _lock = threading.Lock()
 
 
 def index_of(runtime: Runtime) -> ToolIndex:
-    """The index of what a runtime holds now: one for all its callers, until its catalog changes.
+    """The index of a runtime's current catalog, shared by its callers until the catalog changes.
 
     Raises:
         UsageError: this Python has no SQLite with FTS5.
@@ -243,7 +242,7 @@ class _Discovery:
         self._runtime = runtime
 
     async def search(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
-        # In a thread: the first search of a big catalog fills the index.
+        # In a thread: the first search of a large catalog fills the index.
         return await asyncio.to_thread(self._search, arguments, context.identity)
 
     def _search(self, arguments: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
@@ -256,10 +255,10 @@ class _Discovery:
             namespace=namespace,
             visible=usable,
         )
-        answer = _told_page(page)
+        output = _encode_page(page)
         if not page.hits:
-            answer["note"] = self._nothing(page, namespace, identity)
-        return sendable(answer)
+            output["note"] = self._nothing(page, namespace, identity)
+        return sendable(output)
 
     def _nothing(self, page: Page, namespace: str | None, identity: Identity | None) -> str:
         if page.total:
@@ -278,7 +277,7 @@ class _Discovery:
         grant(tool, context.identity)
         if tool.disabled is not None:
             raise Failed(tool.disabled.code, tool.disabled.reason)
-        return sendable(_told_tool(tool))
+        return sendable(_encode_tool(tool))
 
     async def call(self, arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
         tool = await self._find(arguments["name"], context.identity)
@@ -300,11 +299,11 @@ class _Discovery:
         )
 
     async def _find(self, name: str, identity: Identity | None) -> Tool:
-        """The tool of this name, if there is one that gives one answer.
+        """Find a tool with a single result by its name.
 
         Raises:
-            ToolError: it is one of the three: what is called through them is another tool.
-            UnknownTool: with the nearest names of what the caller may use.
+            ToolError: it is one of the three, which cannot call themselves.
+            UnknownTool: with the nearest names of the tools that the caller may use.
         """
         tool = self._runtime.catalog.get(name)
         if (name if tool is None else tool.id) in _STAND_IN_NAMES:
@@ -314,7 +313,7 @@ class _Discovery:
         return tool
 
     def _unknown(self, name: str, identity: Identity | None) -> UnknownTool:
-        """What is spelled alike is meant; else what shares words with it may be."""
+        """The error for an unknown name, with similarly spelled names, else names with its words."""
         usable = partial(_is_usable_by, identity)
         name = name[:100]
         catalog = self._runtime.catalog
@@ -340,7 +339,7 @@ def _is_usable_by(identity: Identity | None, tool: Tool) -> bool:
     return is_usable(tool, identity)
 
 
-# --- what is told ---------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------
 
 
 def _search_description(catalog: Catalog, identity: Identity | None) -> str:
@@ -374,22 +373,22 @@ def _largest(namespaces: Counter[str]) -> list[str]:
     return [f"{name} ({count})" for name, count in ordered[:MAX_NAMESPACES]]
 
 
-def _told_page(page: Page) -> dict[str, Any]:
-    told: dict[str, Any] = {"tools": [_told_hit(hit) for hit in page.hits], "total": page.total}
+def _encode_page(page: Page) -> dict[str, Any]:
+    form: dict[str, Any] = {"tools": [_encode_hit(hit) for hit in page.hits], "total": page.total}
     if page.next is not None:
-        told["nextCursor"] = str(page.next)
-    return told
+        form["nextCursor"] = str(page.next)
+    return form
 
 
-def _told_hit(hit: Hit) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": hit.id}
+def _encode_hit(hit: Hit) -> dict[str, Any]:
+    form: dict[str, Any] = {"name": hit.id}
     if hit.title:
-        told["title"] = hit.title
-    return told | {"description": hit.description, "required": list(hit.required)}
+        form["title"] = hit.title
+    return form | {"description": hit.description, "required": list(hit.required)}
 
 
-def _told_tool(tool: Tool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    form: dict[str, Any] = {
         "name": tool.id,
         "wireName": tool.wire_name,
         "title": tool.title,
@@ -401,4 +400,4 @@ def _told_tool(tool: Tool) -> dict[str, Any]:
         "annotations": dict(tool.annotations),
         "examples": list(tool.examples[:MAX_EXAMPLES]),
     }
-    return {key: value for key, value in told.items() if value not in (None, [], {})}
+    return {key: value for key, value in form.items() if value not in (None, [], {})}

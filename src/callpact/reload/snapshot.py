@@ -1,7 +1,7 @@
 """The state of watched files on disk, by polling, and which of them changed since they were read.
 
-Polling compares stamps. Of a file that is named itself the content decides, so that touching it is
-no change; of those in folders, which may be thousands, the stamp does.
+Polling compares stamps. For a file that is watched by name the content decides, so that touching it
+is no change; for the files in a folder, which may be thousands, the stamp decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callpact.sources.base import Watched
 from callpact.sources.python.importer import TICK_NS
 
 Stamp = tuple[int, int, int]
-"""When a file was written, its size and its inode."""
+"""Modification time, size and inode of a file."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,14 +28,14 @@ class Watch:
 
     watched: tuple[Watched, ...] = ()
     trouble: str = ""
-    """The error of the last reading, if it failed."""
+    """The error of the last read, if it failed."""
     seen: dict[str, Stamp] | None = None
-    """Stamps of the last look, if they differ from those that were read."""
+    """Stamps of the last poll, if they differ from those that were read."""
     _read: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
     _digests: dict[str, bytes | None] = field(default_factory=dict[str, Any])
 
     def look(self) -> list[str]:
-        """The changed files, once they stayed the same for two looks; they count as read then."""
+        """The changed files, once two polls found them the same; they count as read then."""
         now = stamps(self.watched)
         was, self.seen = self.seen, None if now == self._read else now
         if self.seen is None or now != was:
@@ -48,12 +48,12 @@ class Watch:
         return sorted(differing - equal)
 
     def settle(self, watched: Iterable[Watched], since: int) -> None:
-        """Watch these files, which were read after `since`, instead of those from before."""
+        """Watch these files, which were read after `since`, instead of the former ones."""
         self.watched = tuple(dict.fromkeys(watched))
-        # Digests before stamps: a file written in between has a stamp that is not taken for read.
+        # Digests before stamps: a file written in between then does not count as read.
         digests = {path: self._digests.get(path) or _digest(path) for path in self._named()}
         now, below = stamps(self.watched), tuple(f"{each.path}{os.sep}" for each in self.watched)
-        # Of a file that was not watched before, only an old one is known to be what was read.
+        # For a newly watched file, only an old stamp is known to be the one that was read.
         old = {path: stamp for path, stamp in now.items() if stamp[0] < since - TICK_NS}
         known = {p: stamp for p, stamp in self._read.items() if f"{p}{os.sep}".startswith(below)}
         self._read = old | known
@@ -72,7 +72,7 @@ def stamps(watched: Iterable[Watched]) -> dict[str, Stamp]:
     for each in watched:
         for path in _files(each):
             with suppress(OSError, ValueError):
-                state = os.stat(path)  # noqa: PTH116 - of thousands
+                state = os.stat(path)  # noqa: PTH116 - fast, for thousands of files
                 if stat.S_ISREG(state.st_mode):
                     found[path] = state.st_mtime_ns, state.st_size, state.st_ino
     return found
@@ -88,7 +88,7 @@ def _files(watched: Watched) -> Iterator[str]:
         folders[:] = () if level == watched.levels else set(folders).difference(watched.skips)
         for name in names:
             if name.endswith(watched.suffix):
-                yield os.path.join(folder, name)  # noqa: PTH118 - of thousands
+                yield os.path.join(folder, name)  # noqa: PTH118 - fast, for thousands of files
 
 
 def _digest(path: str) -> bytes | None:

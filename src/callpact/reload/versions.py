@@ -1,6 +1,6 @@
-"""Versions of a source: their calls under way, and the difference that clients see between them.
+"""Versions of a source: their running calls, and the differences that clients see between them.
 
-Contracts are compared by hashes of all that a client can see. Reads nothing from disk.
+Contracts are compared by hashes of all fields that a client can see. Reads nothing from disk.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ MOST_NAMED = 5
 """Names in one line of the log; the others are counted."""
 Key = tuple[str, str]
 """A kind of offer (`tool`, `resource`, `prompt`), and a name of it."""
-_GRACE_SECONDS = 1.0  # A request may have found its tool, and not begun to run it.
-_IDLE_SECONDS = 0.1  # Between two looks at whether the last call has ended.
+_GRACE_SECONDS = 1.0  # A request may have found its tool, and not yet started it.
+_IDLE_SECONDS = 0.1  # Between two checks whether the last call has ended.
 _log = logging.getLogger("callpact.reload")
 
 
 def _counted(tool: Tool, calls: set[object]) -> Tool:
-    """The same tool; each of its calls is a member of `calls` while it is under way."""
+    """The same tool; each of its calls is a member of `calls` while it runs."""
     handler = cast("Any", tool.handler)
 
     @contextmanager
     def under_way() -> Generator[None]:
-        calls.add(call := object())  # One step also for calls on another event loop.
+        calls.add(call := object())  # Atomic, as calls may run on another event loop.
         try:
             yield
         finally:
@@ -66,7 +66,7 @@ def _counted(tool: Tool, calls: set[object]) -> Tool:
 
 
 class Version:
-    """One version of a source, as it is served."""
+    """One served version of a source."""
 
     def __init__(self, part: Part, prepare: Callable[[Catalog], Catalog]) -> None:
         self.part = part
@@ -92,7 +92,7 @@ class Version:
             yield ("prompt", p.tool.id), p.tool, ()
 
     def served(self, is_served: Callable[[Tool], bool]) -> dict[Key, str]:
-        """The hashes of what clients see; thousands of contracts take seconds."""
+        """The hashes of the offers that clients see; thousands of contracts take seconds."""
         return {key: self._hashes[key] for key, tool, _ in self._offers() if is_served(tool)}
 
     async def retire(self) -> None:
@@ -110,12 +110,12 @@ class Version:
         try:
             if source is not None:
                 await source.aclose()
-        except Exception:  # noqa: BLE001 - boundary: a source of others must not end the watching
+        except Exception:  # noqa: BLE001 - boundary: a third-party source must not end the watcher
             _log.exception("%s: its version from before could not be closed", self.part.wanted.ref)
 
 
 def _hash(tool: Tool, *more: Any) -> str:
-    """A hash of all that a client can see of a tool, and of what decides whether it sees it."""
+    """A hash of all that a client can see of a tool, and of its access rules."""
     contract, access, disabled = tool.contract, tool.access, tool.disabled
     shown = [
         *(tool.id, tool.wire_name, tool.title, tool.description, tool.version, tool.kind),
@@ -130,7 +130,7 @@ def _hash(tool: Tool, *more: Any) -> str:
 
 
 def lost(old: Part, new: Part) -> str:
-    """The first error at a place that gave tools before, without an error; empty without one."""
+    """The first error at a place that had tools and no error before; empty without one."""
     hurt = {found.place for found in old.report if found.severity == "error"}
     offers = (*old.catalog.resources, *old.catalog.prompts)
     sources = {tool.source for tool in (*old.catalog, *(offer.tool for offer in offers))}
@@ -144,7 +144,7 @@ def lost(old: Part, new: Part) -> str:
 
 @dataclass(slots=True)
 class Change:
-    """The difference between what was served and what is."""
+    """The difference between two sets of served versions."""
 
     added: list[Key]
     removed: list[Key]
@@ -182,7 +182,7 @@ def compared(
 
 
 def few(names: Iterable[str]) -> str:
-    """Names on one line of the log."""
+    """A few names on one line of the log, and the number of the others."""
     every = list(names)
     more = f" and {len(every) - MOST_NAMED:,} more" if len(every) > MOST_NAMED else ""
     return ", ".join(every[:MOST_NAMED]) + more

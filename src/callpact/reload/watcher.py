@@ -1,6 +1,6 @@
 """The watcher: polls files, reads changed sources again, swaps the catalog, notifies clients.
 
-A source is the unit: it is read again as a whole, or its version from before stays.
+A source is the unit of reload: it is replaced as a whole, or its previous version stays.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from callpact.sources.parts import (
 from callpact.tool import Tool
 
 WATCH_SECONDS = 0.3
-"""Seconds between two looks at watched files; more where a look takes more than a tenth of them."""
+"""Seconds between two polls of watched files; more where a poll takes more than a tenth of them."""
 QUIET_SECONDS = 0.2
 """Seconds for which changed files must stay the same before they are read again."""
 MAX_RELOAD_SECONDS = 60
 """Seconds within which a source must be read again."""
-_SHARE = 9  # A pause lasts at least this many times as long as the look before it.
+_SHARE = 9  # A pause lasts at least this many times as long as the poll before it.
 _log = logging.getLogger("callpact.reload")
 
 T = TypeVar("T")
@@ -60,13 +60,13 @@ class Announce(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LoadOptions:
     """How the sources were loaded, to load them again."""
 
     config: Path | None = None
-    """The configuration file that names the sources; None if they were named themselves."""
+    """The configuration file that names the sources; None if references were given."""
     wanted: Callable[[], tuple[Wanted, ...]] = tuple
-    """Reads from that file which sources are wanted now."""
+    """Reads the wanted sources from that file."""
     given: Callable[[], Opening] | None = None
     """Makes the settings that all sources share; called again when one of the `files` changed."""
     files: tuple[Path, ...] = ()
@@ -75,31 +75,31 @@ class Asked:
 
 
 def is_offered(tool: Tool) -> bool:
-    """True if a tool can be called over any door, by some caller."""
+    """True if a tool can be called through a door by some caller."""
     return tool.kind != "subscription" and tool.disabled is None
 
 
 @dataclass(eq=False)
 class Watcher:
-    """Keeps the catalog of a runtime as its sources are on disk, while this context is open.
+    """Keeps the catalog of a runtime in step with its sources on disk, while the context is open.
 
-    `asked` are the arguments that `loaded` was loaded with. A change of tools that `is_served` leaves
-    out is not announced. `prepare` turns the catalog of a source into the one that is run.
+    `options` is how `loaded` was loaded. Changes of tools that are not `is_served` are not announced.
+    `prepare` converts the catalog of a source to the one that is run.
     """
 
     loaded: Loaded
     runtime: Runtime
-    asked: Asked
+    options: LoadOptions
     announce: Announce
     is_served: Callable[[Tool], bool] = is_offered
     prepare: Callable[[Catalog], Catalog] = lambda catalog: catalog
 
     def __post_init__(self) -> None:
-        # A thread of its own, as tools may keep all others busy.
+        # Its own thread, as tools may keep all others busy.
         self._thread = ThreadPoolExecutor(1, "callpact watching")
         self._given: Opening | None = None
         self._wanted = tuple(part.wanted for part in self.loaded.parts)
-        self._config = Watch((Watched(self.asked.config),) if self.asked.config else ())
+        self._config = Watch((Watched(self.options.config),) if self.options.config else ())
         self._watches = {part.wanted.name: Watch() for part in self.loaded.parts}
         self._unfit: set[str] = set()
         """Sources whose new version has tools that another source has already."""
@@ -108,7 +108,7 @@ class Watcher:
         self._swap({part.wanted.name: Version(part, self.prepare) for part in self.loaded.parts})
 
     async def __aenter__(self) -> None:
-        # Record the state of all files, as far as it is the one that was loaded.
+        # Record the state of all files, if it is the state that was loaded.
         since = min((version.part.since for version in self._versions.values()), default=0)
         await self._apart(lambda: self._config.settle(self._config.watched, since))
         for name, version in self._versions.items():
@@ -120,12 +120,12 @@ class Watcher:
         self._task.cancel()
         await asyncio.wait([self._task])
         self._thread.shutdown(wait=False, cancel_futures=True)
-        for task in self._closing:  # Versions from before, some with calls under way.
+        for task in self._closing:  # Previous versions, some with running calls.
             task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _run(self) -> None:
-        """Look for changes and read them, until it is cancelled."""
+        """Poll for changes and reload them, until cancelled."""
         while True:
             began, pause = time.perf_counter(), WATCH_SECONDS
             try:
@@ -142,8 +142,8 @@ class Watcher:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _settle(self, watch: Watch, part: Part, *more: Part) -> None:
-        """Watch what these parts were read from; the first was read just now."""
-        watched = [each for known in (part, *more) for each in _watched(known, self.asked.files)]
+        """Watch the files of these parts; the first was read just now."""
+        watched = [each for known in (part, *more) for each in _watched(known, self.options.files)]
         await self._apart(lambda: watch.settle(watched, part.since))
 
     def _look(self) -> _Changed:
@@ -151,8 +151,8 @@ class Watcher:
         return {watch: files for watch, files in looks.items() if files}
 
     async def _reload(self, changed: _Changed) -> None:
-        """Read again what changed, and serve it."""
-        if not set(chain(*changed.values())).isdisjoint(map(str, self.asked.files)):
+        """Read the changed sources again, and serve them."""
+        if not set(chain(*changed.values())).isdisjoint(map(str, self.options.files)):
             self._given = None
         if self._config in changed:
             self._read_config()
@@ -173,10 +173,10 @@ class Watcher:
                     await version.aclose()
 
     def _read_config(self) -> None:
-        """Read which sources are wanted; they stay the same if the configuration is broken."""
-        shown = _shown([str(self.asked.config)])
+        """Read the wanted sources; they stay the same if the configuration is broken."""
+        shown = _shown([str(self.options.config)])
         try:
-            wanted = self.asked.wanted()
+            wanted = self.options.wanted()
         except DeclarationError as error:
             if self._config.trouble != str(error):
                 _log.warning("%s; what it said before stays", error)
@@ -211,22 +211,22 @@ class Watcher:
             kept = None if str(wanted.secrets) in chain(*changed.values()) else old.secrets
         since = time.time_ns()
         try:
-            if self._given is None and self.asked.given is not None:
-                self._given = self.asked.given()
+            if self._given is None and self.options.given is not None:
+                self._given = self.options.given()
             async with asyncio.timeout(MAX_RELOAD_SECONDS):
-                return await load_part(wanted, self._given, secrets=kept, hide=self.asked.hide)
+                return await load_part(wanted, self._given, secrets=kept, hide=self.options.hide)
         except CallpactError as error:
             trouble = SourceRefused(str(error))
         except TimeoutError:
             trouble = SourceRefused(f"{wanted.ref}: not read within {MAX_RELOAD_SECONDS} seconds")
-        except Exception as error:  # noqa: BLE001 - boundary: a source of others
+        except Exception as error:  # noqa: BLE001 - boundary: a third-party source
             _log.debug("%s could not be read", wanted.ref, exc_info=True)
             trouble = SourceRefused(f"{wanted.ref}: {type(error).__name__}: {error}")
         source = None if old is None else old.source
         return Part(wanted, Catalog(()), (), source, kept, since, trouble)
 
     def _fitting(self, versions: dict[str, Version], changed: _Changed) -> dict[str, Version]:
-        """The new versions; where tools of two collide, the version from before of the later one."""
+        """The new versions; of two with colliding tools, the later keeps its previous version."""
         self._unfit.clear()
         with suppress(DuplicateTool):
             joined(version.catalog for version in versions.values())
@@ -244,7 +244,7 @@ class Watcher:
         return fit
 
     async def _serve(self, versions: dict[str, Version], changed: _Changed) -> None:
-        """Swap the catalog, and announce what clients see differently."""
+        """Swap the catalog, and announce the differences that clients see."""
         gone = [v for v in self._versions.values() if v not in versions.values()]
         come = [v for v in versions.values() if v not in self._versions.values()]
         if not gone and not come:
@@ -288,7 +288,7 @@ class Watcher:
         watch.trouble = trouble
 
     def _log_findings(self, part: Part, old: Version | None) -> None:
-        """Log the findings that the version from before did not have."""
+        """Log the findings that the previous version did not have."""
         known = frozenset(() if old is None else old.part.report)
         news = [found for found in part.report if found not in known and found.severity != "info"]
         for found in news[:MOST_NAMED]:
@@ -306,7 +306,7 @@ def _watched(part: Part, given: Iterable[Path]) -> tuple[Watched, ...]:
     if isinstance(source, Watchable):
         try:
             return (*files, *source.watched())
-        except Exception:  # noqa: BLE001 - boundary: a source of others must not end the watching
+        except Exception:  # noqa: BLE001 - boundary: a third-party source must not end the watcher
             _log.exception("%s cannot say what it was read from", wanted.ref)
     kind, colon, rest = wanted.ref.partition(":")
     named = [wanted.ref, rest if colon and kind else "", wanted.settings.lists or ""]
@@ -314,6 +314,6 @@ def _watched(part: Part, given: Iterable[Path]) -> tuple[Watched, ...]:
 
 
 def _shown(files: Iterable[str | Path]) -> str:
-    """Paths as a user would write them."""
+    """Paths relative to the current folder, if they are inside it."""
     here = f"{Path.cwd()}{os.sep}"
     return few(dict.fromkeys(str(file).removeprefix(here) for file in files))

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from time import time
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from callpact.schema import is_array, is_object
 from callpact.schema.json_text import json_text, sendable
 from callpact.secrets.keys import AllSecrets, Secrets
 from callpact.secrets.masker import MASK
@@ -46,15 +47,15 @@ _FIELDS = (
 )
 _TOOL = "callpact.tool."
 _MAX_NAME = 200
-_MAX_PRINTED = 1_000_000  # Characters of one line that others print.
-_AHEAD = 10  # Times what a text may have: so much of it is looked at for secrets.
-# What draws, moves or hides something on a terminal, ends a line for some reader, or is no text.
+_MAX_PRINTED = 1_000_000  # Characters of one line that other code prints.
+_AHEAD = 10  # This many times the limit of a text is searched for secrets.
+# Characters that control a terminal, end a line for some readers, or are not text.
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"(error|warning):")
-# They log what calls carry (frames, chunks, addresses) and the ids of sessions.
+# They log contents of calls (frames, chunks, addresses) and ids of sessions.
 _TALKATIVE = ("mcp", "sse_starlette", "uvicorn", "aiohttp", "httpx2", "httpcore2")
 
 _calls = logging.getLogger("callpact.calls")
@@ -63,7 +64,7 @@ _calls = logging.getLogger("callpact.calls")
 def configure(level: str, form: LogForm = "text") -> Logs:
     """Send every logger to standard error, from this level on; replaces an earlier configuration.
 
-    As JSON, what others print to standard error becomes lines of JSON, too.
+    As JSON, text that other code prints to standard error becomes lines of JSON, too.
     """
     root = logging.getLogger()
     for handler in tuple(root.handlers):
@@ -80,7 +81,7 @@ def configure(level: str, form: LogForm = "text") -> Logs:
 
 
 class Logs(logging.Handler):
-    """Writes log records and, once it has replaced standard error, what others print."""
+    """Writes log records and, once it has replaced standard error, the text that others print."""
 
     def __init__(self, form: LogForm) -> None:
         super().__init__()
@@ -92,25 +93,25 @@ class Logs(logging.Handler):
         self._taken: tuple[Any, Any] | None = None
 
     def hide(self, secrets: Secrets) -> None:
-        """Mask these from now on, also those of them that become known later."""
+        """Mask these secrets from now on, including those that become known later."""
         self._secrets.hide(secrets)
 
-    def tell(self, event: str, message: str, fields: Mapping[str, Any]) -> None:
-        """Write one line of JSON about the command itself, whatever the level."""
+    def write_event(self, event: str, message: str, fields: Mapping[str, Any]) -> None:
+        """Write one line of JSON about the command itself, at any level."""
         with contextlib.suppress(Exception):
-            told: dict[str, Any] = {**self._head(time(), "info", "callpact"), "event": event}
-            told["message"] = self._clean(message, MAX_LOG_MESSAGE)
-            self._output.write(_line({**told, **self._data(sendable(dict(fields)))}))
+            line: dict[str, Any] = {**self._head(time(), "info", "callpact"), "event": event}
+            line["message"] = self._clean(message, MAX_LOG_MESSAGE)
+            self._output.write(_line({**line, **self._data(sendable(dict(fields)))}))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._as_json(record) if self.form == "json" else self._as_text(record)
-        except Exception as error:  # noqa: BLE001 - boundary: logging never breaks what is logged
+        except Exception as error:  # noqa: BLE001 - boundary: logging never breaks the logging code
             line = self._failed(record, error)
         self._output.write(line)
 
     def take_stderr(self, *, steady: bool = False) -> None:
-        """Replace `sys.stderr`, so that secrets are masked in what is printed there.
+        """Replace `sys.stderr`, so that secrets are masked in all text that is printed there.
 
         `steady` is for a server: if standard error is not read, or closed, lines are dropped and
         counted; nothing waits for it and nothing fails.
@@ -146,18 +147,18 @@ class Logs(logging.Handler):
         first = f"{record.levelname} {record.name}: {_message(record)}"
         texts = [self._clean(first, MAX_LOG_MESSAGE)]
         texts += [self._clean(text, MAX_LOG_TRACE) for text in _traces(record).values()]
-        # What follows is set off: no text of others can look like a record of its own.
+        # Later lines are indented: no untrusted text can look like a record of its own.
         return _safe("\n".join(texts).replace("\r\n", "\n").replace("\n", "\n    ")) + "\n"
 
     def _as_json(self, record: logging.LogRecord) -> str:
-        told = self._head(record.created, record.levelname.lower(), record.name)
-        told["message"] = self._clean(_message(record), MAX_LOG_MESSAGE)
+        line = self._head(record.created, record.levelname.lower(), record.name)
+        line["message"] = self._clean(_message(record), MAX_LOG_MESSAGE)
         given = vars(record)
-        told |= {name: self._field(given[name]) for name in _FIELDS if given.get(name) is not None}
+        line |= {name: self._field(given[name]) for name in _FIELDS if given.get(name) is not None}
         if record.name.startswith(_TOOL):
-            told.setdefault("tool_id", told["logger"][len(_TOOL) :])
-        told |= {name: self._clean(text, MAX_LOG_TRACE) for name, text in _traces(record).items()}
-        return _line(told)
+            line.setdefault("tool_id", line["logger"][len(_TOOL) :])
+        line |= {name: self._clean(text, MAX_LOG_TRACE) for name, text in _traces(record).items()}
+        return _line(line)
 
     def _head(self, created: float, level: str, logger: str) -> dict[str, Any]:
         moment = datetime.fromtimestamp(created, UTC).isoformat(timespec="milliseconds")
@@ -178,7 +179,7 @@ class Logs(logging.Handler):
         return _line({**self._head(time(), "warning", "callpact.telemetry"), "message": text})
 
     def _printed(self, data: bytes) -> None:
-        """Write what others print, masked before it is cut into lines: a secret may have several."""
+        """Write printed text, masked before it is split into lines: a secret may span several."""
         text, self._partial = self._partial + self._decoded(data), ""
         text, end, rest = self._masked(text).rpartition("\n")
         self._partial = rest[:_MAX_PRINTED]
@@ -197,13 +198,13 @@ class Logs(logging.Handler):
     # --- secrets ----------------------------------------------------------------------------
 
     def _clean(self, text: str, limit: int) -> str:
-        """Masked first and cut then: half a secret is one, too."""
+        """Mask a text, then cut it: a part of a secret must not be shown either."""
         end = limit * _AHEAD + self._secrets.masker().longest
         clean = self._masked(text[:end])
         if len(text) <= end:
             return _cut(clean, limit)
         if len(clean) <= limit:
-            # So much of it was secret that what is left may end in half of one.
+            # So much was masked that the rest may end with a part of a secret.
             clean = clean[: clean.rfind(MASK) + len(MASK)]
         return f"{clean[:limit]}…"
 
@@ -216,11 +217,10 @@ class Logs(logging.Handler):
         return self._clean(str(value), MAX_LOG_MESSAGE)
 
     def _data(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            pairs = cast("dict[str, Any]", value).items()
-            return {self._masked(key): self._data(item) for key, item in pairs}
-        if isinstance(value, list):
-            return [self._data(item) for item in cast("list[Any]", value)]
+        if is_object(value):
+            return {self._masked(key): self._data(item) for key, item in value.items()}
+        if is_array(value):
+            return [self._data(item) for item in value]
         return value if value is None else self._field(value)
 
 
@@ -232,16 +232,16 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _traces(record: logging.LogRecord) -> dict[str, str]:
-    told: dict[str, str] = {}
+    traces: dict[str, str] = {}
     if record.exc_info and record.exc_info[1] is not None:
         error = record.exc_info[1]
         lines = traceback.format_exception(error, limit=-MAX_LOG_FRAMES)
-        told["exception"] = "".join(lines).rstrip("\n")
+        traces["exception"] = "".join(lines).rstrip("\n")
     elif record.exc_text:
-        told["exception"] = record.exc_text
+        traces["exception"] = record.exc_text
     if record.stack_info:
-        told["stack"] = record.stack_info
-    return told
+        traces["stack"] = record.stack_info
+    return traces
 
 
 def _cut(text: str, limit: int) -> str:
@@ -286,15 +286,15 @@ def log_call(event: CallFinished) -> None:
         "count": event.count,
     }
     more = ", ".join(f"{word} {part}" for word, part in (("from", source), ("for", caller)) if part)
-    told = (event.tool_id, code or "ok", ms, f" ({more})" if more else "")
-    _calls.info("call finished: %s %s in %s ms%s", *told, extra=fields)
+    parts = (event.tool_id, code or "ok", ms, f" ({more})" if more else "")
+    _calls.info("call finished: %s %s in %s ms%s", *parts, extra=fields)
 
 
 # --- standard error -------------------------------------------------------------------------
 
 
 class _Printed(io.RawIOBase):
-    """A raw stream in place of standard error that passes on what is printed."""
+    """A raw stream in place of standard error that passes on the printed bytes."""
 
     def __init__(self, take: Callable[[bytes], None], before: Any, *, is_plain: bool) -> None:
         self._take = take
@@ -332,15 +332,15 @@ class _Output:
         self._dropped = 0
 
     def keep(self, stream: Any) -> None:
-        """Write there, whatever `sys.stderr` becomes."""
+        """Write to this stream, even if `sys.stderr` is replaced."""
         self._stream, self._is_kept = stream, True
 
     def steady(self) -> None:
         """Drop lines that would have to wait, from now on."""
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # None, or none of a file.
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # None, or not a file.
             descriptor = self._stream.fileno()
             self._stream.flush()
-            if hasattr(select, "poll"):  # Not on Windows, where a pipe cannot be asked.
+            if hasattr(select, "poll"):  # Not on Windows, where pipes cannot be polled.
                 self._room = select.poll()
                 self._room.register(descriptor, select.POLLOUT)
             self._descriptor = descriptor
@@ -371,11 +371,11 @@ class _Output:
             if not self._has_room():
                 return False
             try:
-                # This many bytes fit without waiting where there is room at all.
+                # Where there is room at all, this many bytes fit without blocking.
                 number = os.write(cast("int", self._descriptor), self._rest[:_PIECE])
             except BlockingIOError:
                 return False
-            except OSError:  # Closed, or the disk is full: this line is lost, the call is not.
+            except OSError:  # Closed, or the disk is full: the line is lost.
                 self._rest = b""
                 return True
             self._rest = self._rest[number:]
@@ -384,7 +384,7 @@ class _Output:
     def _has_room(self) -> bool:
         if self._room is None:
             return True
-        # It is waited for once: a reader that is gone for good costs no call after that.
+        # Waits once: after that, a reader that is gone delays no call.
         self._is_full = not self._room.poll(0 if self._is_full else STDERR_SECONDS * 1000)
         return not self._is_full
 

@@ -20,9 +20,9 @@ from callpact.errors import CallError
 from callpact.observers import CallFinished
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Seconds up to which calls are counted together."""
+"""Upper bounds of the buckets, in seconds."""
 MAX_TOOLS = 500
-"""Tools with numbers of their own; the calls of all further ones are counted as `other`."""
+"""Tools with their own series; the calls of further ones are counted as `other`."""
 MAX_OWN_CODES = 100
 """Codes of tools' own with a label of their own; further ones are counted as `other`."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +32,7 @@ UNKNOWN = "unknown"
 """The label of calls of unknown tools. An id has a dot, so no tool has this name."""
 
 Outcome = Literal["ok", "rejected", "failed"]
-"""A result; stopped before anything was run; or run, and no result."""
+"""A result; stopped before the handler; or failed in the handler or at the output gate."""
 
 _CODE = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _RUN = frozenset({"handler", "output"})
@@ -58,13 +58,13 @@ def end_of(event: CallFinished) -> End:
     """
     error = event.error
     if error is None:
-        return _TOOL_ERROR if _says_error(event.envelope) else _OK
+        return _TOOL_ERROR if _is_tool_error(event.envelope) else _OK
     gate, code = event.gate or "handler", str(error.code)
     outcome: Outcome = "failed" if gate in _RUN else "rejected"
     return End(outcome, gate, code if _CODE.fullmatch(code) else OTHER)
 
 
-def _says_error(envelope: ResponseEnvelope[Any] | None) -> bool:
+def _is_tool_error(envelope: ResponseEnvelope[Any] | None) -> bool:
     if envelope is None:
         return False
     meta = envelope.meta
@@ -73,7 +73,7 @@ def _says_error(envelope: ResponseEnvelope[Any] | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A number that is kept elsewhere: `read` is called for each page, and is quick."""
+    """A metric that is kept elsewhere: `read` is called for each page, and must be quick."""
 
     name: str
     help: str
@@ -120,7 +120,7 @@ class Metrics:
         seconds, envelope, error = event.duration, event.envelope, event.error
         at = bisect_left(BUCKETS, seconds)
         with self._lock:
-            if error is not None or _says_error(envelope):
+            if error is not None or _is_tool_error(envelope):
                 key = (event.tool_id, type(error), None if error is None else error.code)
                 stops = self._seen.get(key) or self._stops(event)
                 stops.number += 1
@@ -143,7 +143,7 @@ class Metrics:
             times = self._others.setdefault((tool, end.outcome), _Times())
             stops = self._stopped[tool, end] = _Stops(times)
         if event.error is not None:
-            # By the labels: as few as there are series. Computing the labels anew costs three times more.
+            # By label, so there are as few as series. Computing the labels costs three times more.
             self._seen[tool, type(event.error), end.code] = stops
         return stops
 
@@ -187,12 +187,12 @@ def _copy(times: _Times) -> _Times:
 
 
 # --- the page -------------------------------------------------------------------------------
-# Labels need no escaping: they are ids of tools, words of ours, and codes that `_CODE` let pass.
+# Labels need no escaping: they are ids of tools, our own words, and codes that match `_CODE`.
 
 
 def _calls(ends: dict[tuple[str, End], int]) -> Iterator[str]:
     name = "callpact_calls_total"
-    yield from _head(name, "Calls that have ended, by what became of them.", "counter")
+    yield from _head(name, "Calls that have ended, by outcome.", "counter")
     for (tool, end), number in sorted(ends.items(), key=lambda item: _order(*item[0])):
         labels = f'tool="{tool}",outcome="{end.outcome}",gate="{end.gate}",code="{end.code}"'
         yield f"{name}{{{labels}}} {number}"
@@ -204,7 +204,7 @@ def _order(tool: str, end: End) -> tuple[str, ...]:
 
 def _durations(times: dict[tuple[str, str], _Times]) -> Iterator[str]:
     name = "callpact_call_duration_seconds"
-    yield from _head(name, "How long calls took.", "histogram")
+    yield from _head(name, "Durations of calls.", "histogram")
     for (tool, outcome), each in sorted(times.items(), key=lambda item: item[0]):
         labels = f'tool="{tool}",outcome="{outcome}"'
         number = 0
@@ -236,7 +236,7 @@ def _head(name: str, help: str, kind: str) -> tuple[str, str]:
 
 
 def _number(value: float) -> str:
-    """As Go reads it: 1 for 1.0, and every digit that counts."""
+    """A number as Go formats it: 1 for 1.0, and all significant digits."""
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 

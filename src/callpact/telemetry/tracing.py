@@ -1,8 +1,8 @@
 """Calls in OpenTelemetry: a span `execute_tool` and a duration for each.
 
 Names are those of the GenAI and MCP semantic conventions (in development; as of November 2026).
-Arguments, results and messages are never in a span: messages may quote what was sent. It sets
-nothing up: without a provider that the process has set, all of this does nothing.
+Arguments, results and messages are never in a span: messages may quote arguments. This module
+configures nothing: without a provider that the process has set, it does nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 BOUNDARIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Seconds, as the MCP conventions want them."""
+"""Bucket boundaries in seconds, from the MCP conventions."""
 MAX_HELD = 1_000
-"""Calls that wait for the end of the call that made them, to be exported as parts of it."""
+"""Calls that are held until their parent call ends, to be exported as its children."""
 MAX_HELD_SECONDS = 60
-"""Seconds that they wait at most."""
+"""The longest time in seconds that they are held."""
 MAX_NAME_LENGTH = 128
-"""Characters of a name that a caller chose, such as that of a tool that is not there."""
+"""Characters of a name that a caller chose, such as that of an unknown tool."""
 
 _INSTALL = "telemetry needs the extra 'telemetry': pip install 'callpact[telemetry]'"
-_OTHER = "_OTHER"  # The conventions' word for what has no name of its own.
+_OTHER = "_OTHER"  # The value of the conventions for anything without its own.
 _ERROR_TYPE = "error.type"
 _OPERATION = "gen_ai.operation.name"
 _TOOL_NAME = "gen_ai.tool.name"
@@ -60,7 +60,7 @@ _METHODS = frozenset({
 })  # fmt: skip
 
 
-class _Heard(NamedTuple):
+class _EndedCall(NamedTuple):
     """The exported data of a call that has ended; not the call, whose arguments may be large."""
 
     call_id: str
@@ -80,9 +80,9 @@ class _Heard(NamedTuple):
 class Telemetry:
     """An observer that exports every call to OpenTelemetry, with the providers of the process.
 
-    A span is made when its call has ended. It is part of the span that the call was made in, such
-    as that of the MCP message; a call that a tool made is part of the call of that tool, and is told
-    after it. Spans that a handler opens itself are beside the span of its call, not in it. `clock`
+    A span is made when its call has ended. Its parent is the span that the call was made in, such as
+    that of the MCP message. A call that a tool made is a child of the tool's call, and is exported
+    after it. Spans that a handler opens are siblings of its call's span, not children. `clock`
     returns epoch nanoseconds.
 
     Raises:
@@ -109,7 +109,7 @@ class Telemetry:
         self._calls = meter.create_histogram(
             "gen_ai.execute_tool.duration",
             "s",
-            "How long calls of tools took.",
+            "Durations of tool calls.",
             explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
         self._messages = meter.create_histogram(
@@ -120,34 +120,34 @@ class Telemetry:
         )
         self._codes: set[str] = set()
         self._lock = threading.Lock()
-        self._held: dict[str, list[_Heard]] = {}
+        self._held: dict[str, list[_EndedCall]] = {}
         self._number_held = 0
 
     def __call__(self, event: CallFinished) -> None:
-        """Tell of one call, or keep it until the call that made it ends."""
+        """Export one call, or hold it until its parent call ends."""
         end = end_of(event)
         self._measure(event, end)
-        heard = self._heard(event, end)
+        call = self._ended_call(event, end)
         if event.parent_id is None:
-            self._tell(heard)
+            self._export(call)
         else:
             with self._lock:
-                self._held.setdefault(event.parent_id, []).append(heard)
+                self._held.setdefault(event.parent_id, []).append(call)
                 self._number_held += 1
         if self._held:
-            self._tell_overdue(heard.ended)
+            self._export_overdue(call.ended)
 
     def close(self) -> None:
-        """Tell of the calls that still wait for the one that made them."""
+        """Export the calls that are still held."""
         while self._held:
-            self._tell_oldest()
+            self._export_oldest()
 
     # --- spans --------------------------------------------------------------------------------
 
-    def _heard(self, event: CallFinished, end: End) -> _Heard:
+    def _ended_call(self, event: CallFinished, end: End) -> _EndedCall:
         context, now = self._current(), self._clock()
         span = self._trace.get_current_span(context)
-        return _Heard(
+        return _EndedCall(
             event.call_id,
             "execute_tool" if event.tool is None else f"execute_tool {event.tool_id}",
             _attributes(event, end),
@@ -159,46 +159,46 @@ class Telemetry:
             span.is_recording(),
         )
 
-    def _tell(self, first: _Heard) -> None:
-        """Tell of a call, and of all that were made for it."""
+    def _export(self, first: _EndedCall) -> None:
+        """Export a call and all its child calls."""
         pending = [(first, first.context)]
         while pending:
-            heard, context = pending.pop()
+            call, context = pending.pop()
             span = self._tracer.start_span(
-                heard.name, context, attributes=heard.attributes, start_time=heard.begun
+                call.name, context, attributes=call.attributes, start_time=call.begun
             )
-            if heard.is_failed:
+            if call.is_failed:
                 span.set_status(self._failed)
-            span.end(heard.ended)
-            for child in self._taken(heard.call_id):
-                # Unless the handler had opened a span of its own, and called from within it.
-                is_own = child.is_open and child.span is not heard.span
+            span.end(call.ended)
+            for child in self._children_of(call.call_id):
+                # Unless the handler opened its own span, and called from within it.
+                is_own = child.is_open and child.span is not call.span
                 inside = self._trace.set_span_in_context(span, child.context)
                 pending.append((child, child.context if is_own else inside))
 
-    def _taken(self, call_id: str) -> list[_Heard]:
+    def _children_of(self, call_id: str) -> list[_EndedCall]:
         if not self._held:
             return []
         with self._lock:
-            taken = self._held.pop(call_id, [])
-            self._number_held -= len(taken)
-            return taken
+            children = self._held.pop(call_id, [])
+            self._number_held -= len(children)
+            return children
 
-    def _tell_overdue(self, now: int) -> None:
-        """The maker of a call may be in another process, or run for days: not all can wait for it."""
+    def _export_overdue(self, now: int) -> None:
+        """Export calls held too long: their parent may be in another process, or run for days."""
         since = now - MAX_HELD_SECONDS * 1_000_000_000
         while self._number_held > MAX_HELD or self._oldest(now) < since:
-            self._tell_oldest()
+            self._export_oldest()
 
     def _oldest(self, now: int) -> int:
         with self._lock:
             return next((waiting[0].ended for waiting in self._held.values()), now)
 
-    def _tell_oldest(self) -> None:
+    def _export_oldest(self) -> None:
         with self._lock:
             call_id = next(iter(self._held), None)
-        for heard in [] if call_id is None else self._taken(call_id):
-            self._tell(heard)
+        for call in [] if call_id is None else self._children_of(call_id):
+            self._export(call)
 
     # --- metrics ------------------------------------------------------------------------------
 
@@ -240,9 +240,9 @@ class Telemetry:
 def observing() -> Generator[tuple[Telemetry, ...]]:
     """Yield the observers that export calls to OpenTelemetry; none without a provider.
 
-    A process listens once it has set a provider, as `opentelemetry-instrument` does for it.
+    A process sets a provider itself, or `opentelemetry-instrument` does.
     """
-    telemetry = Telemetry() if _is_heard() else None
+    telemetry = Telemetry() if _has_provider() else None
     try:
         yield () if telemetry is None else (telemetry,)
     finally:
@@ -250,7 +250,7 @@ def observing() -> Generator[tuple[Telemetry, ...]]:
             telemetry.close()
 
 
-def _is_heard() -> bool:
+def _has_provider() -> bool:
     try:
         from opentelemetry import metrics, trace
     except ImportError:

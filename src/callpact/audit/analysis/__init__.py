@@ -1,1 +1,1 @@
-"""What the records say about contracts: drift, advice, replay, retry chains."""
+"""Analyses of recorded calls against contracts: drift, advice, replay, retry chains."""

@@ -1,10 +1,10 @@
-"""Contracts that are too strict for the inputs that callers naturally send, and what would let them in.
+"""Contracts that refuse inputs which callers often send, and the relaxations that would admit them.
 
-The latest `MAX_JUDGED` records of one tool are judged. Each cause of refusals gets the smallest
-relaxation that meets it: a wider rule, another name of an argument, a default, or the tolerant input
-policy. It is proved on the recorded inputs: how many of the refused would pass, and that none of
-those let in is refused. Causes without a relaxation, such as unions, are reported. Nothing is run,
-and nothing is changed.
+The latest `MAX_JUDGED` records of one tool are checked. Each cause of refusals gets the smallest
+relaxation that removes it: a wider rule, an alias of an argument, a default, or the tolerant input
+policy. Each is verified on the recorded inputs: how many refused inputs would pass, and that no
+admitted input is refused. Causes without a relaxation, such as unions, are reported. No tool is
+run and no contract is changed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from callpact.audit.analysis.replay import (
     value_at,
     was_refused,
 )
-from callpact.audit.analysis.schema_edits import Patch, is_object, place_in, propose_edits
+from callpact.audit.analysis.schema_edits import Patch, place_in, propose_edits
 from callpact.audit.pages import MAX_JUDGED, ToolRecords
 from callpact.audit.record import Note, Record, error_key
 from callpact.audit.store import Filter, Store
-from callpact.schema import repair
+from callpact.schema import is_object, repair
 from callpact.schema.json_text import json_text
 from callpact.tool import Contract, InputPolicy, Tool
 
 MAX_CAUSES = 20
-"""Causes of refusals that relaxations are looked for, the commonest first."""
+"""Causes of refusals that get a relaxation, the commonest first."""
 MAX_SAMPLES = 5
 """Values that a relaxation shows as samples."""
 _MAX_SAMPLE = 80
@@ -52,7 +52,7 @@ Key = tuple[str, str]
 
 
 class Relaxation(Struct, frozen=True):
-    """One change that would let in what was refused, and what it would have done."""
+    """One change that would admit refused calls, and its effect on the recorded calls."""
 
     kind: Kind
     path: str
@@ -62,7 +62,7 @@ class Relaxation(Struct, frozen=True):
     """The error key of the refusals."""
     words: str
     seen: int
-    """Refused calls with this cause, be it one of several."""
+    """Refused calls with this cause, alone or among others."""
     saved: int
     """Refused calls that would pass with this change alone."""
     of: int
@@ -80,12 +80,12 @@ class Relaxation(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A cause of refusals that no change is proposed for: a union, or no change that helps."""
+    """A cause of refusals without a proposed change: a union, or no change that helps."""
 
     path: str
     rule: str
     key: str
-    """The error key of the refusals."""
+    """Refused calls with this cause, alone or among others."""
     seen: int
     """Refused calls with this cause, be it one of several."""
     of: int
@@ -104,14 +104,14 @@ class Advice(Struct, frozen=True):
     calls: int
     refused: int
     outdated: int
-    """Refused then; the current contract lets them in."""
+    """Refused calls that the current contract admits."""
     checked: int
-    """Inputs that were let in, and with every relaxation still are."""
+    """Inputs that the current contract admits, and that every relaxation still admits."""
     relaxations: tuple[Relaxation, ...]
     saved: int
     """Refused calls that would pass with all relaxations together."""
     lost: Lost
-    """Inputs that could not be judged again."""
+    """Inputs that could not be checked again."""
     is_partial: bool = False
     """True if there were more records or causes than a report holds."""
     unsolved: tuple[Refusal, ...] = ()
@@ -119,9 +119,9 @@ class Advice(Struct, frozen=True):
 
 
 def advice_of(store: Store, tool: Tool, where: Filter | None = None) -> Advice:
-    """Where the input contract of a tool is too strict for what callers send.
+    """Relaxations of a tool's input contract that its recorded calls suggest.
 
-    Calls under an id that is an alias now are among them.
+    Calls under an id that is now an alias of the tool are included.
 
     Raises:
         UsageError: the log cannot be read.
@@ -131,7 +131,7 @@ def advice_of(store: Store, tool: Tool, where: Filter | None = None) -> Advice:
 
 
 def advise(records: Iterable[Record], tool: Tool) -> Advice:
-    """Where the input contract of a tool, as it is now, is too strict by its records."""
+    """Relaxations of a tool's current input contract that these records suggest."""
     taken = list(islice(records, MAX_JUDGED + 1))
     study = _Study(tool)
     for record in sorted(taken[:MAX_JUDGED], key=lambda record: (record.at, record.id)):
@@ -154,7 +154,7 @@ def relaxed(tool: Tool, relaxation: Relaxation) -> Tool:
 
 
 class _Cause:
-    """One place and rule, while records are read."""
+    """The calls refused by one rule at one place, while records are read."""
 
     def __init__(self) -> None:
         self.inputs: list[str] = []
@@ -227,10 +227,10 @@ class _Study:
             unsolved.append(Refusal(path, rule, _error_key(path, rule), *counts))
         # Several causes may ask for the tolerant policy; the commonest names it.
         unique = {(r.kind, r.path, r.rule): r for r in reversed(found)}
-        stood_for = {name for r in found for name in r.aliases.values()}
+        aliased = {name for r in found for name in r.aliases.values()}
         for key, r in list(unique.items()):
-            if r.rule == "required" and not r.saved and _name(r.path) in stood_for:
-                del unique[key]  # It did come, under another name.
+            if r.rule == "required" and not r.saved and _name(r.path) in aliased:
+                del unique[key]  # The argument was sent under another name.
         best = sorted(unique.values(), key=lambda r: (-r.saved, -r.seen, r.path, r.rule, r.kind))
         return Advice(
             self._calls,
@@ -245,7 +245,7 @@ class _Study:
         )
 
     def _relaxation(self, key: Key, cause: _Cause) -> Relaxation | None:
-        """The first that helps, the one that changes least of a tool's meaning first."""
+        """The first candidate that helps, in order of how little it changes the tool's meaning."""
         for candidate in self._candidates(key, cause):
             tool = relaxed(self._tool, candidate)
             if self._eases(tool, key, cause) and not self._breaks(tool):
@@ -288,7 +288,7 @@ class _Study:
             yield self._made("alias", key, cause, words, aliases={sent: known})
 
     def _meant_by(self, sent: str, cause: _Cause) -> list[str]:
-        """The arguments that an unknown one may stand for: of nearly its name, or missing."""
+        """The arguments that an unknown one may mean: one with a similar name, or a missing one."""
         properties = _properties(self._tool)
         folded = {_folded(name): name for name in properties}
         near = difflib.get_close_matches(_folded(sent), folded, n=1, cutoff=_NEAR)
@@ -319,7 +319,7 @@ class _Study:
         return propose_edits(schema, values, formats=formats, only=keys, is_hidden=is_masked)
 
     def _with_default(self, patch: Patch, path: str) -> Patch:
-        """A field that need not be given, with the value that most callers give."""
+        """Give a field that is no longer required the default that most callers send."""
         name = _name(path)
         rules = _properties(self._tool).get(name) if path.count("/") == 1 else None
         counts: Counter[str] = Counter()
@@ -362,7 +362,7 @@ class _Study:
             if relaxation.patch is None:
                 tool = relaxed(tool, relaxation)
         keys = frozenset((r.path, r.rule) for r in relaxations if r.patch is not None)
-        # What one change lets through may meet the next rule: text that is converted, a bound.
+        # One change may expose the next rule: text that is converted may break a bound.
         patch = self._widened(tool, list(self._stopped), keys)
         contract = Contract(
             input=patch.after,
@@ -373,7 +373,7 @@ class _Study:
 
 
 def _prepared(tool: Tool, value: Any) -> Any:
-    """Arguments as the schema meets them at the gate: renamed, and repaired where that is asked."""
+    """Arguments as the gate checks them: aliases renamed, and repaired if the policy is tolerant."""
     named: Any = value
     if is_object(value) and tool.argument_aliases:
         names = {key: tool.argument_aliases.get(key, key) for key in value}

@@ -1,9 +1,10 @@
-"""How the outputs of one tool differ from its output schema, and which edits would accept them.
+"""Differences between the outputs of one tool and its output schema, and edits that accept them.
 
-The latest `MAX_JUDGED` records are read, each output is judged by the current schema, and what it
-breaks is counted by place and rule. Where there are more records, one query over the whole window
-counts what was noted of outputs under the present contract when they left; a finding that was
-counted on the latest alone says so by its `of`. The edits are proved on every output that was read.
+The latest `MAX_JUDGED` records are read, each output is checked against the current schema, and
+violations are counted by place and rule. Where there are more records, one query over the whole
+window counts the violations that were recorded under the current contract; a finding that was
+counted on the latest records alone has their number in `of`. The edits are verified on every
+output that was read.
 """
 
 from __future__ import annotations
@@ -12,16 +13,14 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from callpact.audit.analysis.replay import Loss, Lost, Tally, at_masked, is_masked, load, value_at
 from callpact.audit.analysis.schema_edits import (
     Patch,
-    is_array,
-    is_object,
     nullable_of,
     place_in,
     propose_edits,
@@ -33,7 +32,7 @@ from callpact.audit.pages import MAX_JUDGED, ToolRecords
 from callpact.audit.record import MAX_RECORDED_ISSUES, Note, Record, place
 from callpact.audit.store import Filter, Store
 from callpact.errors import Issue
-from callpact.schema import CompiledSchema, compile_schema, fit
+from callpact.schema import CompiledSchema, compile_schema, fit, is_array, is_object
 from callpact.schema.document import Document, pointer
 from callpact.schema.issues.explain import explain
 from callpact.schema.json_text import json_text
@@ -43,7 +42,7 @@ from callpact.tool import Contract, Tool
 MAX_READ_BYTES = 32 << 20
 """Bytes of the outputs that are read for a report on drift."""
 MAX_KEPT_BYTES = 4 << 20
-"""Bytes of different outputs that one report judges: the latest; others are counted as not judged."""
+"""Bytes of distinct outputs that one report checks, the latest; others are counted as not checked."""
 MAX_FINDINGS = 100
 """Places and rules in one report, the commonest first."""
 MAX_SAMPLES = 3
@@ -80,45 +79,45 @@ class Finding(Struct, frozen=True):
     path: str
     """A JSON Pointer with `*` for indexes."""
     rule: str
-    answers: int
+    outputs: int = field(name="answers")
     of: int
-    """The outputs that it was looked for in, also those that keep the schema."""
+    """The outputs that were checked for it, including those that match the schema."""
     first: int
     last: int
     message: str
     samples: tuple[str, ...]
     trend: tuple[int, ...]
-    """Outputs with it, in equal parts of the window."""
+    """Outputs with this violation, in equal parts of the window."""
     example: str
-    """The id of the first record with it."""
+    """The id of the first record with this violation."""
 
     @property
     def share(self) -> float:
-        """The part of all outputs."""
-        return self.answers / self.of if self.of else 0.0
+        """The share of all outputs."""
+        return self.outputs / self.of if self.of else 0.0
 
 
 class Proof(Struct, frozen=True):
-    """How recorded outputs fare with the schema as it is, and as it would be."""
+    """How many recorded outputs pass the current schema, and how many the edited one."""
 
     checked: int
     passed_before: int
     passed_after: int
     lost: Lost
-    """Outputs that were read and could not be judged again."""
+    """Outputs that were read and could not be checked again."""
     of: int
-    """All outputs of the window, also those that were not read."""
+    """All outputs of the window, including those that were not read."""
 
     @property
     def is_whole(self) -> bool:
-        """True if all that could be checked passes with the patch."""
+        """True if all checked outputs pass with the patch."""
         return self.passed_after == self.checked
 
 
 class Drift(Struct, frozen=True):
     """A report on the outputs of one tool."""
 
-    answers: int
+    outputs: int = field(name="answers")
     """All outputs of the window."""
     since: int
     until: int
@@ -131,9 +130,9 @@ class Drift(Struct, frozen=True):
 
 
 def drift_of(store: Store, tool: Tool, where: Filter | None = None) -> Drift:
-    """How the outputs of a tool differ from its contract as it is now.
+    """Compare the recorded outputs of a tool with its current contract.
 
-    Those under an id that is an alias now are among them. `where` says of which calls.
+    Outputs under an id that is now an alias of the tool are included. `where` selects the calls.
 
     Raises:
         UsageError: the log cannot be read.
@@ -146,7 +145,7 @@ def drift_of(store: Store, tool: Tool, where: Filter | None = None) -> Drift:
 
 
 def drift(records: Iterable[Record], contract: Contract) -> Drift:
-    """How the outputs in the records of one tool differ from the current contract."""
+    """Compare the outputs in the records of one tool with the current contract."""
     taken = list(islice(records, MAX_JUDGED + 1))
     survey = _Survey(contract, taken[:MAX_JUDGED])
     findings, patch = survey.findings(), survey.patch()
@@ -165,7 +164,7 @@ def drift(records: Iterable[Record], contract: Contract) -> Drift:
 
 
 class _Times(Struct, frozen=True):
-    """How many outputs something was noted of, and when."""
+    """How many outputs have a recorded violation, and when the first and the last."""
 
     outputs: int
     first: int
@@ -173,7 +172,7 @@ class _Times(Struct, frozen=True):
 
 
 def _latest(own: ToolRecords, where: Filter) -> tuple[list[Record], bool]:
-    """The latest records, and whether these are all."""
+    """The latest records, and whether they are all records."""
     records: list[Record] = []
     size = 0
     for record in own.records(where, MAX_JUDGED + 1):
@@ -239,16 +238,16 @@ def _sum(one: _Times | None, other: _Times) -> _Times:
 
 def _findings(survey: _Survey, times: Mapping[Key, _Times], of: int) -> Iterator[Finding]:
     judged = {(found.path, found.rule): found for found in survey.findings()}
-    # A note has `*` for every key of digits; what was judged has the key itself.
+    # A note has `*` for every key of digits; a checked output has the key itself.
     blurred = {(place(path), rule) for path, rule in judged} - judged.keys()
     for key, noted in times.items():
         if key in blurred:
             continue
         found = judged.pop(key, None) or Finding(*key, 0, 0, 0, 0, "", (), (), "")
-        if noted.outputs < found.answers:  # Of former contracts there are more in the sample.
+        if noted.outputs < found.outputs:  # The sample includes outputs of former contracts.
             yield found
             continue
-        yield replace(found, answers=noted.outputs, of=of, first=noted.first, last=noted.last)
+        yield replace(found, outputs=noted.outputs, of=of, first=noted.first, last=noted.last)
     yield from judged.values()
 
 
@@ -256,19 +255,19 @@ def _findings(survey: _Survey, times: Mapping[Key, _Times], of: int) -> Iterator
 
 
 class _Seen:
-    """One place and rule, while records are read."""
+    """The outputs that break one rule at one place, while records are read."""
 
     def __init__(self, record: Record) -> None:
         self.first = self.last = record.at
         self.example = record.id
-        self.answers = 0
+        self.outputs = 0
         self.message = ""
         self.samples: list[str] = []
         self.trend = [0] * BUCKETS
 
 
 class _Survey:
-    """Outputs of one tool, judged by its current contract; equal ones are judged once."""
+    """The outputs of one tool, checked against its current contract; equal ones are checked once."""
 
     def __init__(self, contract: Contract, records: Iterable[Record]) -> None:
         self._contract = contract
@@ -290,7 +289,7 @@ class _Survey:
         self.since = self.records[0].at if self.records else 0
         self.until = self.records[-1].at if self.records else 0
         if sum(record.output.size for record in self.records if record.output) > MAX_KEPT_BYTES:
-            for record in reversed(self.records):  # Not all can be judged: the latest are.
+            for record in reversed(self.records):  # Not all fit: check the latest.
                 self._learn(record)
         for record in self.records:
             self._take(record)
@@ -315,7 +314,7 @@ class _Survey:
             self._fields.setdefault(path, _Field()).take(record, is_there=is_there)
 
     def _learn(self, record: Record) -> tuple[str, Loss | None]:
-        """Judge an output, once for all that are equal."""
+        """Check an output, once for all equal ones."""
         if record.output is None or record.output.json is None or _is_unstructured(record):
             return "", load(record.output)[1] or "absent"
         name = record.output.json  # Its hash is not there before it is indexed.
@@ -337,7 +336,7 @@ class _Survey:
         seen = self._seen.get(key)
         if seen is None:
             seen = self._seen[key] = _Seen(record)
-        seen.answers += 1
+        seen.outputs += 1
         seen.last = record.at
         seen.message = message
         seen.trend[self._bucket(record.at)] += 1
@@ -350,18 +349,18 @@ class _Survey:
 
     def findings(self) -> tuple[Finding, ...]:
         """The places and rules that were found, the commonest first."""
-        for path, field in self._fields.items():
-            if field.is_gone and (path, ABSENT) not in self._seen:
-                for record in field.without:
+        for path, found in self._fields.items():
+            if found.is_gone and (path, ABSENT) not in self._seen:
+                for record in found.without:
                     self._count(record, (path, ABSENT), _absence(path), "")
-        found = map(self._finding, self._seen)
-        return tuple(sorted(found, key=lambda row: (-row.answers, row.path, row.rule)))
+        rows = map(self._finding, self._seen)
+        return tuple(sorted(rows, key=lambda row: (-row.outputs, row.path, row.rule)))
 
     def _finding(self, key: Key) -> Finding:
         seen = self._seen[key]
         return Finding(
             *key,
-            answers=seen.answers,
+            outputs=seen.outputs,
             of=len(self.records) - self._unread,
             first=seen.first,
             last=seen.last,
@@ -372,7 +371,7 @@ class _Survey:
         )
 
     def patch(self) -> Patch | None:
-        """The smallest change of the schema for these outputs."""
+        """The smallest change of the schema that accepts these outputs."""
         if self._schema is None:
             return None
         return propose_edits(
@@ -384,7 +383,7 @@ class _Survey:
         )
 
     def proof(self, patch: Patch | None, *, of: int) -> Proof:
-        """Judge every kept output again, by the schema with a patch."""
+        """Check every kept output again, with the patched schema."""
         if patch is None:
             return Proof(0, 0, 0, self._lost.lost(), of)
         schema = compile_schema(patch.after, formats=self._contract.formats)
@@ -396,7 +395,7 @@ class _Survey:
 
 
 class _Field:
-    """An optional field through time."""
+    """Presence of an optional field over time."""
 
     def __init__(self) -> None:
         self._steady = 0
@@ -404,7 +403,7 @@ class _Field:
         self.without: list[Record] = []
 
     def take(self, record: Record, *, is_there: bool) -> None:
-        """Note whether the next output has it."""
+        """Count the next output, with or without the field."""
         if not is_there:
             self.without.append(record)
         elif self.without:
@@ -414,7 +413,7 @@ class _Field:
 
     @property
     def is_gone(self) -> bool:
-        """True if it came steadily and then missed, or never came although declared."""
+        """True if the field was always present and then missing, or declared and never present."""
         if self._steady >= MIN_STEADY:
             return bool(self.without)
         never = self._steady == 0 and not self._has_come
@@ -430,12 +429,12 @@ class _Judged(Struct, frozen=True):
     broken: dict[Key, Words]
     """Message and sample by place and rule."""
     optional: dict[str, bool]
-    """Places of optional fields: True if the field is there wherever it could be."""
+    """Places of optional fields: True if the field is in every object that may have it."""
     passes: bool
 
 
 def passes(schema: CompiledSchema, value: Any, *, is_closed: bool) -> bool:
-    """True if an output keeps a schema; for a closed one, also if nothing would be changed."""
+    """True if an output matches a schema; for a closed one, also if a cast would change nothing."""
     try:
         is_kept = schema.accepts(value)
     except ValueError:
@@ -455,7 +454,7 @@ def _issues(schema: CompiledSchema, errors: Iterable[Any], value: Any) -> list[I
 
 
 class _Judge:
-    """Finds the rules that outputs break; equal sets of them are put into words a few times only."""
+    """Finds the rules that outputs break; equal sets of violations are worded a few times only."""
 
     def __init__(self, schema: CompiledSchema, *, is_closed: bool) -> None:
         self._schema = schema
@@ -481,7 +480,7 @@ class _Judge:
         for error in self._schema.errors(value):
             kind = _kind(error, value)
             counts[kind] = counts.get(kind, 0) + 1
-            # An explanation is bounded: many of one rule must not hide the others.
+            # The number of explained errors is bounded: one rule must not hide the others.
             if not kind or counts[kind] <= _ALIKE:
                 errors.append(error)
         is_plain = () not in counts and not _has_mask(value)
@@ -507,7 +506,7 @@ def _kind(error: Any, value: Any) -> tuple[str, ...]:
 
 
 def _noted_in(record: Record, document: Document) -> Iterator[tuple[Key, str]]:
-    """The rules that an output broke by the notes of its record, where it cannot be judged again."""
+    """The recorded violations of an output that cannot be checked again."""
     found: dict[Key, str] = {}
     for note in (*record.issues, *record.warnings):
         key = noted_as("warning", note.code, _place_by(document, note.path))
@@ -521,7 +520,7 @@ def _noted_in(record: Record, document: Document) -> Iterator[tuple[Key, str]]:
 
 
 def noted_as(kind: str, code: str, path: str) -> Key | None:
-    """The place and rule of an issue, warning or change; None if it is about none."""
+    """The place and rule of an issue, warning or change; None if it is not a violation."""
     if kind == "change":
         return (path, UNDECLARED) if code == "stripped" else None
     return None if code in _NOT_RULES else (path, code)
@@ -529,7 +528,7 @@ def noted_as(kind: str, code: str, path: str) -> Key | None:
 
 def _place_by(document: Document, path: str) -> str:
     """A JSON Pointer with `*` for indexes; digits are a key where the schema declares an object."""
-    found, node = "", cast("Any", document)
+    found, node = "", document
     for part in path.split("/")[1:]:
         rules = _described(document, node)
         is_key = not part.isdecimal() or not _OBJECTS.isdisjoint(rules)
@@ -568,7 +567,7 @@ def _sample(value: Any, path: str) -> str:
 
 
 class _Plan:
-    """Where a schema declares fields that may be missing, read once for all outputs."""
+    """The optional fields that a schema declares, read once for all outputs."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -576,7 +575,7 @@ class _Plan:
         self._root = self._read(document, "", ())
 
     def optional(self, value: Any) -> dict[str, bool]:
-        """Each such field with whether it is there in all objects that could have it."""
+        """Each optional field, with whether every object that may have it does."""
         found: dict[str, bool] = {}
         if self._root is not None:
             _visit(self._root, value, found)
@@ -629,12 +628,12 @@ def _visit(spot: _Spot, value: Any, found: dict[str, bool]) -> None:
 
 def _has_output(record: Record) -> bool:
     """True if a tool gave an output, also if it was refused."""
-    # An error of an MCP server is let out unjudged.
+    # An error result of an MCP server is released without a check.
     return record.gate in (None, "output") and not record.tool_error
 
 
 def _is_unstructured(record: Record) -> bool:
-    """True if bytes or content blocks came: no schema is about them."""
+    """True for bytes or content blocks, which no schema describes."""
     return any(note.path == "" and _UNSTRUCTURED in note.message for note in record.warnings)
 
 
@@ -658,7 +657,7 @@ def restored(record: Record) -> tuple[Any, Loss | None]:
 
 
 def _lasting(changes: Iterable[Note]) -> list[Note]:
-    """Changes without what was filled into a value that was then replaced as a whole."""
+    """Changes without fills inside a value that was later replaced as a whole."""
     left: list[Note] = []
     for note in changes:
         if note.code == "replaced":
@@ -683,7 +682,7 @@ def _undo(root: list[Any], note: Note) -> None:
     if isinstance(holder, list):
         key = int(key)
     if note.code == "filled":
-        # The places of a list are filled in their order, so the last one is the first to go.
+        # Items of a list are filled in order, so the last one is removed first.
         del holder[key]
         return
     if note.before is None:

@@ -1,7 +1,7 @@
-"""Recorded inputs against a changed contract: which would now be refused, which would now pass.
+"""Recorded inputs checked against changed contracts: which would be refused, which would pass.
 
-Nothing is run: each input is only put before the gate again. An input that a record does not hold
-whole cannot be judged again, and is counted as such.
+No tool is run: each input is only checked by the gate again. An input that its record does not
+hold in full cannot be checked again, and is counted as such.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from callpact.audit.record import Note, Payload, Record, error_key, note_of
 from callpact.audit.store import MAX_ROWS, Filter, Store
 from callpact.errors import InvalidInput
 from callpact.gate import admit
+from callpact.schema import is_array, is_object
 from callpact.secrets.masker import MASK
 from callpact.tool import OPEN, Contract, Tool
 
@@ -30,11 +31,11 @@ _NOT_JUDGED = ("find", "access")
 _NOT_FOUND = error_key("tool_not_found", None, None)
 
 Loss = Literal["cut", "hashed", "absent", "unreadable", "masked", "beyond"]
-"""Why a value cannot be judged again."""
+"""Why a value cannot be checked again."""
 
 
 class Lost(Struct, frozen=True, omit_defaults=True):
-    """How many values could not be judged again, by the reason."""
+    """How many values could not be checked again, by reason."""
 
     cut: int = 0
     hashed: int = 0
@@ -42,7 +43,7 @@ class Lost(Struct, frozen=True, omit_defaults=True):
     unreadable: int = 0
     masked: int = 0
     beyond: int = 0
-    """More than one report judges."""
+    """More than one report checks."""
 
     @property
     def total(self) -> int:
@@ -50,8 +51,8 @@ class Lost(Struct, frozen=True, omit_defaults=True):
         return sum(getattr(self, name) for name in self.__struct_fields__)
 
 
-class Turn(Struct, frozen=True):
-    """One recorded call that would now go the other way, and what was or would be wrong."""
+class ChangedCall(Struct, frozen=True):
+    """One recorded call with the opposite outcome now, and its issues, then or now."""
 
     id: str
     at: int
@@ -60,8 +61,8 @@ class Turn(Struct, frozen=True):
     issues: tuple[Note, ...]
 
 
-class Turned(Struct, frozen=True):
-    """Calls of one tool that would go the other way for one cause."""
+class ChangedCount(Struct, frozen=True):
+    """The number of calls of one tool with the opposite outcome now, for one cause."""
 
     tool: str
     key: str
@@ -69,37 +70,37 @@ class Turned(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """What a changed contract would have done to recorded calls."""
+    """The effect of the current contracts on recorded calls."""
 
     calls: int
-    """All that were looked at."""
+    """All calls that were read."""
     admitted: int
-    """Let in then."""
+    """Admitted then."""
     refused: int
-    """Refused then: for their input, or as there was no such tool and now there is."""
+    """Refused then: for their input, or because the tool did not exist and now does."""
     now_refused: int
-    """Let in then, refused now."""
+    """Admitted then, refused now."""
     now_admitted: int
-    """Refused then, let in now."""
-    refused_by: tuple[Turned, ...]
-    admitted_by: tuple[Turned, ...]
-    refused_samples: tuple[Turn, ...]
-    admitted_samples: tuple[Turn, ...]
+    """Refused then, admitted now."""
+    refused_by: tuple[ChangedCount, ...]
+    admitted_by: tuple[ChangedCount, ...]
+    refused_samples: tuple[ChangedCall, ...]
+    admitted_samples: tuple[ChangedCall, ...]
     lost: Lost
     skipped: int
-    """Stopped before or apart from their input: unknown tools, access, a tool's own rules."""
+    """Stopped for another reason than their input: unknown tools, access, a tool's own rules."""
     gone: int
-    """Of tools that are no longer there: those let in then would be refused now."""
+    """Calls of tools that no longer exist: those admitted then would be refused now."""
     is_partial: bool = False
     """True if there were more records than `MAX_ROWS`."""
     gone_tools: tuple[str, ...] = ()
-    """Their names."""
+    """The names of tools that no longer exist."""
 
 
 def replay_of(store: Store, tools: Iterable[Tool], where: Filter | None = None) -> Replay:
-    """Which recorded calls the contracts as they are now would refuse or let in. Nothing is run.
+    """Which recorded calls the current contracts would refuse or admit. No tool is run.
 
-    An alias or a wire name leads to its tool, in records and in `where`.
+    Records and `where` may name a tool by an alias or its wire name.
 
     Raises:
         UsageError: the log cannot be read.
@@ -113,7 +114,7 @@ def replay_of(store: Store, tools: Iterable[Tool], where: Filter | None = None) 
 
 
 def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:
-    """Put recorded inputs before the gates of tools, by their names; the earliest calls first."""
+    """Check recorded inputs at the gates of tools, given by name; the earliest calls first."""
     run = _Run(tools)
     taken = list(islice(records, MAX_ROWS + 1))
     for record in sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id)):
@@ -122,7 +123,7 @@ def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:
 
 
 def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Tools by every name that leads to them: alias, wire name and id."""
+    """Tools by alias, wire name and id."""
     every = list(tools)
     named = {name: tool for tool in every for name in (*tool.aliases, tool.wire_name)}
     return named | {tool.id: tool for tool in every}
@@ -134,14 +135,14 @@ def under(tool: Tool, contract: Contract) -> Tool:
 
 
 def was_refused(record: Record) -> bool | None:
-    """True if the call was refused for its input, False if let in; None if it was not judged."""
+    """True if the call was refused for its input, False if admitted; None if it was not checked."""
     if record.gate == "input":
         return True if record.code == "schema_validation_failed" else None
     return None if record.gate in _NOT_JUDGED else False
 
 
 def load(payload: Payload | None) -> tuple[Any, Loss | None]:
-    """A value as it was recorded, or UNSET and why it cannot be had."""
+    """A value as it was recorded, or UNSET and the reason why the record lacks it."""
     if payload is None:
         return UNSET, "absent"
     if payload.json is None:
@@ -155,12 +156,12 @@ def load(payload: Payload | None) -> tuple[Any, Loss | None]:
 
 
 def is_masked(value: Any) -> bool:
-    """True for text in which a secret was hidden: it is not what came."""
+    """True for text in which a secret was masked: it differs from the original value."""
     return isinstance(value, str) and MASK in value
 
 
 def refusal(tool: Tool, arguments: Any) -> tuple[Note, ...]:
-    """What the gate of a tool has against arguments, the best first; empty if it lets them in."""
+    """The issues that a tool's gate finds in arguments, the best first; empty if it admits them."""
     try:
         admit(tool, arguments)
     except InvalidInput as error:
@@ -169,37 +170,36 @@ def refusal(tool: Tool, arguments: Any) -> tuple[Note, ...]:
 
 
 def key_of(note: Note) -> str:
-    """The error key of a refusal whose first issue is this."""
+    """The error key of a refusal with this first issue."""
     return error_key("schema_validation_failed", note.path, note.code)
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What stands at a JSON Pointer; UNSET if nothing does."""
+    """The value at a JSON Pointer; UNSET if there is no such place."""
     for part in path.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict):
-            value = cast("dict[str, Any]", value).get(name, UNSET)
-        elif isinstance(value, list) and name.isdigit():
-            items = cast("list[Any]", value)
-            value = items[int(name)] if int(name) < len(items) else UNSET
+        if is_object(value):
+            value = value.get(name, UNSET)
+        elif is_array(value) and name.isdigit():
+            value = value[int(name)] if int(name) < len(value) else UNSET
         else:
             return UNSET
     return value
 
 
 def at_masked(value: Any, path: str) -> bool:
-    """True if a place was hidden."""
+    """True if the value at a place was masked."""
     return is_masked(value_at(value, path))
 
 
 class Tally:
-    """Counts of what could not be judged again."""
+    """Counts values that could not be checked again."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def add(self, loss: Loss) -> None:
-        """Count one."""
+        """Count one value."""
         self._counts[loss] = self._counts.get(loss, 0) + 1
 
     def lost(self) -> Lost:
@@ -212,8 +212,8 @@ class _Run:
         self._tools = tools
         self._lost = Tally()
         self._counts = dict.fromkeys(("calls", "admitted", "refused", "skipped", "gone"), 0)
-        self._turned: dict[bool, dict[tuple[str, str], int]] = {True: {}, False: {}}
-        self._samples: dict[bool, list[Turn]] = {True: [], False: []}
+        self._changed: dict[bool, dict[tuple[str, str], int]] = {True: {}, False: {}}
+        self._samples: dict[bool, list[ChangedCall]] = {True: [], False: []}
         self._gone: dict[str, None] = {}
 
     def take(self, record: Record) -> None:
@@ -235,33 +235,33 @@ class _Run:
         if notes and any(at_masked(value, note.path) for note in notes):
             self._lost.add("masked")
         elif bool(notes) != before:
-            self._turn(record, notes or record.issues, is_refused=bool(notes))
+            self._count_change(record, notes or record.issues, is_refused=bool(notes))
 
     def _miss(self, record: Record, *, is_refused: bool) -> None:
-        """Count a call of a tool that is gone; no sample tells more of it."""
+        """Count a call of a tool that no longer exists."""
         self._counts["gone"] += 1
         self._gone[record.tool] = None
         if not is_refused:
-            counts, key = self._turned[True], (record.tool, _NOT_FOUND)
+            counts, key = self._changed[True], (record.tool, _NOT_FOUND)
             counts[key] = counts.get(key, 0) + 1
 
-    def _turn(self, record: Record, notes: tuple[Note, ...], *, is_refused: bool) -> None:
+    def _count_change(self, record: Record, notes: tuple[Note, ...], *, is_refused: bool) -> None:
         key = key_of(notes[0]) if is_refused else (record.key or "")
-        counts = self._turned[is_refused]
+        counts = self._changed[is_refused]
         counts[record.tool, key] = counts.get((record.tool, key), 0) + 1
         samples = self._samples[is_refused]
         if len(samples) < MAX_SAMPLES:
             text = record.input.json if record.input is not None else None
-            turn = Turn(record.id, record.at, record.tool, text or "", notes[:_MAX_NOTES])
-            samples.append(turn)
+            changed = ChangedCall(record.id, record.at, record.tool, text or "", notes[:_MAX_NOTES])
+            samples.append(changed)
 
     def report(self, *, is_partial: bool) -> Replay:
         return Replay(
             **self._counts,
-            now_refused=sum(self._turned[True].values()),
-            now_admitted=sum(self._turned[False].values()),
-            refused_by=_ranked(self._turned[True]),
-            admitted_by=_ranked(self._turned[False]),
+            now_refused=sum(self._changed[True].values()),
+            now_admitted=sum(self._changed[False].values()),
+            refused_by=_ranked(self._changed[True]),
+            admitted_by=_ranked(self._changed[False]),
             refused_samples=tuple(self._samples[True]),
             admitted_samples=tuple(self._samples[False]),
             lost=self._lost.lost(),
@@ -271,12 +271,12 @@ class _Run:
 
 
 def _is_found_now(record: Record, tool: Tool | None) -> bool:
-    """True if there was no such tool then, and now there is one that anybody may call."""
-    # A tool that was there then missed another one.
+    """True if the tool did not exist then, and now exists with open access."""
+    # A record with a contract is of a tool that existed: its handler called an unknown one.
     was_missing = record.gate == "find" and not record.contract
     return was_missing and tool is not None and tool.access == OPEN
 
 
-def _ranked(counts: dict[tuple[str, str], int]) -> tuple[Turned, ...]:
-    rows = (Turned(tool, key, calls) for (tool, key), calls in counts.items())
+def _ranked(counts: dict[tuple[str, str], int]) -> tuple[ChangedCount, ...]:
+    rows = (ChangedCount(tool, key, calls) for (tool, key), calls in counts.items())
     return tuple(sorted(rows, key=lambda row: (-row.calls, row.tool, row.key)))

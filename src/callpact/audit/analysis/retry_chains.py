@@ -1,4 +1,4 @@
-"""Retry chains: calls that a caller was refused, and the one that it repaired them by."""
+"""Retry chains: refused calls of one caller and tool, and the call that succeeded after them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from callpact.audit.record import REJECTING, Record
 from callpact.audit.store import Filter, Step, Store
 
 WITHIN_MS = 600_000
-"""How far apart the calls of one chain may be from the one that is asked about."""
+"""How far apart the calls of one chain may be."""
 MAX_CHAIN = 1_000
-"""Calls of one caller and tool that are looked at around it."""
+"""Calls of one caller and tool that are read around a call."""
 MAX_REFUSED = 50
 """Refused calls that are followed to see whether they were repaired: the latest."""
 
 
 class Repairs(Struct, frozen=True):
-    """How the latest calls that were refused for their input went on."""
+    """How callers continued after the latest calls that were refused for their input."""
 
     chains: int
-    """How often a caller was refused, however many tries that took."""
+    """Chains of refused calls, of any length."""
     repaired: int
-    """How often a call of the same caller and tool got through at last."""
+    """Chains that end with an admitted call of the same caller and tool."""
     tries: int
-    """Calls that were refused before those."""
+    """Refused calls in the repaired chains."""
 
     @property
     def share(self) -> float:
-        """Of all chains; 0 for none."""
+        """The repaired share of all chains; 0 without chains."""
         return self.repaired / self.chains if self.chains else 0.0
 
 
 def repairs_of(store: Store, where: Filter) -> Repairs:
-    """Whether callers repair what is refused, by the latest calls that were."""
+    """How often callers repair refused calls, by the latest refused calls."""
     callers: dict[tuple[str | None, ...], list[Step]] = {}
     for step in store.near_refused(where, within=WITHIN_MS, limit=MAX_REFUSED):
         callers.setdefault((step.tool, step.caller, step.client), []).append(step)
@@ -49,7 +49,7 @@ def repairs_of(store: Store, where: Filter) -> Repairs:
 
 
 def _chains(steps: Sequence[Step]) -> list[list[Step]]:
-    """Runs of refused calls, each with the call that follows it, if that is not too far away."""
+    """Runs of refused calls, each with the call that follows it within `WITHIN_MS`."""
     chains: list[list[Step]] = []
     chain: list[Step] = []
     for step in steps:
@@ -67,10 +67,10 @@ def _chains(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def retry_chain(store: Store, record: Record) -> tuple[Record, ...]:
-    """The calls of the same caller and tool around one: refused ones, up to what followed them.
+    """The retry chain around a call: refused calls of the same caller and tool, up to the next one.
 
-    The earliest first, the call itself among them; it alone if nothing was refused before it and,
-    if it was refused, nothing came after it. Of callers without a name the client tells them apart.
+    The earliest first, the call itself included; only the call if no refused call precedes it and,
+    if it was refused, none follows it. Callers without a name are distinguished by their client.
     """
     calls = store.around(record, within=WITHIN_MS, limit=MAX_CHAIN // 2)
     here = next((n for n, r in enumerate(calls) if (r.id, r.at) == (record.id, record.at)), None)

@@ -1,10 +1,10 @@
 """The smallest edits of a JSON Schema with which it accepts given values, as a JSON Patch.
 
-Edited are rules that stand alone: `type`, bounds, lengths, `pattern`, `format`, `enum`, `const`,
-`required`, and undeclared keys. Each edit accepts more values and refuses none that was accepted.
-Unions (`anyOf`, `oneOf`, `allOf`, `if`, `not`, …), and what they share with other places by `$ref`,
-are left as they are and reported; only `anyOf: [X, null]` counts as a nullable X. Nothing here
-knows records, tools or policies.
+Edits change independent rules: `type`, bounds, lengths, `pattern`, `format`, `enum`, `const`,
+`required`, and undeclared keys. Each edit accepts more values and refuses no accepted one. Unions
+(`anyOf`, `oneOf`, `allOf`, `if`, `not`, …), and schemas that they share with other places by
+`$ref`, are left as they are and reported; only `anyOf: [X, null]` counts as a nullable X. Nothing
+here knows records, tools or policies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from callpact import schema as schemas
 from callpact.errors import InvalidSchema, Issue
-from callpact.schema import CompiledSchema, compile_schema
+from callpact.schema import CompiledSchema, compile_schema, is_array, is_object
 from callpact.schema.document import Document, in_place, is_old_draft, pointer, resolve
 from callpact.schema.issues.explain import explain, json_type
 from callpact.schema.json_text import json_text
@@ -27,9 +27,9 @@ from callpact.schema.json_text import json_text
 MAX_EDITED = 2_000
 """Values that one change of a schema is made for."""
 MAX_NEW_CHOICES = 10
-"""Values that are added to an `enum`; beyond, the type alone is left of it."""
+"""Values that are added to an `enum`; with more, the `enum` is replaced by its type."""
 MAX_NEW_KEYS = 20
-"""Properties that are declared anew in one object; beyond, others are allowed altogether."""
+"""Properties that are newly declared in one object; with more, any property is allowed."""
 
 _FIRST_TAKEN = 10
 _MAX_ROUNDS = 24
@@ -70,7 +70,7 @@ class Operation(Struct, frozen=True, omit_defaults=True):
 
 
 class Unsolved(Struct, frozen=True, order=True):
-    """A rule that values break and that was left as it is, and why."""
+    """A broken rule that is not edited, and the reason."""
 
     path: str
     rule: str
@@ -78,7 +78,7 @@ class Unsolved(Struct, frozen=True, order=True):
 
 
 class Patch(Struct, frozen=True):
-    """A change of a schema: the whole new document, and the steps that lead to it."""
+    """A change of a schema: the document before and after it."""
 
     before: Document
     after: Document
@@ -113,10 +113,10 @@ def propose_edits(
     only: frozenset[tuple[str, str]] | None = None,
     is_hidden: Callable[[Any], bool] | None = None,
 ) -> Patch:
-    """The smallest change of a schema for values that it refuses, `MAX_EDITED` of them at most.
+    """The smallest change of a schema that accepts values, of which `MAX_EDITED` are read at most.
 
-    `declare=True` also declares the properties that fitting a value would strip. `only` names the
-    places and rules that may change, if not all; values that `is_hidden` ask for nothing.
+    `declare=True` also declares the properties that fitting a value would strip. `only` restricts
+    the edits to these places and rules; values for which `is_hidden` is true need no edit.
 
     Raises:
         InvalidSchema: the schema itself cannot be used.
@@ -126,7 +126,7 @@ def propose_edits(
     compiled, good = first, first.document
     left = [value for value, _ in zip(values, range(MAX_EDITED), strict=False)]
     failed: list[Any] = []
-    # The edits for some values let most others pass, so these need not be walked one by one.
+    # The edits for some values accept most others, so these need not be walked one by one.
     size = _FIRST_TAKEN
     for _ in range(_MAX_ROUNDS):
         left = [value for value in left if not _settled(compiled, value, declare=declare)]
@@ -139,7 +139,7 @@ def propose_edits(
         else:
             try:
                 compiled = compile_schema(editor.document, formats=formats)
-            except InvalidSchema:  # A value is beyond what a schema may hold.
+            except InvalidSchema:  # A value exceeds a limit of schemas.
                 break
             good = json.loads(json.dumps(editor.document))
         size *= 2
@@ -155,7 +155,7 @@ def propose_edits(
 
 
 def stripped(compiled: CompiledSchema, value: Any) -> list[str]:
-    """The places in a value that fitting would strip, as the schema does not declare them."""
+    """The places of a value that fitting would strip because the schema does not declare them."""
     fitted = schemas.fit(compiled, value)
     return [change.path for change in fitted.changes if change.action == "stripped"]
 
@@ -175,18 +175,8 @@ def place_in(value: Any, path: str) -> str:
     return place
 
 
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """True for a JSON object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """True for a JSON array."""
-    return isinstance(value, list)
-
-
 def target_of(document: Document, rules: dict[str, Any]) -> Any:
-    """The schema that a local `$ref` refers to; None if there is none."""
+    """The schema that a local `$ref` refers to; None without one."""
     reference = rules.get("$ref")
     return resolve(document, unquote(reference)) if isinstance(reference, str) else None
 
@@ -243,7 +233,7 @@ class _Editor:
                     stack.append((child, item, place + step, path + pointer([part])))
 
     def _applying(self, node: Any, value: Any) -> list[dict[str, Any]]:
-        """The schemas that a value must keep at one place, through references and nullables."""
+        """The schemas that apply to a value at one place, through references and nullables."""
         found: list[dict[str, Any]] = []
         nodes, seen = [node], set[int]()
         while nodes:
@@ -347,7 +337,7 @@ class _Editor:
         rules["type"] = kinds
 
     def _allow(self, rules: dict[str, Any], keyword: str, new: dict[str, Any]) -> None:
-        """Declare undeclared members with their types; very many allow all others."""
+        """Declare undeclared members with their types; with too many, allow all others."""
         if not new:
             return
         added = self._keys.setdefault(id(rules), [])
@@ -362,7 +352,7 @@ class _Editor:
             declared[key] = {} if self._is_hidden(item) else {"type": _type_of(item)}
 
     def _declare(self, every: list[dict[str, Any]], keys: list[str]) -> None:
-        """Declare keys that were allowed and stripped, without a rule, so that none is refused."""
+        """Declare stripped keys without a rule, so that no value is refused."""
         is_plain = all(_is_plain(rules) for rules in every)
         if not keys or not every or not is_plain or self._in_unions is None:
             return
@@ -372,7 +362,7 @@ class _Editor:
             added += keys
             rules.setdefault("properties", {}).update({key: {} for key in keys})
 
-    # -- what is left ------------------------------------------------------------------------
+    # -- unsolved rules ----------------------------------------------------------------------
 
     def unsolved(
         self, compiled: CompiledSchema, value: Any, *, declare: bool
@@ -403,7 +393,7 @@ class _Editor:
 
 
 def _ids_in_unions(document: Any) -> set[int] | None:
-    """The ids of all schemas that unions hold or refer to; None if a reference leads elsewhere."""
+    """The ids of all schemas that unions hold or refer to; None if a reference is not local."""
     found: set[int] = set()
     seen: set[tuple[int, bool]] = set()
     stack: list[tuple[Any, bool]] = [(document, False)]
@@ -436,13 +426,13 @@ def _never(_value: Any) -> bool:
 
 
 def _type_of(value: Any) -> str:
-    """The type of a value; of a whole number the narrower one."""
+    """The type of a value; `integer` for a whole number."""
     is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
     return "integer" if is_whole else json_type(value)
 
 
 def _with_type(declared: str | list[str], value: Any) -> str | list[str]:
-    """The declared types, and that of a value beside them."""
+    """The declared types together with that of a value."""
     types = [*declared] if is_array(declared) else [str(declared)]
     new = _type_of(value)
     if new in types or (new == "integer" and "number" in types):
@@ -455,14 +445,14 @@ def _with_type(declared: str | list[str], value: Any) -> str | list[str]:
 
 
 def _loosen(rules: dict[str, Any], keyword: str, value: Any) -> None:
-    """Move a bound as far as a value asks for; remove a rule that has no bound."""
+    """Move a bound to a value; remove a rule that has no bound."""
     if keyword in _SIZES and len(value):
         rules[keyword] = len(value)
     elif keyword in _LIMITS:
         rules[keyword] = value
     else:
         del rules[keyword]
-        if keyword in _EXCLUSIVE:  # All that was within the exclusive bound is within this one.
+        if keyword in _EXCLUSIVE:  # Values within the exclusive bound are within this one.
             rules[_EXCLUSIVE[keyword]] = value
 
 

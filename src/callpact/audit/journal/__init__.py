@@ -1,1 +1,1 @@
-"""The journal: every record in one write before its answer leaves."""
+"""The journal: every record in one write before the call's result leaves."""

@@ -1,4 +1,4 @@
-"""Locks on files that a killed process lets go of by itself (`flock`)."""
+"""File locks (`flock`) that the system releases when a process is killed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ except ImportError:  # Windows.
     fcntl = None
 
 CAN_HOLD = fcntl is not None
-"""False where the system has no such locks."""
+"""False where the system has no `flock`."""
 
 
 def hold(fd: int, *, wait: bool = False) -> bool:
-    """Lock a file until it is closed; False if another holds it."""
+    """Lock a file until it is closed; False if another process holds the lock."""
     if fcntl is None:
         return True
     try:
@@ -26,14 +26,14 @@ def hold(fd: int, *, wait: bool = False) -> bool:
 
 
 def release(fd: int) -> None:
-    """Let go of a file, also where a forked process still has it open."""
+    """Unlock and close a file, even if a forked process still has it open."""
     if fcntl is not None:
         fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder outlive a loss of power."""
+    """Flush a folder to disk, so that its file names survive a loss of power."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,7 +1,7 @@
-"""What an audit log could not keep: counts that outlive the processes that counted them.
+"""Counts of records that an audit log could not keep, shared by all processes that write to it.
 
-They stand in one small file of fixed size in the folder of the journal, made while there is room:
-it can be written where a full disk takes nothing new. Several processes may add to it.
+The counts are one small file of fixed size in the folder of the journal. It is created while there
+is room, so it can be updated on a full disk. Several processes may add to it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _DIGITS = 19
 
 
 class Health(Struct, frozen=True):
-    """How many calls are not on record as they should be; all 0 for a log that is well."""
+    """How many calls are missing from the log or damaged; all 0 for a healthy log."""
 
     lost: int = 0
     """Calls whose record could not be written: a full disk, a folder that was removed."""
     unreadable: int = 0
-    """Lines of the journal that were no record: begun, and not written to their end."""
+    """Lines of the journal that are not a whole record: written in part."""
     refused: int = 0
-    """Records that the store took no way, set aside in the file `refused.log`."""
+    """Records that the store rejected, moved to the file `refused.log`."""
 
     @property
     def is_well(self) -> bool:
@@ -37,7 +37,7 @@ class Health(Struct, frozen=True):
 
 
 def health_of(journal: Path) -> Health:
-    """What a log could not keep, by all processes so far; `journal` is the folder of its journal."""
+    """The counts of all processes so far; `journal` is the folder of the journal."""
     try:
         return _parsed((journal / FILE).read_bytes()[:_SIZE])
     except OSError:
@@ -45,15 +45,15 @@ def health_of(journal: Path) -> Health:
 
 
 def add_health(journal: Path, *, lost: int = 0, unreadable: int = 0, refused: int = 0) -> None:
-    """Add to what is counted; makes the file if need be, and waits for nobody.
+    """Add to the counts; creates the file if it is missing, and does not wait for the lock.
 
     Raises:
-        OSError: it cannot be written, or another process is at it.
+        OSError: the file cannot be written, or another process holds its lock.
     """
     fd = os.open(journal / FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not hold(fd):
-            raise BlockingIOError(errno.EAGAIN, "another process is at it")
+            raise BlockingIOError(errno.EAGAIN, "another process holds its lock")
         before = _parsed(os.pread(fd, _SIZE, 0))
         now = (before.lost + lost, before.unreadable + unreadable, before.refused + refused)
         os.pwrite(fd, _LINE % now, 0)

@@ -1,8 +1,8 @@
-"""How a record stands in the journal: one line of JSON, made quickly and read with care.
+"""The line format of the journal: one record as one line of JSON, encoded fast, decoded strictly.
 
-The common line is an array: first what a tool's calls have in common, then what one of them has of
-its own. Inputs and outputs stand in it as they are, and what can be told from the rest is left out.
-Any other record is an object with the names of its fields. Both are read by `decode_line`.
+The common line is an array: first the values that all calls of a tool share, then those of one
+call. Inputs and outputs are embedded as they are, and fields that can be derived are left out. Any
+other record is an object with the names of its fields. `decode_line` reads both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Head(Struct, frozen=True, array_like=True, gc=False):
-    """What is the same for every call of a tool, in the order of its line."""
+    """The values that all calls of a tool share, in the order of its line."""
 
     tool: str
     kind: str = ""
@@ -40,7 +40,7 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Note(Struct, frozen=True, array_like=True, gc=False):
-    """A `Note` in a line."""
+    """A `Note` as an array."""
 
     code: str
     path: str = ""
@@ -49,34 +49,34 @@ class _Note(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _LogLine(LogLine, frozen=True, array_like=True, gc=False):
-    """A `LogLine` in a line."""
+    """A `LogLine` as an array."""
 
 
 class _Line(Struct, frozen=True, array_like=True, gc=False):
-    """A call in the order of its line; that of a usual result ends with its output."""
+    """A call in the order of its line; the line of a plain result ends with its output."""
 
     head: Head
     id: str
     at: int
     ms: float | None
-    """None if it was no number."""
+    """None if it was not a finite number."""
     via: str
     client: str
     caller: str | None
     parent: str | None
     count: int | None
     policy: str | None
-    """Where the caller asked for a stricter one than the contract's."""
+    """The caller's policy, where it is stricter than the contract's."""
     input: Raw
     output: Raw
     gate: Gate | None = None
     code: str | None = None
     issues: tuple[_Note, ...] = ()
     source: str | None = "local"
-    """None if there was no answer."""
+    """None without a result."""
     status: int | None = None
     message: str | None = None
-    """None if it and the path are those of the first issue."""
+    """None if it and the path equal those of the first issue."""
     path: str | None = None
     warnings: tuple[_Note, ...] = ()
     changes: tuple[_Note, ...] = ()
@@ -100,13 +100,13 @@ def encode_line(record: Record) -> bytes:
 
 
 def decode_line(line: bytes) -> Record | None:
-    """The record of a line; None for one that was not written to its end, or is no record."""
+    """The record of a line; None for a line that is incomplete or not a record."""
     try:
         if line[:1] == b"[":
-            told = _lines.decode(line)
-            record = _joined(told)
-            # A text is longer than this only if what is beside the payloads is.
-            if len(line) - len(told.input) - len(told.output) > MAX_RECORDED_TEXT:
+            parsed = _lines.decode(line)
+            record = _joined(parsed)
+            # A text can be too long only if the line without its payloads is.
+            if len(line) - len(parsed.input) - len(parsed.output) > MAX_RECORDED_TEXT:
                 return _cut(record)
             return record
         return _records.decode(line)
@@ -157,7 +157,7 @@ def _read(notes: tuple[_Note, ...]) -> tuple[Note, ...]:
 
 
 def _cut(record: Record) -> Record:
-    """A record without texts that are too long."""
+    """A record with its texts cut to `MAX_RECORDED_TEXT`."""
 
     def cut(text: Any) -> Any:
         return text if text is None else text[:MAX_RECORDED_TEXT]
@@ -174,7 +174,7 @@ def _cut(record: Record) -> Record:
 
 
 def _payload(json: bytes | Raw) -> Payload:
-    """What is kept of a payload; a store makes the hash of one that is whole when it is read."""
+    """A payload, cut if it is too large; the store computes the hash of a whole one."""
     if len(json) > MAX_PAYLOAD_BYTES:
         return payload_of(json)
     return Payload("", len(json), str(json, "utf-8"))

@@ -1,8 +1,9 @@
-"""The observer that puts every call on record: masked, in the journal before its answer leaves.
+"""The observer that records every call: masked, in the journal before the call's result leaves.
 
-Secrets are known by their value (`Secrets`), by their place (`writeOnly`, `format: password`) and by
-the header that carries them. It never raises into a call: what JSON cannot say is told somehow, and
-what cannot even be told leaves a record that says so much. It hashes nothing that is kept whole.
+Secrets are masked by value (`Secrets`), by place (`writeOnly`, `format: password`) and by the
+header that carries them. The recorder never raises into a call: values that are not JSON are
+recorded by their repr, and a call that cannot be encoded at all gets a minimal record. Payloads
+that are kept whole are not hashed here.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from callpact.envelope import (
 )
 from callpact.errors import CallError, InvalidInput, InvalidSchema, Issue, NotRecorded
 from callpact.observers import CallFinished
-from callpact.schema import Change, canonical_json, is_json
+from callpact.schema import Change, canonical_json, is_array, is_json, is_object
 from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets
 from callpact.tool import Contract, Tool
@@ -49,7 +50,7 @@ HASHES_ONLY = "hashes"
 """Value of a tool's annotation `audit` that keeps its inputs, outputs and messages out of records."""
 
 OnLoss = Literal["answer", "refuse"]
-"""What becomes of a call whose record cannot be written."""
+"""The outcome of a call whose record cannot be written: its result, or an error."""
 
 _CONTRACT_DIGITS = 16
 _log = logging.getLogger("callpact.audit")
@@ -58,12 +59,12 @@ _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 
 class Recorder:
-    """An observer of a runtime: each call is one line in the journal.
+    """An observer of a runtime that writes each call as one line to the journal.
 
-    `hashes_only` are patterns of tool ids (`bank.*`) of which only hashes are kept; a tool asks for
-    it by the annotation `audit: hashes`. With `on_loss="refuse"`, a call whose record cannot be
-    written gets an error instead of its answer, and the calls after it are refused before they run,
-    until the record of one of them can be written.
+    `hashes_only` are patterns of tool ids (`bank.*`) of which only hashes are kept; a tool requests
+    this with the annotation `audit: hashes`. With `on_loss="refuse"`, a call whose record cannot be
+    written gets an error instead of its result, and later calls are refused before they run, until
+    a record can be written again.
     """
 
     def __init__(
@@ -78,18 +79,18 @@ class Recorder:
         self._is_failing = False
         self._journal = journal
         self._append = journal.append
-        # By id: a tool that was read again takes the place of the former.
+        # By id: a reloaded tool replaces the former one.
         self._tools: dict[str, _Known] = {}
         known = (secrets,) if isinstance(secrets, Secrets) else secrets
         self._mask = Mask(known, on_news=self._tools.clear)
         self._patterns = tuple(hashes_only)
 
     def hide(self, secrets: Secrets) -> None:
-        """Mask these, too, from now on: a source may be read again, with others."""
+        """Mask these secrets as well from now on: a reloaded source may have others."""
         self._mask.hide(secrets)
 
     def health(self) -> Health:
-        """What could not be kept, here and by all who share the log."""
+        """Counts of records that could not be kept, by all processes that share the log."""
         return self._journal.health()
 
     @property
@@ -98,7 +99,7 @@ class Recorder:
         return self._journal.lost
 
     def __call__(self, event: CallFinished) -> None:
-        """Keep the record of a call."""
+        """Write the record of a call."""
         try:
             tool = event.tool
             known = self._nobody(event) if tool is None else self._tools.get(event.tool_id)
@@ -107,8 +108,8 @@ class Recorder:
             line = self._plain_line(event, known.head) if known.is_plain else None
             if line is None:
                 line = self._careful_line(event, known)
-        except Exception as error:  # noqa: BLE001 - boundary: whatever a call holds, it is on record
-            # By its kind alone: its words and its trace may hold what must not show.
+        except Exception as error:  # noqa: BLE001 - boundary: values of any call must be recorded
+            # Only the type: the message and the traceback may contain secrets.
             _log.error("a call is on record without its input and output: %s", type(error).__name__)
             line = _least(event, self._mask)
         is_kept = self._append(line)
@@ -127,7 +128,7 @@ class Recorder:
             raise NotRecorded(is_begun=False)
 
     def _plain_line(self, event: CallFinished, head: Fragment) -> bytes | None:
-        """The line of a call in which all is small, JSON, and no secret; None if it is not so."""
+        """The line of a call that is small, JSON, and free of secrets; None for any other call."""
         envelope, identity = event.envelope, event.identity
         own = (
             head,
@@ -154,7 +155,7 @@ class Recorder:
                 line = dumps((*own, envelope.data), None, OPT_APPEND_NEWLINE)
             else:
                 line = dumps(own + _outcome(event), None, OPT_APPEND_NEWLINE)
-        except TypeError:  # What JSON cannot say.
+        except TypeError:  # A value is not JSON.
             return None
         # The larger ones may have to be cut.
         is_small = len(line) <= MAX_PAYLOAD_BYTES
@@ -170,9 +171,9 @@ class Recorder:
             )
             arguments, data = hiding.sent(arguments), hiding.given(data)
             mask = mask.also(hiding.found)
-        # Where a secret may stand in an answer, what stood there before is not told.
-        tells_before = not known.hides_output
-        writing = _Writing(mask, self._mask, known, tells_before=tells_before)
+        # Values that a cast replaced are left out if the output may hold secrets.
+        keeps_before = not known.hides_output
+        writing = _Writing(mask, self._mask, known, keeps_before=keeps_before)
         text, tool, ms = mask.text, event.tool, event.duration * 1000
         more: dict[str, Any] = {}
         if envelope is not None:
@@ -183,7 +184,7 @@ class Recorder:
                 "changes": writing.notes(envelope.changes),
                 "source": source,
                 "status": status,
-                "tool_error": _tells_error(envelope.meta),
+                "tool_error": _is_tool_error(envelope.meta),
                 "server": text(_server(envelope.meta)),
             }
         if error is not None:
@@ -197,7 +198,7 @@ class Recorder:
             None if tool is None or tool.version is None else recordable(tool.version),
             known.contract,
             event.policy or known.policy,
-            # Never masked: a call must be found by them, whatever it was given.
+            # Never masked: records are searched by these fields.
             caller=None if event.identity is None else recordable(event.identity.id),
             client=recordable(event.client_name),
             via=recordable(event.via),
@@ -210,7 +211,7 @@ class Recorder:
         return encode_line(record)
 
     def _learn(self, tool: Tool, former: _Known | None) -> _Known:
-        self._mask.refresh()  # Now: news would be taken for a secret in the head.
+        self._mask.refresh()  # Before `finds`, which is also true once after new secrets.
         contract = tool.contract
         if former is not None and cast("Tool", former.tool).contract is contract:
             contract_hash = former.contract
@@ -229,8 +230,8 @@ class Recorder:
         return known
 
     def _nobody(self, event: CallFinished) -> _Known:
-        """For a name that no tool has: the caller made it up."""
-        # It may stand for one of which only hashes are kept.
+        """A call of an id that no tool has."""
+        # The id may be a mistyped one of a tool of which only hashes are kept.
         names = frozenset({""}) if self._patterns else None
         try:
             head = encode_head(Head(event.tool_id))
@@ -245,7 +246,7 @@ class Recorder:
 
 
 class _Known(Struct, frozen=True):
-    """What is the same for every call of a tool."""
+    """Values that are the same for every call of a tool."""
 
     tool: Tool | None
     head: Fragment
@@ -253,19 +254,19 @@ class _Known(Struct, frozen=True):
     hides_input: bool = False
     hides_output: bool = False
     names: frozenset[str] | None = None
-    """Where only hashes are kept: the names that the contract itself tells."""
+    """Where only hashes are kept: the names that the contract declares."""
     declared: frozenset[str] = frozenset({""})
-    """The names that the contract declares, where a value of a call may be the same word."""
+    """The names that the contract declares; they are not masked as values of the call."""
     is_plain: bool = False
 
     @property
     def policy(self) -> str:
-        """What its contract does with an answer that breaks it."""
+        """The output policy of the contract."""
         return "" if self.tool is None else self.tool.contract.policy
 
 
 def hash_contract(contract: Contract) -> str:
-    """What tells one contract from another: the beginning of the SHA-256 of its canonical JSON."""
+    """A short hash that identifies a contract: the start of the SHA-256 of its canonical JSON."""
     text = _canonical(
         {
             "input": contract.input,
@@ -279,18 +280,17 @@ def hash_contract(contract: Contract) -> str:
 
 
 def _declared(contract: Contract) -> frozenset[str]:
-    """The names of all properties in the schemas of a contract, as pointers have them; and none."""
+    """The names of all properties in a contract's schemas, escaped as in pointers; and the empty one."""
     stack: list[Any] = [contract.input, contract.output]
     names = {""}
     while stack:
         node = stack.pop()
-        if isinstance(node, dict):
-            held = cast("dict[str, Any]", node)
-            if isinstance(held.get("properties"), dict):
-                names.update(held["properties"])
-            stack.extend(held.values())
-        elif isinstance(node, list):
-            stack.extend(cast("list[Any]", node))
+        if is_object(node):
+            if is_object(node.get("properties")):
+                names.update(node["properties"])
+            stack.extend(node.values())
+        elif is_array(node):
+            stack.extend(node)
     return frozenset(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
@@ -302,7 +302,7 @@ def _marks_secrets(schema: Any) -> bool:
 def _canonical(value: Any) -> str:
     try:
         return canonical_json(value)
-    except InvalidSchema:  # Numbers that JavaScript does not have.
+    except InvalidSchema:  # Numbers that JavaScript cannot represent.
         return json_text(value)
 
 
@@ -310,43 +310,43 @@ def _origin(meta: Any) -> tuple[str, int | None]:
     if type(meta) is LocalResponseMeta:
         return "local", None
     if isinstance(meta, HTTPResponseMeta):
-        status: Any = meta.status_code  # What a bus sent need not be a number.
+        status: Any = meta.status_code  # A status that came over a bus may be of any type.
         return "http", status if type(status) is int and 0 <= status < 1000 else None
     if isinstance(meta, MCPResponseMeta):
         return "mcp", None
     return "", None
 
 
-def _tells_error(meta: Any) -> bool:
+def _is_tool_error(meta: Any) -> bool:
     return isinstance(meta, MCPResponseMeta) and meta.is_error is True
 
 
 def _server(meta: Any) -> str:
-    """What an MCP server says that it is, if it does."""
-    told = meta.meta_ext if isinstance(meta, MCPResponseMeta) else None
-    said: Any = told.get(_SERVER_INFO) if isinstance(told, dict) else None
-    if not isinstance(said, dict):
+    """The name and version that an MCP server reports; empty without them."""
+    extension = meta.meta_ext if isinstance(meta, MCPResponseMeta) else None
+    info: Any = extension.get(_SERVER_INFO) if is_object(extension) else None
+    if not is_object(info):
         return ""
-    parts = (cast("dict[str, Any]", said).get(name) for name in ("name", "version"))
+    parts = (info.get(name) for name in ("name", "version"))
     return " ".join(part for part in parts if isinstance(part, str))
 
 
 def _id(id: str) -> str:
-    """An id as it is, or a shorter one that is told apart from others all the same."""
-    told = recordable(id)
-    if told == id:
-        return told
+    """An id as it is, or a shortened one with a hash that keeps it unique."""
+    text = recordable(id)
+    if text == id:
+        return text
     digits = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{told[:100]}~{digits[:16]}"
+    return f"{text[:100]}~{digits[:16]}"
 
 
 def _tool_id(event: CallFinished, mask: Mask) -> str:
-    """The id of a tool as it is; a name that no tool has is a text of the caller."""
+    """The id of a tool as it is; an unknown id is text of the caller, and is masked."""
     return mask.text(event.tool_id) if event.tool is None else recordable(event.tool_id)
 
 
 def _least(event: CallFinished, mask: Mask) -> bytes:
-    """The line of a call that cannot be told: that it was, and how it ended."""
+    """The minimal line of a call that cannot be encoded: its id, time, tool and outcome."""
     code = None if event.error is None else mask.text(event.error.code)
     gate = cast("Any", event.gate)
     record = Record(
@@ -356,10 +356,10 @@ def _least(event: CallFinished, mask: Mask) -> bytes:
 
 
 def _outcome(event: CallFinished) -> tuple[Any, ...]:
-    """What became of any call, as a line tells it after what was sent.
+    """The fields of a line after the input: output, error, notes.
 
     Raises:
-        TypeError: JSON cannot say it.
+        TypeError: a value is not JSON.
     """
     envelope, error, arguments = event.answer, event.error, event.arguments
     if error is None:
@@ -368,7 +368,7 @@ def _outcome(event: CallFinished) -> tuple[Any, ...]:
     else:
         code = error.code
         issues = [(i.code, i.path, i.message) for i in error.issues[:MAX_RECORDED_ISSUES]]
-        # Where rules were broken that are not about JSON, it was JSON; else it may be anything.
+        # Arguments that break other rules than those for JSON are JSON; any others may not be.
         is_judged = isinstance(event.arguments, dict) and issues and issues[0][0] not in _NOT_JSON
         if not is_judged and not is_json(arguments):
             raise TypeError
@@ -382,7 +382,7 @@ def _outcome(event: CallFinished) -> tuple[Any, ...]:
     warnings = [(i.code, i.path, i.message) for i in envelope.warnings[:MAX_RECORDED_ISSUES]]
     changes = [_changed(change) for change in envelope.changes[:MAX_RECORDED_ISSUES]]
     meta = envelope.meta
-    notes = (warnings, changes, _tells_error(meta), _server(meta), logs)
+    notes = (warnings, changes, _is_tool_error(meta), _server(meta), logs)
     origin = _origin(meta)
     return envelope.data, gate, code, issues, *origin, message, path, *notes
 
@@ -393,7 +393,7 @@ def _changed(change: Change) -> tuple[str | None, ...]:
 
 
 def _before(change: Change) -> str | None:
-    """What a change replaced, as JSON, if that is short."""
+    """The JSON of the value that a change replaced, if it is short."""
     if change.action == "filled":
         return None
     written = json_text(change.before)
@@ -401,20 +401,20 @@ def _before(change: Change) -> str | None:
 
 
 class _Writing:
-    """The parts of one record, masked.
+    """Encodes the parts of one record, masked.
 
-    `names` are those that a contract declares, where nothing else may be told of what was sent.
+    With `known.names`, paths keep only these names, and messages and logs are left out.
     """
 
-    def __init__(self, mask: Mask, configured: Mask, known: _Known, *, tells_before: bool) -> None:
+    def __init__(self, mask: Mask, configured: Mask, known: _Known, *, keeps_before: bool) -> None:
         names = known.names
         self._mask = mask
         self._configured = configured
-        """Without the values of this call: codes and rules are words of ours and of the tool."""
+        """Masks without the secrets of this call: codes and rules are not text of the call."""
         self._names = names
         self._declared = known.declared
         self._is_hashed = names is not None
-        self._tells_before = tells_before and names is None
+        self._keeps_before = keeps_before and names is None
 
     def payload(self, value: Any) -> Payload:
         data = self._mask.json(value)
@@ -440,7 +440,7 @@ class _Writing:
         for item in given[:MAX_RECORDED_ISSUES]:
             if isinstance(item, Change):
                 words = "invented" if item.invented else ""
-                before = _before(item) if self._tells_before else None
+                before = _before(item) if self._keeps_before else None
                 before = None if before is None else text(before)
                 notes.append(Note(word(item.action), self._place(item.path), words, before))
             else:
@@ -455,12 +455,12 @@ class _Writing:
         return tuple(LogLine(text(line.level), text(line.message)) for line in given)
 
     def _place(self, path: str) -> str:
-        """A path may tell a key that was sent."""
+        """A path without the keys that must not be recorded."""
         if self._names is not None:
             path = "/".join(part if part in self._names else "*" for part in path.split("/"))
         is_declared = all(part in self._declared or part.isdigit() for part in path.split("/"))
         return (self._configured if is_declared else self._mask).text(path)
 
     def _words(self, message: str) -> str:
-        """A message may tell what was sent."""
+        """A masked message; empty where only hashes are kept."""
         return "" if self._is_hashed else self._mask.text(message)

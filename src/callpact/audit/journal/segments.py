@@ -1,9 +1,9 @@
-"""The journal: where a record is kept before its answer leaves, one line for each, never changed.
+"""The journal: append-only files that hold each record before the call's result leaves.
 
-A process appends to segments of its own, each held by a lock (`flock`) for as long as it is
-written: what nobody holds is whole, also after `kill -9`. It knows nothing of stores; `compactor.py`
-moves lines into one and removes segments. A write that fails costs its record. If somebody removes
-the folder, lines of the open segment that no store has are written again into a new one.
+A process appends to its own segments and holds a lock (`flock`) on the one that it writes, so an
+unlocked segment is complete, even after `kill -9`. The journal knows nothing of stores;
+`compactor.py` moves lines into a store and removes segments. A write that fails loses its record.
+If the folder is removed, the lines of the open segment that no store has are written again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from callpact.audit.journal.health import FILE, Health, add_health, health_of
 from callpact.errors import UsageError
 
 MAX_SEGMENT_BYTES = 16 << 20
-"""Size from which on a segment of the journal is not written any more."""
+"""Size at which a segment of the journal is closed and a new one is opened."""
 MAX_SEGMENT_SECONDS = 300.0
-"""Age from which on a segment of the journal is not written any more, and goes once a store has it."""
+"""Age at which a segment of the journal is closed; it is removed once a store has it."""
 SECONDS_BETWEEN_LOGS = 60.0
-"""A loss that goes on is logged this often at most."""
+"""A continuing loss of records is logged at most this often."""
 SUFFIX = ".jsonl"
-"""How the names of segments end."""
+"""The suffix of segment files."""
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -45,8 +45,8 @@ Durability = Literal["write", "fsync"]
 class Journal:
     """Appends lines to segment files in a folder, from any thread, each with one write.
 
-    With `durability="fsync"` a line also outlives a loss of power. `taken` gives how many bytes of a
-    segment a store has; None if the store is gone.
+    With `durability="fsync"` a line also survives a loss of power. `taken` returns how many bytes
+    of a segment a store has; None if the store was removed.
 
     Raises:
         UsageError: the durability is not known, or the system has no `flock`.
@@ -71,13 +71,13 @@ class Journal:
         self._write = _write_and_sync if self._syncs else os.write
         self._max = max_segment_bytes
         self._taken = taken
-        self._told = 0  # Of these, what `health.py` has counted.
+        self._counted = 0  # The part of `lost` that is in the health file.
         self._begin_lock()
         self._fd = -1
         self._name = ""
         self._lines = 0
         self._left_behind: dict[str, tuple[int, int]] = {}  # Lines and bytes of former segments.
-        self._stored = 0  # Lines of those that a store has.
+        self._stored = 0  # Lines of former segments that a store has.
         self._left = max_segment_bytes
         self._opened_at = 0.0
         self._is_torn = False
@@ -89,11 +89,11 @@ class Journal:
 
     def _begin_lock(self) -> None:
         lock = threading.Lock()
-        # Bound: `with` costs a tenth of a write more.
+        # Bound methods: `with` adds a tenth to the time of a write.
         self._acquire, self._release = lock.acquire, lock.release
 
     def append(self, line: bytes) -> bool:
-        """Keep one line, which ends in a line end; False if it is lost. Raises nothing."""
+        """Write one line, which ends with a newline; False if it is lost. Raises nothing."""
         self._acquire()
         try:
             if _now() >= self._look_at:
@@ -116,38 +116,38 @@ class Journal:
     def _tear(self, written: int, size: int) -> bool:
         self._is_torn = True
         self._look_at = 0.0
-        if written == size - 1:  # All but the line end is a whole record.
+        if written == size - 1:  # Without its newline the line is still a whole record.
             self._lines += 1
             return True
         self._lose(1, f"{written} of {size} bytes were written")
         return False
 
     def rotate(self, older_than: float = 0.0) -> None:
-        """Write no more to a segment of that many seconds, so that it goes once a store has it."""
+        """Close a segment that is at least this many seconds old, so that it can be removed."""
         self._acquire()
         try:
             if self._left < self._max and _now() - self._opened_at >= older_than:
                 self._leave()
             elif self._fd >= 0 and not os.fstat(self._fd).st_nlink:
                 self._rescue()
-            self._tell()
+            self._count_lost()
         except OSError as error:
             self._fail(error, lines=0)
         finally:
             self._release()
 
     def close(self) -> None:
-        """Let go of the segment. What is appended later is lost, and counted."""
+        """Close the segment. Lines that are appended later are lost, and counted."""
         self._acquire()
         try:
             self._try_to_leave()
             self._is_closed = True
-            self._tell()
+            self._count_lost()
         finally:
             self._release()
 
     def store(self, name: str) -> None:
-        """Note that a store has all lines of a former segment."""
+        """Record that a store has all lines of a former segment."""
         self._acquire()
         try:
             lines, _ = self._left_behind.pop(name, (0, 0))
@@ -156,35 +156,35 @@ class Journal:
             self._release()
 
     def health(self) -> Health:
-        """What could not be kept, here and by all who write to this folder."""
+        """Counts of records that could not be kept, by all processes that write to this folder."""
         known = health_of(self.folder)
         return structs.replace(known, lost=max(known.lost, self.lost))
 
     def _look(self) -> None:
-        """See to it that there is a segment, that it is in the folder, and whole."""
+        """Ensure that there is an open segment, in the folder, that ends with a newline."""
         if self._fd >= 0 and not os.fstat(self._fd).st_nlink:
             self._rescue()
         if self._fd < 0:
             self._open()
-        if self._is_torn:  # What was half-written must not spoil what follows.
+        if self._is_torn:  # A partial line must not corrupt the next one.
             self._left -= os.write(self._fd, b"\n")
             self._is_torn = False
         self._look_at = _now() + _SECONDS_BETWEEN_LOOKS
 
     def _rescue(self) -> None:
-        """Write the lines of a removed segment into a new one; count those that are nowhere."""
+        """Write the lines of a removed segment into a new one; count those that are lost."""
         taken = self._taken(self._name)
         lost = sum(
             lines
             for name, (lines, size) in self._left_behind.items()
             if taken is None or (self._taken(name) or 0) < size
         )
-        if taken is None:  # The store was removed, too.
+        if taken is None:  # The store was removed as well.
             lost += self._stored
         self._left_behind.clear()
         self._stored = 0
         if not (self.folder / FILE).exists():
-            self._told = 0
+            self._counted = 0
         size = os.fstat(self._fd).st_size
         data = os.pread(self._fd, size - (taken or 0), taken or 0) if size > (taken or 0) else b""
         count = data.count(b"\n")
@@ -218,7 +218,7 @@ class Journal:
                 fd = os.open(self.folder / name, flags, 0o600)
             except FileExistsError:
                 continue
-            # Until it is locked a compactor takes it for one that is left, and may remove it.
+            # Before it is locked, a compactor takes it for a complete one and may remove it.
             hold(fd, wait=True)
             if os.fstat(fd).st_nlink:
                 break
@@ -226,7 +226,7 @@ class Journal:
         self._fd, self._name = fd, name
         self._opened_at = _now()
         with contextlib.suppress(OSError):
-            add_health(self.folder)  # Now, while there is room for it.
+            add_health(self.folder)  # Create the file while there is room.
         if self._syncs:
             sync_folder(self.folder)
 
@@ -259,18 +259,18 @@ class Journal:
             self._lose(lines, error.strerror or str(error))
         if error.errno in _FULL:
             return
-        self._try_to_leave()  # Perhaps another file can be written.
+        self._try_to_leave()  # A new file may be writable.
 
-    def _tell(self) -> None:
-        """Count what is lost for those who come later; if that fails, the next time."""
-        if self.lost > self._told:
+    def _count_lost(self) -> None:
+        """Add new losses to the health file; if that fails, try again the next time."""
+        if self.lost > self._counted:
             with contextlib.suppress(OSError):
-                add_health(self.folder, lost=self.lost - self._told)
-                self._told = self.lost
+                add_health(self.folder, lost=self.lost - self._counted)
+                self._counted = self.lost
 
     def _lose(self, count: int, reason: str) -> None:
         self.lost += count
-        self._tell()
+        self._count_lost()
         now = _now()
         if now - self._logged_at >= SECONDS_BETWEEN_LOGS:
             self._logged_at = now
@@ -283,9 +283,9 @@ class Journal:
             )
 
     def _begin_anew(self) -> None:
-        """In a forked process: the segment and its lock are the parent's."""
+        """Reset in a forked process: the segment and its lock belong to the parent."""
         self._begin_lock()
-        self.lost = self._told = self._stored = 0
+        self.lost = self._counted = self._stored = 0
         self._left_behind.clear()
         if self._fd >= 0:
             os.close(self._forget())
@@ -296,13 +296,13 @@ _adding = threading.Lock()
 
 
 def journals_in(folder: Path) -> list[Journal]:
-    """The journals of this process that write into a folder."""
+    """The journals of this process that write to a folder."""
     with _adding:
         return [journal for journal in _journals if journal.folder == folder]
 
 
 def _after_fork() -> None:
-    global _adding  # noqa: PLW0603 - a thread that is not here may hold it
+    global _adding  # noqa: PLW0603 - a thread of the parent may hold it
     _adding = threading.Lock()
     for journal in tuple(_journals):
         journal._begin_anew()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
@@ -322,7 +322,7 @@ def _write_and_sync(fd: int, line: bytes) -> int:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The segments of all processes, the oldest first; none if there is no folder."""
+    """The segments of all processes, the oldest first; empty without a folder."""
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
     except FileNotFoundError:

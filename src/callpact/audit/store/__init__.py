@@ -1,7 +1,8 @@
-"""What keeps records and answers for them: the protocol, and its two engines.
+"""Stores of records: the protocol, and its two engines.
 
-`parquet.py` keeps files in the folder of a log and asks them with DuckDB; `postgres.py` keeps a table
-that several machines share. `queries.py` has the SQL of both. Nothing here writes the journal.
+`parquet.py` keeps files in the folder of a log and queries them with DuckDB; `postgres.py` keeps
+a table that several machines share. `queries.py` has the SQL of both. Nothing here writes the
+journal.
 """
 
 from callpact.audit.store.interface import (

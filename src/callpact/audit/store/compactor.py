@@ -1,8 +1,8 @@
-"""Moves the journal into a store: one thread, many lines at once, from where it stopped.
+"""Moves the journal into a store: one thread, in batches, from where the last one stopped.
 
-The store keeps how far each segment is read together with the records, so a line is in the store or
-waits, whichever process is killed. One process at a time moves lines, elected by a lock; each takes
-over what a dead one left. A store that fails is tried again, later and later.
+The store keeps the position in each segment together with the records, so a line is either in the
+store or in the journal, whichever process is killed. One process at a time moves lines, elected by
+a lock, and also those of dead processes. A failing store is retried with increasing delays.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from callpact.audit.store import Store
 
 BATCH_BYTES = 8 << 20
-"""Bytes of the journal that go into the store at once."""
+"""Bytes of the journal that are added to the store at once."""
 DUE_BYTES = 4 << 20
 """Bytes of the journal, about 20,000 lines, from which on they become a file of the store."""
 DUE_SEGMENTS = 100
 """Segments of the journal from which on they become a file of the store."""
 DUE_SECONDS = 60.0
-"""How long lines wait in the journal at most before they become a file of the store."""
+"""The longest time that lines wait in the journal before they become a file of the store."""
 SECONDS_BETWEEN_PASSES = 0.25
-"""How often the journal is looked at; how soon PostgreSQL has a record."""
+"""Interval between passes over the journal; the delay until PostgreSQL has a record."""
 SECONDS_BETWEEN_UPKEEP = 3_600.0
-"""How often records that are too old are removed, and files of a day merged."""
+"""Interval at which expired records are removed and files of a day merged."""
 MAX_SECONDS_BETWEEN_TRIES = 30.0
-"""How long a store that fails is left alone at most."""
+"""The longest delay before a failing store is tried again."""
 
 _LOCK = "lock"
 _ASIDE = "refused.log"
@@ -56,7 +56,7 @@ _log = logging.getLogger("callpact.audit")
 
 
 class _Batch(Struct, frozen=True):
-    """Lines of the journal: their records, the lines that are none, and how far they reach."""
+    """Lines of the journal: their records, the number of unreadable ones, and the end positions."""
 
     records: list[Record]
     unreadable: int
@@ -64,10 +64,10 @@ class _Batch(Struct, frozen=True):
 
 
 class Compactor:
-    """Moves the lines in a folder of journals into a store, from `start` to `close`.
+    """Moves the lines of the journals in a folder into a store, from `start` to `close`.
 
-    The store is used by the thread of the compactor alone, and stays open. `upkeep` is called by
-    that thread at the start and once an hour.
+    Only the compactor's thread uses the store, which stays open. It calls `upkeep` at the start
+    and once an hour.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Compactor:
         self.added = 0
         """Records that were new to the store."""
         self.unreadable = 0
-        """Lines that were passed over: begun and not written to their end, or no record."""
+        """Lines that were skipped: incomplete, or not a record."""
         self.refused = 0
-        """Records that the store did not take, set aside in the file `refused.log`."""
+        """Records that the store rejected, moved to the file `refused.log`."""
         self._folder = folder
         self._store = store
         self._upkeep = upkeep
@@ -90,19 +90,19 @@ class Compactor:
         self._is_abandoned = False
         self._taken: Mapping[str, int] | None = None
         self._waiting_since: float | None = None
-        self._told = (0, 0)  # Of the unreadable and the refused, what `health.py` has counted.
+        self._counted = (0, 0)  # Of the unreadable and the refused, those in the health file.
         self._logged_at = -SECONDS_BETWEEN_LOGS
         self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
-        """Begin with what is left of earlier processes."""
+        """Start the thread, which begins with lines of earlier processes."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="callpact-audit", daemon=True)
             self._thread.start()
         return self
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Wait until all that was written so far is in the store; False if it is not in time."""
+        """Wait until all lines written so far are in the store; False after the timeout."""
         self.start()
         with self._changed:
             self._wanted += 1
@@ -111,9 +111,9 @@ class Compactor:
             return self._changed.wait_for(lambda: self._reached >= wanted, timeout)
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Move what an eager store lacks, and end; False if the store does not answer in time.
+        """Move the lines that an eager store lacks, and stop; False after the timeout.
 
-        The thread is not waited for then: it closes the store when it ends.
+        After the timeout, the thread closes the store when it ends.
         """
         with self._changed:
             self._is_closing = True
@@ -146,7 +146,7 @@ class Compactor:
                 if not is_last:
                     self._keep_up()
                 failures = 0
-            except Exception as error:  # noqa: BLE001 - boundary: whatever a store raises, it is tried again
+            except Exception as error:  # noqa: BLE001 - boundary: any error of a store is retried
                 self._complain(error)
                 self._taken = None
                 is_whole = False
@@ -163,7 +163,7 @@ class Compactor:
                 self._store.close()
 
     def _rest(self, wanted: int, failures: int) -> None:
-        """Wait until the next pass is due; nothing hurries a store that has trouble."""
+        """Wait until the next pass is due; a failing store is not hurried."""
         seconds = min(SECONDS_BETWEEN_PASSES * 2 ** min(failures, 10), MAX_SECONDS_BETWEEN_TRIES)
         self._changed.wait_for(
             lambda: self._is_closing or (not failures and self._wanted > wanted), seconds
@@ -183,8 +183,8 @@ class Compactor:
             _log.error(text, type(error).__name__, error, self._folder)
 
     def _count(self) -> None:
-        """Count for those who come later; if that fails, the next time."""
-        unreadable, refused = self._told
+        """Add new counts to the health file; if that fails, try again the next time."""
+        unreadable, refused = self._counted
         if (unreadable, refused) != (self.unreadable, self.refused):
             with suppress(OSError):
                 add_health(
@@ -192,12 +192,12 @@ class Compactor:
                     unreadable=self.unreadable - unreadable,
                     refused=self.refused - refused,
                 )
-                self._told = (self.unreadable, self.refused)
+                self._counted = (self.unreadable, self.refused)
 
     # --- moving -----------------------------------------------------------------------------
 
     def _move(self, *, is_forced: bool, is_last: bool) -> bool:
-        """Move what is due; False if another process is at it."""
+        """Move due lines; False if another process holds the lock."""
         sizes = _sizes(self._folder)
         if not sizes:
             self._waiting_since = None
@@ -230,7 +230,7 @@ class Compactor:
         if self._waiting_since is None:
             self._waiting_since = now
         if is_last or self._store.is_eager:
-            return self._store.is_eager  # Questions read the journal, too: no end waits for files.
+            return self._store.is_eager  # Queries also read the journal: closing needs no files.
         is_late = now - self._waiting_since >= DUE_SECONDS
         return is_late or is_much(waiting, len(sizes))
 
@@ -243,7 +243,7 @@ class Compactor:
         return None
 
     def _move_batch(self) -> bool:
-        """Move some lines; False if there are none left."""
+        """Move one batch; False if there is none left."""
         before = self._store.taken()
         batch = _read_batch(self._folder, before)
         self._taken = before
@@ -259,7 +259,7 @@ class Compactor:
         return True
 
     def _remove(self, sizes: Mapping[str, int]) -> bool:
-        """Remove segments that are in the store to their end and that nobody writes."""
+        """Remove segments that are fully in the store and that no process writes."""
         taken = self._taken or {}
         for name, size in sizes.items():
             if taken.get(name, 0) < size:
@@ -284,7 +284,7 @@ class Compactor:
         try:
             self.added += self._store.add(records, moved)
         except CallpactError:
-            raise  # The store's own trouble: no room, locked, out of reach.
+            raise  # A failure of the store itself: disk full, locked, unreachable.
         except Exception:
             if len(records) <= 1:
                 raise
@@ -292,7 +292,7 @@ class Compactor:
             self._store.add([], moved)
 
     def _sift(self, records: Sequence[Record]) -> None:
-        """Add all but the records that the store cannot take, which must not keep others out."""
+        """Add all records but those that the store rejects, by bisection."""
         refused: list[Record] = []
         good: Record | None = None
         parts = [records]
@@ -307,7 +307,7 @@ class Compactor:
                 if len(part) == 1:
                     refused.append(part[0])
                     if good is None and len(refused) >= _ENOUGH:
-                        raise  # It takes none: the store has trouble.
+                        raise  # The store rejects all records.
                 else:
                     middle = len(part) // 2
                     parts += (part[middle:], part[:middle])
@@ -315,7 +315,7 @@ class Compactor:
             self._add_doubtful(record, good)
 
     def _add_doubtful(self, record: Record, good: Record | None) -> None:
-        """Set a record aside if the store refuses it, and nothing else, time after time."""
+        """Set a record aside if the store rejects it repeatedly, and accepts another one."""
         for attempt in range(_ENOUGH):
             try:
                 self.added += self._store.add([record])
@@ -324,7 +324,7 @@ class Compactor:
             except Exception as error:
                 if good is None:
                     raise
-                self._store.add([good])  # Raises if the fault is not the record's.
+                self._store.add([good])  # Raises if the store itself fails.
                 if attempt == _ENOUGH - 1:
                     self._set_aside(record, error)
             else:
@@ -342,7 +342,7 @@ class Compactor:
 
 
 def is_much(waiting: int, segments: int) -> bool:
-    """True if bytes or segments of a journal are enough to become a file."""
+    """True if the bytes or segments of a journal are enough to become a file."""
     return waiting >= DUE_BYTES or segments >= DUE_SEGMENTS
 
 
@@ -355,7 +355,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _read_batch(folder: Path, taken: Mapping[str, int]) -> _Batch:
-    """Lines of all segments from where they are taken to, up to `BATCH_BYTES`."""
+    """Lines of all segments from the stored positions on, up to `BATCH_BYTES`."""
     records: list[Record] = []
     after: dict[str, int] = {}
     unreadable, left = 0, BATCH_BYTES
@@ -366,7 +366,7 @@ def _read_batch(folder: Path, taken: Mapping[str, int]) -> _Batch:
         except FileNotFoundError:
             continue
         try:
-            # First: a segment that nobody holds now has its last line already.
+            # Before the size is read: an unlocked segment has its last line already.
             is_left = hold(fd)
             end = os.fstat(fd).st_size
             data = _lines(fd, at, end, left, is_left=is_left) if left > 0 and at < end else b""
@@ -386,7 +386,7 @@ def _read_batch(folder: Path, taken: Mapping[str, int]) -> _Batch:
 
 
 def _lines(segment: int, at: int, end: int, size: int, *, is_left: bool) -> bytes:
-    """Whole lines from a place on; of a segment that is left also a last one without its end."""
+    """Whole lines from a position on; of a complete segment also a last line without a newline."""
     while True:
         data = os.pread(segment, min(size, end - at), at)
         if is_left and at + len(data) >= end:

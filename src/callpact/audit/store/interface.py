@@ -1,7 +1,7 @@
-"""The questions that a store answers, and the types of its answers, whichever engine is behind it.
+"""The queries of a store and the types of their results, for both engines.
 
-Times are epoch milliseconds; every list is bounded. In filters and groups, a field that a record
-does not have (no caller, no version) is the empty text.
+Times are epoch milliseconds; every list is bounded. In filters and groups, a missing field (no
+caller, no version) is the empty text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from callpact.audit.record import Record
 from callpact.errors import CallpactError
 
 MAX_ROWS = 10_000
-"""Rows that one question to the audit log gives at most."""
+"""The most rows that one query of the audit log returns."""
 HOUR = 3_600_000
 DAY = 24 * HOUR
 
@@ -26,7 +26,7 @@ GroupBy = Literal[
 
 
 class Filter(Struct, frozen=True):
-    """Which calls: all that fit every part that is given. Texts with `*` are patterns."""
+    """Selects the calls that match every given field. Texts with `*` are patterns."""
 
     since: int | None = None
     until: int | None = None
@@ -43,7 +43,7 @@ class Filter(Struct, frozen=True):
     outcome: Literal["ok", "failed"] | None = None
 
     def fits(self, record: Record) -> bool:
-        """True if a call is meant."""
+        """True if a record matches."""
         if self.since is not None and record.at < self.since:
             return False
         if self.until is not None and record.at >= self.until:
@@ -67,47 +67,47 @@ def _matches(value: str | None, wanted: str | None) -> bool:
 
 
 class Rate(Struct, frozen=True):
-    """How a group of calls went."""
+    """Outcomes and durations of a group of calls."""
 
     group: str
     calls: int
     failed: int
     rejected: int
-    """Stopped before anything was run: at `find`, `access` or `input`."""
+    """Stopped before the handler: at `find`, `access` or `input`."""
     warned: int
     """Results with warnings."""
     p50: float = 0
     p95: float = 0
     p99: float = 0
-    """Milliseconds that this share of the calls did not exceed, exactly."""
+    """Percentiles of the duration in milliseconds, exact."""
 
     @property
     def rate(self) -> float:
-        """The share that failed; 0 for no calls."""
+        """The share that failed; 0 without calls."""
         return self.failed / self.calls if self.calls else 0.0
 
 
 class Cause(Struct, frozen=True):
-    """One error key of a tool, and how often it was the cause, of all calls of the tool."""
+    """One error key of a tool, and how many of the tool's calls failed with it."""
 
     tool: str
     key: str
     message: str
-    """That of the latest such call."""
+    """The message of the latest such call."""
     calls: int
     of: int
-    """All calls of the tool in the window, also those that gave a result."""
+    """All calls of the tool in the window, including those with a result."""
     first: int
     last: int
 
     @property
     def rate(self) -> float:
-        """The share of all calls; 0 for no calls."""
+        """The share of all calls; 0 without calls."""
         return self.calls / self.of if self.of else 0.0
 
 
 class Trend(Struct, frozen=True):
-    """How many calls each group had over time, in equal spans that follow each other."""
+    """The number of calls of each group over time, in consecutive equal spans."""
 
     begin: int
     span: int
@@ -116,7 +116,7 @@ class Trend(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """How many calls there are, and when the first and the last began."""
+    """The number of calls, and when the first and the last began."""
 
     calls: int
     first: int
@@ -124,7 +124,7 @@ class Span(Struct, frozen=True):
 
 
 class Noted(Struct, frozen=True):
-    """A rule at a place in a tool's inputs or outputs, and how many calls it was noted of."""
+    """A rule at a place in a tool's inputs or outputs, and the number of calls that broke it."""
 
     tool: str
     version: str | None
@@ -139,7 +139,7 @@ class Noted(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """A call near a refused one: enough to follow a chain of tries."""
+    """A call near a refused one, with the fields that a retry chain needs."""
 
     at: int
     id: str
@@ -150,7 +150,7 @@ class Step(Struct, frozen=True):
 
 
 class Stored(Struct, frozen=True):
-    """A part of a store that retention removes as a whole: a file, or the partition of a day."""
+    """A unit of retention: a file, or the partition of a day."""
 
     name: str
     first: int
@@ -159,7 +159,7 @@ class Stored(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """How far each segment of a journal is in the store: before records are added, and after."""
+    """The stored position in each segment of a journal: before records are added, and after."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -170,25 +170,25 @@ class Overtaken(CallpactError):
 
 
 class Store(Protocol):
-    """Keeps records and answers for them. Used from one thread at a time.
+    """Keeps records and answers queries over them. Used from one thread at a time.
 
     Raises:
-        UsageError: by all methods, if it cannot be used; what was to be written then is not.
+        UsageError: by all methods, if the store cannot be used; nothing is written then.
     """
 
     @property
     def is_eager(self) -> bool:
-        """True if records are added as they come; False if many are added at once."""
+        """True if records are added as they come; False if they are added in batches."""
         ...
 
     @property
     def damaged(self) -> Mapping[str, str]:
-        """Parts that could not be read and were left out of answers, each with the reason."""
+        """Parts that could not be read and are missing from results, each with the reason."""
         ...
 
     @property
     def unread(self) -> int:
-        """Bytes of the journal that were left out of the last answer: more than one reads."""
+        """Bytes of the journal that the last query skipped because they exceed its limit."""
         ...
 
     def taken(self) -> dict[str, int]:
@@ -196,17 +196,17 @@ class Store(Protocol):
         ...
 
     def add(self, records: Sequence[Record], moved: Moved | None = None) -> int:
-        """Keep records and how far their journal is read, both or nothing; how many are new.
+        """Add records and the new positions in one transaction; returns how many are new.
 
-        A record that is there with the same id and time is passed over.
+        A record that exists with the same id and time is skipped.
 
         Raises:
-            Overtaken: `moved.before` is not what the store has.
+            Overtaken: `moved.before` differs from the stored positions.
         """
         ...
 
     def find(self, id: str) -> Record | None:
-        """One record with its payloads: of those with the same id the latest."""
+        """One record with its payloads: of several with the same id the latest."""
         ...
 
     def ids_like(self, begin: str, end: str, *, limit: int = 4) -> list[str]:
@@ -223,14 +223,14 @@ class Store(Protocol):
     ) -> list[Record]:
         """Records, the newest first; `before` is the time and id of the last one of a page.
 
-        Of inputs and outputs they have the hashes alone, unless `with_payloads` asks for more.
+        Payloads have only their hashes, unless `with_payloads` is set.
         """
         ...
 
     def around(self, record: Record, *, within: int, limit: int) -> list[Record]:
         """Calls of the same caller, client and tool near a call, the earliest first, without payloads.
 
-        `limit` is for those up to the call, and again for those after it.
+        `limit` applies to those up to the call, and again to those after it.
         """
         ...
 
@@ -239,31 +239,31 @@ class Store(Protocol):
         ...
 
     def span(self, where: Filter) -> Span | None:
-        """How many calls fit, and when; None if there are none."""
+        """The number of matching calls and their times; None without any."""
         ...
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
-        """How calls went, by group, the largest first; an hour is named by its first millisecond."""
+        """Rates by group, the largest first; an hour is named by its first millisecond."""
         ...
 
     def trend(self, where: Filter, by: GroupBy, *, spans: int = 24) -> Trend:
-        """How many calls each group had over time, in at most this number of spans.
+        """The number of calls of each group over time, in at most this number of spans.
 
-        A filter without `since` is answered for as many hours up to the latest call.
+        Without `since`, the spans are hours up to the latest call.
         """
         ...
 
     def causes(self, where: Filter, *, limit: int = 100) -> list[Cause]:
-        """The commonest error keys, of all calls of their tools in the window.
+        """The commonest error keys, with the number of all calls of their tools in the window.
 
-        All calls are those of the same caller, version, contract and door, if the filter names them.
+        If the filter names a caller, version, contract or door, all calls are those that match it.
         """
         ...
 
-    def notes(self, where: Filter, *, limit: int = 1_000, of_answers: bool = False) -> list[Noted]:
+    def notes(self, where: Filter, *, limit: int = 1_000, of_outputs: bool = False) -> list[Noted]:
         """Issues, warnings and changes by place and rule, the commonest first.
 
-        `of_answers` leaves out calls without an answer.
+        `of_outputs` leaves out calls without an output.
         """
         ...
 
@@ -274,12 +274,12 @@ class Store(Protocol):
     def retention(self, *, older_than: int | None = None, larger_than: int | None = None) -> int:
         """Remove parts whose newest record is before a time, and the oldest beyond a size.
 
-        Gives how many records went.
+        Returns the number of removed records.
         """
         ...
 
     def tidy(self) -> None:
-        """Merge what is small, as far as that is due."""
+        """Merge small parts, if that is due."""
         ...
 
     @property
@@ -288,5 +288,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the files or connections; waits for nothing that may not end."""
+        """Close files and connections, without waiting for a running query."""
         ...

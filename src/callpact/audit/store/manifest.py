@@ -1,8 +1,8 @@
-"""The list of the files that make a store, in one small file that is replaced by rename.
+"""The list of a store's files: one small file that is replaced by rename.
 
-A file that is not listed does not count: a process that was killed while it wrote left it. The
-manifest also has how far each segment of the journal is in the files, so a line of the journal is
-in a file or waits, and never both.
+Files that are not listed are ignored: a process was killed while it wrote them. The manifest also
+has the stored position in each segment of the journal, so a line of the journal is in a file or
+waits, and never both.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest; after a loss of power the former or this one is there, whole."""
+    """Replace the manifest; after a loss of power, the old or the new one is intact."""
     path = folder / f"{MANIFEST}.tmp"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -89,7 +89,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold the exclusive lock of a store; waits for another process that writes.
+    """Hold the exclusive lock of a store, waiting for another process that writes.
 
     Raises:
         OSError: the lock cannot be taken.
@@ -105,7 +105,7 @@ def locked(folder: Path) -> Generator[None]:
             is_there = False
         if is_there:
             break
-        release(fd)  # The folder was removed; others lock another file.
+        release(fd)  # The folder was removed: other processes lock a new file.
     try:
         yield
     finally:

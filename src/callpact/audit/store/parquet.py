@@ -1,9 +1,9 @@
-"""The store in the folder of a log: Parquet files that are never changed, asked with DuckDB.
+"""The store in the folder of a log: immutable Parquet files, queried with DuckDB.
 
-New records are a file of their own for each day, small files of a day become one, and retention
-removes files. The manifest says which files count (`manifest.py`). Readers take no lock: they read
-the manifest, then the journal lines that are not in its files, and begin again if the manifest was
-replaced in between. DuckDB reads and writes in the folder of the store alone.
+New records are written as one file for each day, small files of a day are merged, and retention
+removes files. The manifest lists the valid files (`manifest.py`). Readers take no lock: they read
+the manifest, then the journal lines that are not in its files, and start again if the manifest was
+replaced in between. DuckDB may access only the folder of the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from callpact.audit.journal.segments import segments
 from callpact.audit.record import Record
 from callpact.audit.store.interface import DAY, Filter, Moved, Overtaken, Stored
 from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
-from callpact.audit.store.queries import LATEST_IN_DUCKDB, Query, Questions
+from callpact.audit.store.queries import LATEST_IN_DUCKDB, Queries, Query
 from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
 from callpact.errors import UsageError
 
@@ -42,27 +42,27 @@ except ImportError:
     ) from None
 
 MAX_SMALL_FILES = 16
-"""Small files of one day from which on they become one."""
+"""Small files of one day from which on they are merged."""
 SMALL_ROWS = 100_000
 """Records up to which a file of the store is small."""
 ROW_GROUP = 16_384
 """Records in a row group of a Parquet file."""
 MAX_MEMORY_MEGABYTES = 512
-"""Memory that DuckDB uses at most for a question to the audit log."""
+"""The most memory that DuckDB uses for a query of the audit log."""
 THREADS = 2
 """Threads that DuckDB uses."""
 MAX_TRIES = 50
-"""How often a question begins again because files were replaced while it ran."""
+"""How often a query starts again because files were replaced while it ran."""
 MAX_WAITING_BYTES = 64 << 20
-"""Bytes of the journal that one question to the audit log reads at most."""
+"""The most bytes of the journal that one query of the audit log reads."""
 MAX_WAITING_LINES = 200_000
-"""Lines of the journal that one question to the audit log reads at most."""
+"""The most lines of the journal that one query of the audit log reads."""
 
 _AT_ONCE = 5_000
 _SPELLED = {"bigint": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "text": "VARCHAR"}
 _STRUCTURE = json.dumps({name: _SPELLED[kind] for name, kind in TYPES.items()})
 _TABLE = ", ".join(f'"{name}" {_SPELLED[kind]}' for name, kind in TYPES.items())
-# One line of JSON for each row: no JSON text has a line end of its own.
+# One line of JSON for each row: encoded JSON contains no newline.
 _LOADED = f"""SELECT {COLUMNS} FROM (SELECT unnest(from_json_strict(line, '{_STRUCTURE}'))
 FROM (SELECT unnest(string_split($1, chr(10))) AS line))"""  # noqa: S608 - constants
 _EVERYTHING = Query(f"SELECT {COLUMNS} FROM {{calls}}")  # noqa: S608 - constants
@@ -71,12 +71,12 @@ _encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("callpact.audit")
 
 
-class ParquetStore(Questions):
-    """Keeps records in the folder of a log, which is made when the first are added.
+class ParquetStore(Queries):
+    """Keeps records in the folder of a log, which is created when the first are added.
 
     Raises:
         InvalidConfig: the store is of another version of callpact.
-        UsageError: by all methods, if it cannot be used; what was to be written then is not.
+        UsageError: by all methods, if the store cannot be used; nothing is written then.
     """
 
     is_eager = False
@@ -95,19 +95,19 @@ class ParquetStore(Questions):
         read_manifest(self.folder)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._db.close()
 
-    # --- asking -----------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------
 
     def _rows(self, query: Query) -> Sequence[Sequence[Any]]:
-        return self._asked(query, newest=None)
+        return self._query(query, newest=None)
 
     def _newest(self, query: Query, limit: int) -> Sequence[Sequence[Any]]:
-        return self._asked(query, newest=limit) if limit else ()
+        return self._query(query, newest=limit) if limit else ()
 
-    def _asked(self, query: Query, newest: int | None) -> Sequence[Sequence[Any]]:
-        """The rows of one state of the store."""
+    def _query(self, query: Query, newest: int | None) -> Sequence[Sequence[Any]]:
+        """The rows of a query, from one consistent state of the store."""
         for _ in range(MAX_TRIES):
             try:
                 self._refresh()
@@ -156,14 +156,14 @@ class ParquetStore(Questions):
         raise UsageError(f"the audit log in '{self.folder}' changes too quickly; ask again")
 
     def _was_removed(self) -> bool:
-        """True if somebody removed a segment whose lines are in no file: they may come again."""
+        """True if a segment with lines that are in no file was removed: they may be written again."""
         there = {path.name for path in segments(self._journal)}
         taken = self._manifest.taken
         return any(at > taken.get(name, 0) for name, at in self._read.items() if name not in there)
 
     @contextmanager
     def _whole(self) -> Generator[None]:
-        """Load all rows or none: what is loaded twice would be counted twice."""
+        """Load all rows in one transaction: rows that are loaded twice would be counted twice."""
         self._run_text("BEGIN")
         try:
             yield
@@ -204,7 +204,7 @@ class ParquetStore(Questions):
     def _run_newest(
         self, query: Query, files: Sequence[File], limit: int
     ) -> Sequence[Sequence[Any]]:
-        """Find the newest rows in the files with the newest records, and then read these alone.
+        """Find the newest rows in the files with the newest records, and then read only these.
 
         Payloads are most of a file, and a filter may leave few rows of each.
         """
@@ -227,7 +227,7 @@ class ParquetStore(Questions):
         return self._run(query, holding, with_waiting=bool(self._waiting), more=more)
 
     def _blame(self, query: Query, files: Iterable[File]) -> bool:
-        """Find the files that cannot be read; True if there are some, which are left out then."""
+        """Find unreadable files and exclude them from now on; True if there are any."""
         found = False
         for file in files:
             try:
@@ -255,19 +255,19 @@ class ParquetStore(Questions):
             lines = b"\n".join(_encode(row) for row in rows[begin : begin + _AT_ONCE])
             self._run_text(f"INSERT INTO {table} {_LOADED}", [lines.decode()])
 
-    # --- keeping ----------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------
 
     def taken(self) -> dict[str, int]:
         """How many bytes of each segment of the journal are in the store."""
         return dict((read_manifest(self.folder) or Manifest()).taken)
 
     def add(self, records: Sequence[Record], moved: Moved | None = None) -> int:
-        """Keep records and how far their journal is read, both or nothing; how many are new.
+        """Add records and the new positions in one transaction; returns how many are new.
 
-        A record that is there with the same id and time is passed over.
+        A record that exists with the same id and time is skipped.
 
         Raises:
-            Overtaken: `moved.before` is not what the store has.
+            Overtaken: `moved.before` differs from the stored positions.
         """
         if not records and moved is None:
             return 0
@@ -284,7 +284,7 @@ class ParquetStore(Questions):
 
     @contextmanager
     def _writing(self) -> Generator[Manifest]:
-        """Hold the lock of the store; removes what a killed process left."""
+        """Hold the lock of the store; removes unlisted files of a killed process."""
         try:
             with locked(self.folder):
                 manifest = read_manifest(self.folder) or Manifest()
@@ -297,7 +297,7 @@ class ParquetStore(Questions):
             raise _explained(error, self.folder) from error
 
     def _write_new(self, records: Sequence[Record], manifest: Manifest) -> list[File]:
-        """One file for each day of the records that are not there yet."""
+        """Write one file for each day of the new records."""
         if not records:
             return []
         rows = [row_of(record) for record in records]  # Before anything is changed.
@@ -321,7 +321,7 @@ class ParquetStore(Questions):
             self._run_text("DROP TABLE IF EXISTS fresh")
 
     def _forget_known(self, manifest: Manifest, rows: Sequence[Row]) -> None:
-        """Drop rows that are there twice, or in a file already."""
+        """Drop rows that occur twice, or that are in a file already."""
         first, last = min(row.at for row in rows), max(row.at for row in rows)
         near = [
             file
@@ -329,7 +329,7 @@ class ParquetStore(Questions):
             if file.first <= last and file.last >= first and file.name not in self.damaged
         ]
         if not near and len({(row.id, row.at) for row in rows}) == len(rows):
-            return  # As it is with most.
+            return  # The common case.
         window = f'"at" >= {first} AND "at" <= {last}'
         try:
             self._run_text(
@@ -366,7 +366,7 @@ class ParquetStore(Questions):
     # --- merging and retention --------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Make one file of each day that is over."""
+        """Merge the files of each past day."""
         today = time.time_ns() // 1_000_000 // DAY
         with self._writing() as manifest:
             self._merge(manifest, lambda day, _: day < today, whole=True)
@@ -374,7 +374,7 @@ class ParquetStore(Questions):
     def _merge(
         self, manifest: Manifest, is_due: Callable[[int, list[File]], bool], *, whole: bool = False
     ) -> None:
-        """Make one file of the small files of a day, or of all of them; one day at a time."""
+        """Merge the small files of a day, or all of them; one day at a time."""
         days: defaultdict[int, list[File]] = defaultdict(list)
         for file in manifest.files:
             if file.name not in self.damaged and (whole or file.rows < SMALL_ROWS):
@@ -382,7 +382,7 @@ class ParquetStore(Questions):
         for day, files in sorted(days.items()):
             if len(files) < 2 or not is_due(day, files):
                 continue
-            # Files of a day follow each other in time, or nearly: no need to sort them all.
+            # Files of a day are nearly in the order of time: sorting their rows is not needed.
             files.sort(key=lambda file: (file.first, file.name))
             try:
                 one = self._write(
@@ -393,7 +393,7 @@ class ParquetStore(Questions):
             except duckdb.Error:
                 if not self._blame(_EVERYTHING, files):
                     raise
-                continue  # The others are merged the next time.
+                continue  # The readable files are merged the next time.
             gone = {file.name for file in files}
             kept = (file for file in manifest.files if file.name not in gone)
             manifest = replace(manifest, files=(*kept, one))
@@ -427,7 +427,7 @@ class ParquetStore(Questions):
 
     def _remove(self, files: Iterable[File]) -> None:
         for file in files:
-            with suppress(OSError):  # The next that writes removes what is not listed.
+            with suppress(OSError):  # The next writer removes unlisted files.
                 (self.folder / file.name).unlink()
 
     @property
@@ -437,7 +437,7 @@ class ParquetStore(Questions):
 
 
 def _connect(folder: Path) -> Any:
-    """A database in memory that reads and writes nothing outside a folder."""
+    """An in-memory database that cannot access files outside a folder."""
     config: dict[str, Any] = {
         "threads": THREADS,
         "memory_limit": f"{MAX_MEMORY_MEGABYTES}MB",
@@ -454,14 +454,14 @@ def _connect(folder: Path) -> Any:
 
 
 def _fitting(records: Iterable[Record]) -> Iterator[Row]:
-    """Rows of the records that a table can hold; the compactor sets the others aside."""
+    """Rows of the records that fit into a table; the compactor sets the others aside."""
     for record in records:
         with suppress(OverflowError):
             yield row_of(record)
 
 
 def _holds(file: File, times: Sequence[int]) -> bool:
-    """True if one of these times, in their order, is within a file."""
+    """True if one of these sorted times is within a file."""
     number = bisect_left(times, file.first)
     return number < len(times) and times[number] <= file.last
 
@@ -469,28 +469,28 @@ def _holds(file: File, times: Sequence[int]) -> bool:
 def _day_name(day: int) -> str:
     try:
         return date.fromordinal(day + _EPOCH).isoformat()
-    except (ValueError, OverflowError):  # Beyond the calendar.
+    except (ValueError, OverflowError):  # Outside the calendar.
         return str(day)
 
 
 def _explained(error: Exception, folder: Path) -> UsageError:
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    said = said.partition("\n")[0]
-    if "No space left" in said:
-        said = "the disk is full"
-    return UsageError(f"the audit log in '{folder}' cannot be used: {said}")
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = reason.partition("\n")[0]
+    if "No space left" in reason:
+        reason = "the disk is full"
+    return UsageError(f"the audit log in '{folder}' cannot be used: {reason}")
 
 
 # --- lines of the journal that are not in a file yet ----------------------------------------
 
 
 class _Waiting(Struct, frozen=True):
-    """Records that wait, and how far each segment was read for them."""
+    """Records of the journal that are not in the store, and the positions that were read to."""
 
     records: list[Record]
     read: dict[str, int]
     unread: int
-    """Bytes that were left out."""
+    """Bytes that were skipped."""
 
 
 def _read_waiting(
@@ -500,9 +500,9 @@ def _read_waiting(
     most_bytes: int = MAX_WAITING_BYTES,
     most_lines: int = MAX_WAITING_LINES,
 ) -> _Waiting:
-    """The lines after these places of the segments, read without a lock, the newest segments first.
+    """The lines after these positions of the segments, read without a lock, the newest segments first.
 
-    Only whole lines are read: one without its end may still be written.
+    Only whole lines are read: a line without a newline may still be being written.
 
     Raises:
         OSError: a segment cannot be read.
@@ -517,7 +517,7 @@ def _read_waiting(
                 file.seek(at)
                 data = file.read(max(0, min(size, left)) if len(records) < most_lines else 0)
         except FileNotFoundError:
-            continue  # It is in the store by now, as a new manifest will say.
+            continue  # It was moved into the store, as a new manifest shows.
         is_cut = len(data) < size
         data = data[: data.rfind(b"\n") + 1]
         found = (decode_line(line) for line in data.split(b"\n") if line)

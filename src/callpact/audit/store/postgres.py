@@ -1,8 +1,8 @@
-"""The store in PostgreSQL: several machines share one table, and ask it from anywhere.
+"""The store in PostgreSQL: one table that several machines share and query.
 
-It has an event loop of its own, and opens a lost connection again. Records and how far a journal is
-read are one transaction. A server that does not answer is waited for no longer than
-`ANSWER_SECONDS`, and not at all when the store is closed.
+It has its own event loop, and reconnects after a lost connection. Records and journal positions
+are written in one transaction. A statement may take `ANSWER_SECONDS`; closing does not wait for
+the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from callpact.audit.record import Record
 from callpact.audit.store.interface import DAY, Moved, Overtaken, Stored
 from callpact.audit.store.postgres_address import Address
-from callpact.audit.store.queries import LATEST_IN_POSTGRES, Query, Questions
+from callpact.audit.store.queries import LATEST_IN_POSTGRES, Queries, Query
 from callpact.audit.store.rows import COLUMNS, NAMES, TYPES, Row, row_of
 from callpact.errors import CallpactError, InvalidConfig, UsageError
 from callpact.execution import LoopThread
@@ -32,18 +32,18 @@ except ImportError:
     ) from None
 
 CONNECT_SECONDS = 5.0
-"""How long a connection to a PostgreSQL server may take."""
+"""Timeout for connecting to a PostgreSQL server."""
 ANSWER_SECONDS = 60.0
-"""How long a PostgreSQL server may take for one statement."""
+"""Timeout for one statement of a PostgreSQL server."""
 BUSY_SECONDS = 10.0
-"""How long a PostgreSQL store waits for another process that writes."""
+"""How long a PostgreSQL store waits for the lock of another process that writes."""
 
 ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
-"""What the driver raises; a time that is up is an `OSError`."""
+"""The exceptions of the driver; a timeout is an `OSError`."""
 SCHEMA = "callpact_audit"
 """The schema of the tables in a PostgreSQL database."""
 LOCK = 0x63706175
-"""The advisory lock that is held while tables and partitions are made or removed."""
+"""The advisory lock that is held while tables and partitions are created or removed."""
 VERSION = 5
 
 _SPELLED = {
@@ -61,7 +61,7 @@ _TABLES = (
     "CREATE TABLE meta (name text PRIMARY KEY, value bigint)",
     f"INSERT INTO meta VALUES ('version', {VERSION})",  # noqa: S608 - a number
 )
-# Not `to_regclass`: that would say what was so before another process committed.
+# Not `to_regclass`: it may miss tables that another process has just committed.
 _NAMES = (
     "SELECT relname FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = $1"
 )
@@ -76,11 +76,11 @@ _SETTINGS = {
     "search_path": SCHEMA,
     "lock_timeout": f"{BUSY_SECONDS:g}s",
     "statement_timeout": f"{ANSWER_SECONDS:g}s",
-    # A process that is stopped while it writes must not stop all others.
+    # A process that hangs while it writes must not block all others.
     "idle_in_transaction_session_timeout": f"{ANSWER_SECONDS:g}s",
-    # It takes longer to compile a question than to answer it.
+    # Compiling a query takes longer than running it.
     "jit": "off",
-    # A question takes no more than one processor from those who answer calls.
+    # A query uses one processor at most, so that calls are not slowed down.
     "max_parallel_workers_per_gather": "0",
     "work_mem": "64MB",
 }
@@ -92,15 +92,15 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _decode_taken = msgspec.json.Decoder(dict[str, int]).decode
 
 
-class PostgresStore(Questions):
-    """Keeps records in a PostgreSQL database, in a schema that is made if it is not there.
+class PostgresStore(Queries):
+    """Keeps records in a PostgreSQL database, in a schema that is created if it is missing.
 
-    `journal` names the journal whose lines are added, of all that share the database.
+    `journal` is the id of the local journal, as several journals share the database.
 
     Raises:
         InvalidConfig: the address cannot be used, or the log is of another version of callpact.
-        UsageError: by all methods, if it cannot be used: out of reach, no rights, locked; what was
-            to be written then is not. A connection that was lost is opened again.
+        UsageError: by all methods, if the store cannot be used: unreachable, no rights, locked;
+            nothing is written then. A lost connection is opened again.
     """
 
     is_eager = True
@@ -130,14 +130,14 @@ class PostgresStore(Questions):
 
     @contextmanager
     def _explained(self) -> Generator[None]:
-        """Errors of the driver and the server as ours."""
+        """Convert errors of the driver and the server to ours."""
         try:
             yield
         except ERRORS as error:
             raise _explain(error, self.address) from error
 
     async def _opened(self) -> Any:
-        """The connection, which is opened if there is none."""
+        """The connection, opened if necessary."""
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         driver: Any = asyncpg
@@ -160,13 +160,13 @@ class PostgresStore(Questions):
         return connection
 
     def close(self) -> None:
-        """Let go of the connection; the server is not asked."""
+        """Terminate the connection, without waiting for the server."""
         loop, self._loop = self._loop, None
         if loop is not None:
             connection = self._connection
             loop.give_up(None if connection is None else connection.terminate)
 
-    # --- asking -----------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------
 
     def _rows(self, query: Query) -> Sequence[Sequence[Any]]:
         return self._run(self._fetch(query))
@@ -177,7 +177,7 @@ class PostgresStore(Questions):
         text = text.replace("{columns}", COLUMNS).replace("{more}", "")
         return await connection.fetch(text, *query.parameters)
 
-    # --- keeping ----------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------
 
     def taken(self) -> dict[str, int]:
         """How many bytes of each segment of the journal are in the store."""
@@ -189,12 +189,12 @@ class PostgresStore(Questions):
         return {} if found is None else _decode_taken(found)
 
     def add(self, records: Sequence[Record], moved: Moved | None = None) -> int:
-        """Keep records and how far their journal is read, both or nothing; how many are new.
+        """Add records and the new positions in one transaction; returns how many are new.
 
-        A record that is there with the same id and time is passed over.
+        A record that exists with the same id and time is skipped.
 
         Raises:
-            Overtaken: `moved.before` is not what the store has.
+            Overtaken: `moved.before` differs from the stored positions.
         """
         if not records and moved is None:
             return 0
@@ -217,7 +217,7 @@ class PostgresStore(Questions):
                 status = await connection.execute(_KEEP)
                 return int(status.rpartition(" ")[2])
         except BaseException:
-            self._days = set()  # A day may be gone.
+            self._days = set()  # A partition may have been removed.
             raise
 
     async def _move(self, connection: Any, moved: Moved) -> None:
@@ -268,7 +268,7 @@ class PostgresStore(Questions):
         return gone
 
     def tidy(self) -> None:
-        """The server sees to it itself."""
+        """Do nothing: the server maintains its tables itself."""
 
     @property
     def size(self) -> int:
@@ -276,7 +276,7 @@ class PostgresStore(Questions):
         return sum(part.size for part in self.stored())
 
 
-# PostgreSQL keeps no NUL in texts, and records have what callers send.
+# PostgreSQL texts cannot hold NUL, and callers may send it: it is escaped.
 
 
 def _encoded(text: str) -> bytes:
@@ -294,14 +294,14 @@ def _decoded(kept: bytes) -> str:
 
 
 async def _make_tables(connection: Any, name: str) -> None:
-    """Make the tables if they are not there; processes wait for each other.
+    """Create the tables if they are missing, under an advisory lock.
 
-    `calls` is partitioned by day. Its unique index has the hash of an id, as a B-tree takes no long
-    texts, and serves the log, too, as it begins with the time. `journals` has how far each machine's
-    journal is in the table. Texts are compared by their bytes, whichever locale the database has.
+    `calls` is partitioned by day. Its unique index has the hash of an id, as a B-tree cannot index
+    long texts; it starts with the time, so it also serves the log. `journals` has the stored
+    positions of each machine's journal. Texts are compared by their bytes, in any locale.
 
     Raises:
-        InvalidConfig: the schema is of something else, or of another version of callpact.
+        InvalidConfig: the schema belongs to another program, or to another version of callpact.
     """
     if await _are_there(connection, name):
         return
@@ -309,7 +309,7 @@ async def _make_tables(connection: Any, name: str) -> None:
         await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
         if await _are_there(connection, name):  # Another process was faster.
             return
-        # Not IF NOT EXISTS: that asks for a right that the owner of a schema need not have.
+        # Not IF NOT EXISTS: that needs a right that the owner of a schema may lack.
         if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", SCHEMA):
             await connection.execute(f"CREATE SCHEMA {SCHEMA}")
         for statement in _TABLES:
@@ -337,11 +337,11 @@ async def _are_there(connection: Any, name: str) -> bool:
     return True
 
 
-# --- days: each has a partition, and goes as a whole ----------------------------------------
+# --- days: each has a partition, and is removed as a whole ----------------------------------
 
 
 def _in_calendar(day: int) -> int:
-    """The number of a day, from the epoch on; of a day beyond the calendar its first or last."""
+    """The number of a day since the epoch, clamped to the calendar."""
     return max(FIRST_DAY, min(day, LAST_DAY))
 
 
@@ -361,12 +361,12 @@ async def _parts_of(connection: Any) -> list[Stored]:
 
 
 async def _days_of(connection: Any) -> set[int]:
-    """The days that there are partitions for."""
+    """The days that have partitions."""
     return {_day(suffix) for suffix, _ in await connection.fetch(_PARTITIONS)}
 
 
 async def _add_day(connection: Any, day: int) -> None:
-    """Make the partition of a day; readers do not wait for it."""
+    """Create the partition of a day, without blocking readers."""
     part = f"calls_{_suffix(day)}"
     first = "MINVALUE" if day == FIRST_DAY else str(day * DAY)
     last = "MAXVALUE" if day == LAST_DAY else str((day + 1) * DAY)
@@ -377,7 +377,7 @@ async def _add_day(connection: Any, day: int) -> None:
 
 
 async def _drop_part(connection: Any, part: Stored) -> int:
-    """Remove a day; how many records it had."""
+    """Remove the partition of a day; returns the number of its records."""
     count = await connection.fetchval(f"SELECT count(*) FROM calls_{part.name}")  # noqa: S608 - digits
     await connection.execute(f"DROP TABLE calls_{part.name}")
     return count
@@ -387,19 +387,21 @@ async def _drop_part(connection: Any, part: Stored) -> int:
 
 
 def _explain(error: Exception, address: Address) -> CallpactError:
-    """An error of the driver as ours; the password shows nowhere."""
-    said = address.hide(str(error)).strip() or type(error).__name__
+    """Convert an error of the driver to ours, without the password."""
+    reason = address.hide(str(error)).strip() or type(error).__name__
     match error:
         case pg.ClientConfigurationError():
-            return InvalidConfig(f"the address of the audit log '{address}' cannot be used: {said}")
+            return InvalidConfig(
+                f"the address of the audit log '{address}' cannot be used: {reason}"
+            )
         case pg.InvalidPasswordError():
             return UsageError(
-                f"the audit log '{address}' refuses the password ({said}); it is taken from the "
+                f"the audit log '{address}' refuses the password ({reason}); it is taken from the "
                 "address, else from the variable PGPASSWORD, else from the file ~/.pgpass"
             )
         case pg.InvalidAuthorizationSpecificationError():
             return UsageError(
-                f"the audit log '{address}' lets this user not in ({said}); name another one in the "
+                f"the audit log '{address}' lets this user not in ({reason}); name another one in the "
                 "address, or let it in (`pg_hba.conf`, CREATE ROLE)"
             )
         case pg.InvalidCatalogNameError():
@@ -409,11 +411,11 @@ def _explain(error: Exception, address: Address) -> CallpactError:
             )
         case pg.InsufficientPrivilegeError():
             return UsageError(
-                f"the user of the audit log '{address}' may not do this ({said}); a writer "
+                f"the user of the audit log '{address}' may not do this ({reason}); a writer "
                 f"must own the schema '{SCHEMA}' or may make it: GRANT CREATE ON DATABASE"
             )
         case pg.CannotConnectNowError() | pg.TooManyConnectionsError():
-            return UsageError(f"the audit log '{address}' takes no connection now: {said}")
+            return UsageError(f"the audit log '{address}' takes no connection now: {reason}")
         case pg.LockNotAvailableError():
             return UsageError(
                 f"the audit log '{address}' has been locked by another process for "
@@ -430,7 +432,7 @@ def _explain(error: Exception, address: Address) -> CallpactError:
             )
         case pg.DataError() | ValueError():
             return UsageError(
-                f"the audit log '{address}' cannot be used: {said}; nothing was written"
+                f"the audit log '{address}' cannot be used: {reason}; nothing was written"
             )
         case (
             pg.PostgresConnectionError()
@@ -441,14 +443,14 @@ def _explain(error: Exception, address: Address) -> CallpactError:
             | BrokenPipeError()
         ):
             return UsageError(
-                f"the connection to the audit log '{address}' was lost ({said}); it is tried again"
+                f"the connection to the audit log '{address}' was lost ({reason}); it is tried again"
             )
         case TimeoutError():
             return UsageError(f"the audit log '{address}' does not answer in time")
         case OSError():
             return UsageError(
-                f"the audit log '{address}' cannot be reached ({said}); does the server run, and is "
+                f"the audit log '{address}' cannot be reached ({reason}); does the server run, and is "
                 "the address right?"
             )
         case _:
-            return UsageError(f"the audit log '{address}' cannot be used: {said}")
+            return UsageError(f"the audit log '{address}' cannot be used: {reason}")

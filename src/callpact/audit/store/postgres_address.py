@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL server, and how it is shown: its password never is."""
+"""The address of a PostgreSQL server, shown without its password."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _EXAMPLE = "postgresql://user@host/database"
 
 
 def is_address(text: str) -> bool:
-    """True if a text is meant as the address of a server, not as a folder."""
+    """True if a text is the address of a server and not a folder."""
     return text.partition("://")[0].lower() in _SCHEMES and "://" in text
 
 
 class Address:
-    """Where a server is, as the driver takes it (`url`) and as it may be shown (`str`).
+    """The address of a server, as the driver needs it (`url`) and without its password (`str`).
 
     Raises:
-        InvalidConfig: it cannot be read; it is not shown then, as it may have a password.
+        InvalidConfig: it is malformed; the error does not show it, as it may have a password.
     """
 
     __slots__ = ("_masker", "_shown", "database", "url", "user")
@@ -55,7 +55,7 @@ class Address:
 
     @property
     def digest(self) -> str:
-        """The same for all that write to one database from here, whoever they are."""
+        """A hash of the server and the database, without the user."""
         place = self._shown.partition("://")[2].rpartition("@")[2]
         return hashlib.sha256(place.encode()).hexdigest()[:12]
 

@@ -1,9 +1,9 @@
-"""The queries of a store as SQL, written once for DuckDB and PostgreSQL, and the records they give.
+"""The queries of a store as SQL, written once for DuckDB and PostgreSQL, and their results.
 
-Each function gives a `Query`: its text has `{calls}` where an engine puts its table, `$1`, `$2`, … for
-its parameters, and `{latest}` where the engines differ: the message of the latest call of a group.
-Questions for whole rows have `{columns}` and `{more}`, so that an engine may first find out which rows
-it wants. Texts of a caller are parameters, never part of the text.
+Each function returns a `Query`. Its text has placeholders: `{calls}` for the table of the engine,
+`$1`, `$2`, … for parameters, and `{latest}` for the message of the latest call of a group, which
+the engines spell differently. Queries of whole rows also have `{columns}` and `{more}`, so that an
+engine can find the wanted rows first. Texts of a caller are parameters, never part of the text.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LATEST_IN_POSTGRES = "(array_agg(coalesce(message, '') ORDER BY \"at\" DESC, id 
 
 
 class Query(Struct, frozen=True):
-    """One question: its text, the values of its parameters, and the calls that can matter."""
+    """One query: its text, its parameters, and a filter that contains all calls it needs."""
 
     text: str
     parameters: tuple[Any, ...] = ()
@@ -57,7 +57,7 @@ class Query(Struct, frozen=True):
 
 
 class _Terms:
-    """The conditions of a filter, and their parameters."""
+    """The SQL conditions of a filter, and their parameters."""
 
     def __init__(self, where: Filter) -> None:
         self.parameters: list[Any] = []
@@ -65,12 +65,12 @@ class _Terms:
         self.text = self.of(where)
 
     def given(self, value: Any) -> str:
-        """The mark of a parameter."""
+        """Add a parameter; returns its placeholder."""
         self.parameters.append(value)
         return f"${len(self.parameters)}"
 
     def of(self, where: Filter) -> str:
-        """The conditions of one more filter."""
+        """The conditions of another filter."""
         terms = [
             *(["true"] if where.since is None else [f'"at" >= {where.since:d}']),
             *([] if where.until is None else [f'"at" < {where.until:d}']),
@@ -104,7 +104,7 @@ def _pattern(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text as a pattern that matches it alone."""
+    """A LIKE pattern that matches only this text."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
@@ -122,7 +122,7 @@ def rates(where: Filter, by: GroupBy) -> Query:
 
 
 def span(where: Filter) -> Query:
-    """How many calls there are, the time of the first, and of the last."""
+    """The number of calls, and the times of the first and the last."""
     terms = _Terms(where)
     text = f'SELECT count(*), min("at"), max("at") FROM {{calls}} WHERE {terms.text}'  # noqa: S608 - our own terms
     return terms.query(text)
@@ -135,7 +135,7 @@ def last(where: Filter) -> Query:
 
 
 def _spans(where: Filter, latest: int, most: int) -> range:
-    """When the spans of a trend begin: of whole hours, of whole days for a long window."""
+    """The starts of the spans of a trend: whole hours, or whole days for a long window."""
     since = latest // HOUR * HOUR - (most - 1) * HOUR if where.since is None else where.since
     unit = HOUR if latest + 1 - since <= _HOURS_UP_TO else DAY
     first, end = since // unit, max(since, latest) // unit + 1
@@ -145,7 +145,7 @@ def _spans(where: Filter, latest: int, most: int) -> range:
 
 
 def trend(where: Filter, by: GroupBy, parts: range) -> Query:
-    """Group, begin of a span, number of calls."""
+    """Group, start of a span, number of calls."""
     if where.since is None:
         where = replace(where, since=parts.start)
     terms = _Terms(where)
@@ -170,20 +170,20 @@ def causes(where: Filter, limit: int) -> Query:
     )
 
 
-def notes(where: Filter, limit: int, *, of_answers: bool = False) -> Query:
+def notes(where: Filter, limit: int, *, of_outputs: bool = False) -> Query:
     """Tool, version, place as `rows.py` writes it, calls, first and last; the commonest first."""
     terms = _Terms(where)
-    answered = " AND (gate IS NULL OR gate = 'output')" if of_answers else ""
+    with_output = " AND (gate IS NULL OR gate = 'output')" if of_outputs else ""
     return terms.query(
         'WITH noted AS (SELECT tool, version, "at", unnest(string_to_array(places, chr(30))) AS place '  # noqa: S608 - our own terms
-        f"FROM {{calls}} WHERE places IS NOT NULL AND {terms.text}{answered}) "
+        f"FROM {{calls}} WHERE places IS NOT NULL AND {terms.text}{with_output}) "
         'SELECT tool, version, place, count(*), min("at"), max("at") FROM noted '
         f"GROUP BY tool, version, place ORDER BY 4 DESC, 1, 3 LIMIT {limit:d}"
     )
 
 
 def log(where: Filter, limit: int, before: tuple[int, str] | None = None) -> Query:
-    """Whole rows, the newest first; those before a time and id."""
+    """Whole rows before a time and id, the newest first."""
     more = ""
     if before is not None:
         until = before[0] + 1 if where.until is None else min(before[0] + 1, where.until)
@@ -204,7 +204,7 @@ def find(id: str) -> Query:
 
 
 def ids_like(begin: str, end: str, limit: int) -> Query:
-    """Time and id of calls whose ids begin and end so, the latest first."""
+    """Time and id of calls whose ids begin and end with these texts, the latest first."""
     text = (
         "SELECT \"at\", id FROM {calls} WHERE id LIKE $1 ESCAPE '!' AND id LIKE $2 ESCAPE '!' "  # noqa: S608 - our own terms
         f'ORDER BY "at" DESC, id DESC LIMIT {limit:d}'
@@ -252,19 +252,19 @@ def near_refused(where: Filter, within: int, limit: int) -> Query:
     return Query(text, tuple(terms.parameters), Filter(since=wide.since, until=wide.until))
 
 
-class Questions(ABC):
-    """Answers from the rows that an engine gives."""
+class Queries(ABC):
+    """The queries of a store, on top of an engine that returns rows."""
 
     @abstractmethod
     def _rows(self, query: Query) -> Sequence[Sequence[Any]]:
-        """All rows of a question."""
+        """All rows of a query."""
 
     def _newest(self, query: Query, limit: int) -> Sequence[Sequence[Any]]:
-        """The rows of a question that wants the newest first, by time and id."""
+        """The rows of a query that is ordered by time and id, the newest first."""
         return self._rows(query) if limit else ()
 
     def find(self, id: str) -> Record | None:
-        """One record with its payloads: of those with the same id the latest."""
+        """One record with its payloads: of several with the same id the latest."""
         found = self._newest(find(id), 1)
         return record_of(found[0], with_payloads=True) if found else None
 
@@ -282,7 +282,7 @@ class Questions(ABC):
     ) -> list[Record]:
         """Records, the newest first; `before` is the time and id of the last one of a page.
 
-        Of inputs and outputs they have the hashes alone, unless `with_payloads` asks for more.
+        Payloads have only their hashes, unless `with_payloads` is set.
         """
         limit = _bounded(limit)
         found = self._newest(log(where, limit, before), limit)
@@ -299,37 +299,37 @@ class Questions(ABC):
         return [Step(*row) for row in found]
 
     def span(self, where: Filter) -> Span | None:
-        """How many calls fit, and when; None if there are none."""
+        """The number of matching calls and their times; None without any."""
         for calls, first, last in self._rows(span(where)):
             if calls:
                 return Span(calls, first, last)
         return None
 
     def rates(self, where: Filter, by: GroupBy) -> list[Rate]:
-        """How calls went, by group, the largest first; an hour is named by its first millisecond."""
+        """Rates by group, the largest first; an hour is named by its first millisecond."""
         found = self._rows(rates(where, by))
         return [Rate(*counts, *quantiles) for *counts, quantiles in found]
 
     def trend(self, where: Filter, by: GroupBy, *, spans: int = 24) -> Trend:
-        """How many calls each group had over time, in at most this number of spans."""
+        """The number of calls of each group over time, in at most this number of spans."""
         latest = self._rows(last(where))
         if not latest or latest[0][0] is None:
             return Trend(0, HOUR, {})
         parts = _spans(where, latest[0][0], max(1, _bounded(spans)))
         counts: dict[str, list[int]] = {}
         for group, start, calls in self._rows(trend(where, by, parts)):
-            # Calls may come between the two questions.
+            # Calls may be added between the two queries.
             number = min(max(0, (start - parts.start) // parts.step), len(parts) - 1)
             counts.setdefault(group, [0] * len(parts))[number] += calls
         return Trend(parts.start, parts.step, counts)
 
     def causes(self, where: Filter, *, limit: int = 100) -> list[Cause]:
-        """The commonest error keys, of all calls of their tools in the window."""
+        """The commonest error keys, with the number of all calls of their tools in the window."""
         return [Cause(*row) for row in self._rows(causes(where, _bounded(limit)))]
 
-    def notes(self, where: Filter, *, limit: int = 1_000, of_answers: bool = False) -> list[Noted]:
+    def notes(self, where: Filter, *, limit: int = 1_000, of_outputs: bool = False) -> list[Noted]:
         """Issues, warnings and changes by place and rule, the commonest first."""
-        found = self._rows(notes(where, _bounded(limit), of_answers=of_answers))
+        found = self._rows(notes(where, _bounded(limit), of_outputs=of_outputs))
         return [
             Noted(tool, version, *parts_of_place(place), *counts)
             for tool, version, place, *counts in found

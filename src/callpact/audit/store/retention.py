@@ -1,8 +1,8 @@
-"""Removes records that are too old or too many, and waits where that would remove unusually much.
+"""Removes records that are too old or too many, and delays a removal that is unusually large.
 
-A clock that is a year ahead makes every record too old. So a run by age that would remove records
-long past their time, or a large part of the log, is held for a day: it is noted in a file beside the
-journal, and carried out only if it is still wanted then.
+With a clock that is a year ahead, every record is too old. So a removal by age of records long
+past the limit, or of a large part of the log, is held for a day: it is written to a file beside
+the journal, and carried out only if it is still due then.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from callpact.audit.journal.segments import segments
 from callpact.audit.store.interface import DAY, Store, Stored
 
 HELD_MS = DAY
-"""How long a retention run that would remove unusually much is held."""
+"""How long an unusually large removal by retention is held."""
 LATE_MS = 3 * DAY
-"""How long past their time records are removed without waiting."""
+"""How long past the limit records may be to be removed without delay."""
 MAX_SHARE = 0.25
-"""The part of the log that is removed without waiting, where it is more than a day's."""
+"""The share of the log that is removed without delay, if it is more than one day."""
 MAX_JOURNAL_BYTES = 1 << 30
-"""Size of a journal that nothing moves into a store, from which on the oldest segments go."""
+"""Size of a journal without a store at which its oldest segments are removed."""
 _FILE = "held"
 _log = logging.getLogger("callpact.audit")
 
 
 class Held(Struct, frozen=True):
-    """A retention run that waits: since when, and what it would remove."""
+    """A removal that is held: since when, and its extent."""
 
     at: int
-    """Epoch milliseconds, by the clock that it waits to be confirmed."""
+    """Epoch milliseconds, by the clock that may be wrong."""
     older_than: int
     parts: int
     """Files, days or segments."""
@@ -45,7 +45,7 @@ class Held(Struct, frozen=True):
 
 
 def held_retention(journal: Path) -> Held | None:
-    """The retention run that waits, if there is one; `journal` is the folder of the journal."""
+    """The removal that is held, or None; `journal` is the folder of the journal."""
     try:
         return msgspec.json.decode((journal / _FILE).read_bytes(), type=Held)
     except (OSError, msgspec.DecodeError):
@@ -55,7 +55,7 @@ def held_retention(journal: Path) -> Held | None:
 def keep(
     store: Store, journal: Path, now: int, *, keep_days: float, keep_bytes: int | None = None
 ) -> int:
-    """Remove what is older than some days, and the oldest beyond a size; how many records went."""
+    """Remove records older than some days, and the oldest beyond a size; returns their number."""
     older_than = int(now - keep_days * DAY)
     may = _may_remove(store.stored(), journal, now, older_than)
     return store.retention(older_than=older_than if may else None, larger_than=keep_bytes)
@@ -64,9 +64,9 @@ def keep(
 def keep_segments(
     journal: Path, now: int, *, keep_days: float, keep_bytes: int = MAX_JOURNAL_BYTES
 ) -> int:
-    """Remove the oldest segments that nobody writes, where nothing moves them into a store.
+    """Remove the oldest unlocked segments of a journal without a store.
 
-    Gives how many records went; they are counted as lost.
+    Returns the number of removed records, which are counted as lost.
     """
     parts: list[Stored] = []
     for path in segments(journal):
@@ -91,7 +91,7 @@ def keep_segments(
 
 
 def _remove(segment: Path) -> int:
-    """Remove a segment that nobody writes; how many lines it had."""
+    """Remove an unlocked segment; returns the number of its lines."""
     try:
         fd = os.open(segment, os.O_RDONLY)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _remove(segment: Path) -> int:
 
 
 def _may_remove(parts: Sequence[Stored], journal: Path, now: int, older_than: int) -> bool:
-    """True if what is too old may go now; else it is noted, and a warning logged."""
+    """True if expired parts may be removed now; else the removal is held and logged."""
     wanted = [part for part in parts if part.last < older_than]
     before = held_retention(journal)
     if not wanted or not _is_unusual(parts, wanted, older_than):

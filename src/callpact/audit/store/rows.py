@@ -1,8 +1,8 @@
 """A record as one row of a table, for both engines, and back.
 
-Payloads are texts, so their bytes and hashes stay exact; the hash of one that is kept whole is made
-when it is read. `places` repeats issues, warnings and changes as `kind␟code␟path` with `*` for
-indexes, separated by `␞`: they are counted without reading JSON in SQL.
+Payloads are texts, so their bytes and hashes stay exact; the hash of a whole one is computed when
+it is read. `places` repeats issues, warnings and changes as `kind␟code␟path` with `*` for indexes,
+separated by `␞`, so that they can be counted without parsing JSON in SQL.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _KINDS = {"int": "bigint", "float": "double", "bool": "boolean", "str": "text"}
 TYPES: dict[str, str] = {
     name: _KINDS[str(kind).partition(" ")[0]] for name, kind in Row.__annotations__.items()
 }
-"""The type of each column; `double` is spelled differently by the engines."""
+"""The type of each column; the engines spell `double` differently."""
 COLUMNS = ", ".join(f'"{name}"' for name in NAMES)
 
 
@@ -84,7 +84,7 @@ def row_of(record: Record) -> Row:
     notes = {name: getattr(record, name) for name in _NOTES}
     has_notes = any(notes.values())
     given, given_kept = _payload_cells(record.input)
-    answer, answer_kept = _payload_cells(record.output)
+    output, output_kept = _payload_cells(record.output)
     return Row(
         record.at,
         record.id,
@@ -113,23 +113,25 @@ def row_of(record: Record) -> Row:
         record.count,
         given,
         given_kept,
-        answer,
-        answer_kept,
+        output,
+        output_kept,
         record.tool_error,
         _text(record.logs),
     )
 
 
 def record_of(row: Sequence[Any], *, with_payloads: bool) -> Record:
-    """The record that `row_of` was given."""
-    told = dict(zip(NAMES, row, strict=True))
-    del told["places"]
+    """The record of a row."""
+    fields = dict(zip(NAMES, row, strict=True))
+    del fields["places"]
     for name in ("input", "output"):
-        told[name] = _payload(told[name], told.pop(f"{name}_kept"), with_payloads=with_payloads)
+        fields[name] = _payload(
+            fields[name], fields.pop(f"{name}_kept"), with_payloads=with_payloads
+        )
     for name in _NOTES:
-        told[name] = () if told[name] is None else _read_notes(told[name])
-    told["logs"] = () if told["logs"] is None else _read_logs(told["logs"])
-    return Record(**told)
+        fields[name] = () if fields[name] is None else _read_notes(fields[name])
+    fields["logs"] = () if fields["logs"] is None else _read_logs(fields["logs"])
+    return Record(**fields)
 
 
 def parts_of_place(text: str) -> tuple[str, str, str]:

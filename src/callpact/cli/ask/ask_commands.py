@@ -1,6 +1,6 @@
-"""Commands about typed answers: `ask` has an agent answer, `parse` reads an answer that is there.
+"""Commands about typed answers: `ask` runs an agent, `parse` parses the answer of a model.
 
-Values on standard output, everything else on standard error.
+Values are written to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from callpact.cli.ask.ask_report import (
 )
 from callpact.cli.ask.ask_run import (
     LIMITS,
-    Asked,
+    AskOptions,
+    Display,
     RepairName,
-    Showing,
-    begin,
     dumped,
-    go_on,
     repairing,
+    resume_run,
     shape_from,
+    start_run,
 )
-from callpact.cli.options import Chosen, takes_sources
+from callpact.cli.options import SourceOptions, takes_sources
 from callpact.cli.output import err, print_json, run
 from callpact.errors import OutputSchemaError, UsageError
 
@@ -59,7 +59,7 @@ Allowed = Annotated[
 ]
 
 
-def ask_by(app: typer.Typer) -> None:
+def add_ask_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command()(ask)
     app.command()(parse)
@@ -81,7 +81,7 @@ def parse(
         bool, typer.Option("--json", help="Value and repairs, or the error, as one JSON object.")
     ] = False,
 ) -> None:
-    """Read what a model wrote, hold it to a schema, and write the value as JSON.
+    """Parse the answer of a model, check it against a schema, and print the value as JSON.
 
     Repairs, or the error with its stage, are printed on standard error. Exit code 0 for a value, 8
     for text that is not JSON or breaks its schema, 2 for wrong use.
@@ -217,14 +217,14 @@ def ask(
             metavar="WHERE",
         ),
     ] = None,
-    chosen: Chosen,
+    sources: SourceOptions,
 ) -> None:
-    """Ask a model that may call the tools, and hold its final answer to a schema.
+    """Ask a model that may call the tools, and check its final answer against a schema.
 
     Exit code 0 for an answer; 8 if it breaks its contract, 7 if the model could not be asked, 9 at
     a limit, 6 if the run paused with a question or was given up, 2 for wrong use.
     """
-    showing = Showing(as_json=as_json, stream=stream, checkpoint=checkpoint or resume)
+    display = Display(as_json=as_json, stream=stream, checkpoint=checkpoint or resume)
     if checkpoint is not None:
         check_place(checkpoint)
     if resume is not None:
@@ -233,7 +233,7 @@ def ask(
         if stream:
             raise UsageError("--stream shows a run from its beginning; leave it out with --resume")
         given = {"model": model, "schema": schema, "base_url": base_url}
-        run(go_on(resume, answer, given, chosen, showing=showing, audit=audit))
+        run(resume_run(resume, answer, given, sources, display=display, audit=audit))
         return
     if answer is not None:
         raise UsageError("--answer answers a paused run; name it with --resume FILE")
@@ -246,7 +246,7 @@ def ask(
         )
     if schema is None and (retries or attempts or repair or allow):
         raise UsageError("--retries, --attempts, --repair and --allow need --schema")
-    asked = Asked(
+    options = AskOptions(
         model=model,
         schema=schema,
         system=system,
@@ -260,4 +260,4 @@ def ask(
         limits=tuple(limit or ()),
     )
     text = read_text(STDIN, "the message") if message == STDIN else message
-    run(begin(text, asked, chosen, showing, audit))
+    run(start_run(text, options, sources, display, audit))

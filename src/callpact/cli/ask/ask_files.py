@@ -81,7 +81,7 @@ def read_text(place: str, what: str) -> str:
     """The text of a file, or of standard input for `-`.
 
     Raises:
-        UsageError: it cannot be read, is no text, or is too large.
+        UsageError: it cannot be read, is not text, or is too large.
     """
     if place != STDIN:
         return _text(_bytes(Path(place), MAX_ANSWER_BYTES, what), f"{what} '{place}'")
@@ -114,7 +114,7 @@ def _check_size(data: bytes, limit: int, what: str) -> None:
 
 
 def _meant(path: Path) -> str:
-    """The file of that folder whose name is nearest."""
+    """A suggestion: the file in that folder with the most similar name."""
     with contextlib.suppress(OSError):
         names = {Path(entry.name).stem: entry.name for entry in os.scandir(path.parent)}
         if near := get_close_matches(path.stem, names, 1):
@@ -123,7 +123,7 @@ def _meant(path: Path) -> str:
 
 
 def _text(data: bytes, what: str) -> str:
-    """Text as it is; the mark that an editor or a shell put before it is not a part of it."""
+    """Decode text by its byte order mark, which is removed; UTF-8 without one."""
     mark = next((bom for bom in _BOMS if data.startswith(bom)), b"")
     encoding = _BOMS.get(mark, "utf-8")
     try:
@@ -176,7 +176,7 @@ def _imported(ref: str) -> ModuleType:
     from callpact.sources.python.modules import imported
 
     try:
-        # As a source of that reference is imported, so that both give the same module.
+        # Imported like a source with the same reference, so that both give the same module.
         return imported(ref, Path.cwd())
     except SourceRefused as error:
         path = Path(ref)
@@ -267,7 +267,7 @@ def _reply(reply: Any, what: str) -> Any:
 
 
 class PausedRun(Struct, frozen=True):
-    """A run that waits for an answer, and the options of the command that it goes on with."""
+    """A run that waits for an answer, and the command's options to resume it with."""
 
     callpact: str
     version: int
@@ -277,7 +277,7 @@ class PausedRun(Struct, frozen=True):
 
 
 def place_of_paused(given: Path | None, run_id: str) -> Path:
-    """Where a paused run is written."""
+    """The file that a paused run is written to."""
     return given or data_folder("paused") / f"{run_id}.json"
 
 
@@ -285,7 +285,7 @@ def check_place(path: Path) -> None:
     """Check that a paused run can be written there, before the run costs anything.
 
     Raises:
-        UsageError: it cannot, or something else is there.
+        UsageError: it cannot, or the file is not a paused run.
     """
     if path.is_dir():
         raise UsageError(f"--checkpoint: '{path}' is a folder")
@@ -320,10 +320,10 @@ def write_paused(path: Path, options: dict[str, Any], checkpoint: str) -> None:
 
 
 def read_paused(path: Path) -> PausedRun:
-    """A paused run.
+    """Read a paused run.
 
     Raises:
-        UsageError: the file holds none.
+        UsageError: the file is not a paused run.
     """
     data = _bytes(path, MAX_PAUSED_BYTES, "--resume")
     try:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from callpact.cli.output import LogLevel, counted, err, flat, plain, shown, tell
+from callpact.cli.output import LogLevel, counted, err, flat, plain, print_status, shown
 from callpact.codes import CODES
 from callpact.errors import (
     CallpactError,
@@ -37,11 +37,11 @@ CUT_OFF: dict[str | None, str] = {
     "content_filter": "the answer was stopped by the content filter of the model: it is incomplete",
     "error": "the answer did not end as a complete one does: it may be incomplete",
 }
-"""Notes for an answer by the reason that it ended for."""
+"""Notes for incomplete answers, by finish reason."""
 
 
 def exit_of(error: CallpactError) -> int:
-    """The exit code of an error of a run, as the table of codes has it for calls."""
+    """The exit code for an error of a run, from the table of codes."""
     if isinstance(error, ReliabilityFailFastError) and isinstance(error.cause, CallpactError):
         return exit_of(error.cause)
     if isinstance(error, OutputSchemaError):
@@ -51,7 +51,7 @@ def exit_of(error: CallpactError) -> int:
     return CODES["timeout" if isinstance(error, LimitReached) else "tool_error"].exit
 
 
-# --- in words -------------------------------------------------------------------------------
+# --- as text --------------------------------------------------------------------------------
 
 
 def print_repairs(repairs: Iterable[Repair], raw: str) -> None:
@@ -68,7 +68,7 @@ def print_repairs(repairs: Iterable[Repair], raw: str) -> None:
 def print_refusal(
     error: OutputSchemaError, shape: Shape[Any], *, shows_raw: bool, again: str = ""
 ) -> None:
-    """Print why an answer was refused: the stage, the issues, and what would help."""
+    """Print why an answer was refused: the stage, the issues, and a remedy."""
     from callpact.jsonreader.reader import Unreadable
 
     err.print(f"[red]{error.code} at {error.stage}:[/] {plain(error.message)}")
@@ -102,7 +102,7 @@ def print_refusal(
 
 
 def _how_to_read(raw: str, shape: Shape[Any]) -> str:
-    """How an answer that is not JSON could be read all the same; empty if it could not."""
+    """The options with which an answer that is not JSON could be read; empty without any."""
     from callpact.agent.answer.parse import parse_answer
     from callpact.jsonreader.reader import LOSSY, Unreadable
 
@@ -152,7 +152,7 @@ def print_account(account: Account) -> None:
 
 
 def _placed(repairs: Iterable[Repair], text: str) -> Iterator[tuple[Repair, int, int]]:
-    """Repairs with line and column, both from 1; one pass, as they stand in the order of the text."""
+    """Repairs, sorted by position, with line and column, both from 1."""
     line, begin, seen = 1, 0, 0
     for repair in repairs:
         line += text.count("\n", seen, repair.at)
@@ -162,14 +162,14 @@ def _placed(repairs: Iterable[Repair], text: str) -> Iterator[tuple[Repair, int,
 
 
 def put(text: str, output: TextIO) -> None:
-    """Write a model's text as it is; to a terminal without what draws, moves or hides."""
+    """Write a model's text as it is; to a terminal without control characters."""
     data = (shown(text) if output.isatty() else text).encode("utf-8", "replace")
     output.buffer.write(data)
     output.buffer.flush()
 
 
 def _excerpt(text: str, at: int) -> str:
-    """The line that a character is in, as far as it is near."""
+    """The line around a character, cut to a few characters before and after it."""
     begin = max(text.rfind("\n", 0, at) + 1, at - _EXCERPT)
     end = text.find("\n", at)
     end = min(len(text) if end < 0 else end, at + _EXCERPT)
@@ -180,7 +180,7 @@ def _excerpt(text: str, at: int) -> str:
 
 
 def encode_repairs(repairs: Iterable[Repair], raw: str) -> list[dict[str, Any]]:
-    """Repairs with their places."""
+    """Repairs with their positions."""
     return [
         {"code": repair.code, "message": repair.message, "line": line, "column": column}
         for repair, line, column in _placed(repairs, raw)
@@ -188,7 +188,7 @@ def encode_repairs(repairs: Iterable[Repair], raw: str) -> list[dict[str, Any]]:
 
 
 def encode_error(error: CallpactError) -> dict[str, Any]:
-    """An error of a run, or of reading an answer."""
+    """An error of a run, or of parsing an answer."""
     form: dict[str, Any] = {"code": getattr(error, "code", "error"), "message": str(error)}
     refusal = error.cause if isinstance(error, ReliabilityFailFastError) else error
     if isinstance(error, ReliabilityFailFastError):
@@ -242,17 +242,17 @@ def encode_account(account: Account) -> dict[str, Any]:
 
 
 def encode_pause(paused: Paused, file: str) -> dict[str, Any]:
-    """A run that waits, and the file to go on from."""
+    """A paused run, and the file to resume it from."""
     return {
         "paused": {"question": paused.question, "tool": paused.tool, "checkpoint": file},
         "account": encode_account(paused.account),
     }
 
 
-# --- on the way -----------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------
 
 
-class Way:
+class Progress:
     """Prints the progress of a run on standard error: current step and refused answers.
 
     The log line for the same refusal is suppressed, unless everything is logged.
@@ -267,7 +267,7 @@ class Way:
         self._is_shown = not is_streamed and sys.stderr.isatty()
 
     def __enter__(self) -> Self:
-        if not self._level.tells_all:
+        if not self._level.is_verbose:
             log = logging.getLogger("callpact.agent")
             log.addFilter(_is_not_printed)
             self._stack.callback(log.removeFilter, _is_not_printed)
@@ -281,10 +281,10 @@ class Way:
         self.print_notes()
 
     def print_notes(self) -> None:
-        """Print the notes that were held back until their text was shown."""
+        """Print the notes that were held back until the text before them was shown."""
         notes, self._notes = self._notes, []
         for note in notes:
-            tell(note)
+            print_status(note)
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

@@ -22,7 +22,7 @@ from callpact.cli.ask.ask_files import (
 )
 from callpact.cli.ask.ask_report import (
     CUT_OFF,
-    Way,
+    Progress,
     encode_account,
     encode_error,
     encode_pause,
@@ -34,7 +34,7 @@ from callpact.cli.ask.ask_report import (
     print_stop,
     put,
 )
-from callpact.cli.options import Chosen, ProfileName
+from callpact.cli.options import ProfileName, SourceOptions
 from callpact.cli.output import (
     err,
     plain,
@@ -73,14 +73,14 @@ LIMITS: dict[str, type[int | float]] = {
 
 
 class RepairName(StrEnum):
-    """Whether slightly broken JSON is read."""
+    """Which repairs of broken JSON are made."""
 
     none = "none"
     safe = "safe"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskOptions:
     """The options of an agent; a paused run resumes with the same."""
 
     model: str
@@ -97,8 +97,8 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
-    """How the answer is written, and where a run that pauses is kept."""
+class Display:
+    """How the answer is written, and the file for a paused run."""
 
     as_json: bool
     stream: bool
@@ -106,10 +106,10 @@ class Showing:
 
 
 def repairing(repair: RepairName | None, allow: list[str] | None) -> Repairing:
-    """How an answer is read: to allow a repair is to want them.
+    """The repair mode for an answer; `--allow` implies `safe`.
 
     Raises:
-        UsageError: some are allowed, and none wanted.
+        UsageError: repairs are both allowed and turned off.
     """
     if repair is None:
         return "safe" if allow else "none"
@@ -119,10 +119,10 @@ def repairing(repair: RepairName | None, allow: list[str] | None) -> Repairing:
 
 
 def shape_from(schema: str | None) -> Shape[Any] | None:
-    """The shape that `--schema` names, if it does.
+    """The shape that `--schema` names; None without the option.
 
     Raises:
-        CallpactError: it names none.
+        CallpactError: it names no shape.
     """
     if schema is None:
         return None
@@ -132,56 +132,58 @@ def shape_from(schema: str | None) -> Shape[Any] | None:
 
 
 def dumped(shape: Shape[Any], value: Any) -> Any:
-    """A value as JSON data, as its type says."""
+    """A value as JSON data, dumped by its type."""
     return value if shape.dump is None else shape.dump(value)
 
 
-async def begin(
-    message: str, asked: Asked, chosen: Chosen, showing: Showing, audit: str | None
+async def start_run(
+    message: str, options: AskOptions, sources: SourceOptions, display: Display, audit: str | None
 ) -> int:
-    """Ask; returns the exit code.
+    """Run an agent; returns the exit code.
 
     Raises:
-        CallpactError: it cannot begin.
+        CallpactError: the run cannot start.
     """
-    shape, model = shape_from(asked.schema), _model(asked, 0)
-    async with chosen.session(audit) as session:
-        agent = await _agent(asked, shape, chosen, model=model, session=session)
-        turns = asked.session or "default"
+    shape, model = shape_from(options.schema), _model(options, 0)
+    async with sources.session(audit) as session:
+        agent = await _agent(options, shape, sources, model=model, session=session)
+        turns = options.session or "default"
 
-        async def go(agent: Agent[Any], way: Way) -> _Outcome:
-            if showing.stream:
-                return await _streamed(agent.stream(message, session=turns), asked, showing, way)
+        async def go(agent: Agent[Any], progress: Progress) -> _Outcome:
+            if display.stream:
+                return await _streamed(
+                    agent.stream(message, session=turns), options, display, progress
+                )
             with contextlib.redirect_stdout(sys.stderr):
                 if shape is None:
                     return await agent.run(message, session=turns)
                 return await agent.run_result(message, session=turns)
 
-        return await _finished(agent, go, shape, asked, chosen=chosen, showing=showing)
+        return await _finished(agent, go, shape, options, sources=sources, display=display)
 
 
-async def go_on(
+async def resume_run(
     file: Path,
     answer: str,
     given: dict[str, Any],
-    chosen: Chosen,
+    sources: SourceOptions,
     *,
-    showing: Showing,
+    display: Display,
     audit: str | None,
 ) -> int:
-    """Go on with a paused run; returns the exit code. Options in `given` take precedence.
+    """Resume a paused run; returns the exit code. Options in `given` take precedence.
 
     Raises:
-        CallpactError: it cannot go on.
+        CallpactError: it cannot be resumed.
     """
-    asked, chosen, checkpoint = _resumed(file, given, chosen)
-    shape, model = shape_from(asked.schema), _model(asked, _requests(checkpoint))
-    async with chosen.session(audit) as session:
-        agent = await _agent(asked, shape, chosen, model=model, session=session)
+    options, sources, checkpoint = _resumed(file, given, sources)
+    shape, model = shape_from(options.schema), _model(options, _requests(checkpoint))
+    async with sources.session(audit) as session:
+        agent = await _agent(options, shape, sources, model=model, session=session)
 
-        async def go(agent: Agent[Any], _: Way) -> _Outcome:
+        async def go(agent: Agent[Any], _: Progress) -> _Outcome:
             resume = agent.resume if shape is None else agent.resume_result
-            # A run that has its answer is forgotten: to resume it again would do all twice.
+            # The file of a finished run is removed: resuming it again would repeat its calls.
             try:
                 with contextlib.redirect_stdout(sys.stderr):
                     outcome = await resume(checkpoint, _answer(answer))
@@ -192,42 +194,42 @@ async def go_on(
                 _forget(file)
             return outcome
 
-        return await _finished(agent, go, shape, asked, chosen=chosen, showing=showing)
+        return await _finished(agent, go, shape, options, sources=sources, display=display)
 
 
 async def _finished(
     agent: Agent[Any],
-    go: Callable[[Agent[Any], Way], Awaitable[_Outcome]],
+    go: Callable[[Agent[Any], Progress], Awaitable[_Outcome]],
     shape: Shape[Any] | None,
-    asked: Asked,
+    options: AskOptions,
     *,
-    chosen: Chosen,
-    showing: Showing,
+    sources: SourceOptions,
+    display: Display,
 ) -> int:
     from callpact.agent.account import Paused
 
     # Only a run with a shape has a typed result, or a refusal.
     held = cast("Shape[Any]", shape)
     try:
-        with Way(chosen.log_level, is_streamed=showing.stream) as way:
-            outcome = await go(agent.on(way), way)
+        with Progress(sources.log_level, is_streamed=display.stream) as progress:
+            outcome = await go(agent.on(progress), progress)
     except RunPaused as error:
-        return _print_pause(error.paused, asked, chosen, showing)
+        return _print_pause(error.paused, options, sources, display)
     except OutputSchemaError as error:
-        return _print_refusal(error, held, asked, showing)
+        return _print_refusal(error, held, options, display)
     except (RunStopped, ModelError) as error:
-        return _print_stop(error, shape, showing)
+        return _print_stop(error, shape, display)
     if isinstance(outcome, str):
-        return _print_text(outcome, showing)
+        return _print_text(outcome, display)
     if isinstance(outcome, Paused):
-        return _print_pause(outcome, asked, chosen, showing)
-    return _print_value(outcome, held, showing)
+        return _print_pause(outcome, options, sources, display)
+    return _print_value(outcome, held, display)
 
 
 async def _agent(
-    asked: Asked,
+    options: AskOptions,
     shape: Shape[Any] | None,
-    chosen: Chosen,
+    sources: SourceOptions,
     *,
     model: Model,
     session: Session,
@@ -235,22 +237,22 @@ async def _agent(
     from callpact.agent.agent import Agent
     from callpact.agent.reliability import strict_output_rules
 
-    limits = _limits(asked.limits)
+    limits = _limits(options.limits)
     if session.options.refs or session.configuration.file is not None:
-        await chosen.load(session)
+        await sources.load(session)
     runtime = await session.start()
-    agent: Agent[Any] = Agent(model, system=asked.system, name="ask", tools=runtime)
+    agent: Agent[Any] = Agent(model, system=options.system, name="ask", tools=runtime)
     if shape is not None:
         agent = agent.output_schema(
             shape,
-            retries=asked.retries,
-            repair=repairing(asked.repair, list(asked.allow)),
-            allow=asked.allow,
+            retries=options.retries,
+            repair=repairing(options.repair, list(options.allow)),
+            allow=options.allow,
         )
-    if asked.attempts is not None:
-        agent = agent.reliability(strict_output_rules(asked.attempts))
-    if asked.memory is not None or asked.session is not None:
-        agent = agent.memory(asked.memory)
+    if options.attempts is not None:
+        agent = agent.reliability(strict_output_rules(options.attempts))
+    if options.memory is not None or options.session is not None:
+        agent = agent.memory(options.memory)
     return agent.limits(**limits) if limits else agent
 
 
@@ -269,20 +271,23 @@ def _limits(given: tuple[str, ...]) -> dict[str, Any]:
     return limits
 
 
-def _model(asked: Asked, made: int) -> Model:
-    """The model; a scripted one goes on after the requests that were made already."""
-    if asked.model.startswith(_SCRIPTED):
+def _model(options: AskOptions, made: int) -> Model:
+    """The model; a scripted one starts after the replies that were used already."""
+    if options.model.startswith(_SCRIPTED):
         from callpact.agent.models.scripted import ScriptedModel
 
-        place = asked.model.removeprefix(_SCRIPTED)
+        place = options.model.removeprefix(_SCRIPTED)
         return ScriptedModel(read_script(place)[made:], name=Path(place).name)
     from callpact.agent.models.open import open_model
 
-    return open_model(asked.model, base_url=asked.base_url)
+    return open_model(options.model, base_url=options.base_url)
 
 
 async def _streamed(
-    pieces: AsyncGenerator[Streamed[Any], None], asked: Asked, showing: Showing, way: Way
+    pieces: AsyncGenerator[Streamed[Any], None],
+    options: AskOptions,
+    display: Display,
+    progress: Progress,
 ) -> _Outcome:
     """Write tokens as they come; a reset and a tool call end the line.
 
@@ -294,19 +299,19 @@ async def _streamed(
     output, iteration = sys.stdout, 0
     outcome: _Outcome | None = None
     refusal: OutputSchemaError | None = None
-    target = output if asked.schema is None else sys.stderr
+    target = output if options.schema is None else sys.stderr
     with contextlib.redirect_stdout(sys.stderr):
         async with while_read(output), contextlib.aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, Finished):
                     outcome, refusal = piece.result or piece.answer, piece.refusal
-                elif showing.as_json:
+                elif display.as_json:
                     is_reset = isinstance(piece, Reset)
                     line = {"reset": piece.reason} if is_reset else {"token": piece.text}
                     print_json(line, output, is_line=True)
                 elif isinstance(piece, Reset):
                     put("\n", target)
-                    way.print_notes()
+                    progress.print_notes()
                     iteration = 0
                 else:
                     ended = "\n" if iteration not in {0, piece.iteration} else ""
@@ -322,13 +327,13 @@ async def _streamed(
 # --- results --------------------------------------------------------------------------------
 
 
-def _print_text(answer: Answer, showing: Showing) -> int:
+def _print_text(answer: Answer, display: Display) -> int:
     cut = {"finish": answer.finish} if answer.finish in CUT_OFF else {}
-    if showing.as_json:
+    if display.as_json:
         form = {"answer": str(answer), **cut, "account": encode_account(answer.account)}
-        print_json(form, sys.stdout, is_line=showing.stream)
+        print_json(form, sys.stdout, is_line=display.stream)
         return 0
-    if not showing.stream:
+    if not display.stream:
         put(answer if answer.endswith("\n") else f"{answer}\n", sys.stdout)
     if cut:
         err.print(plain(CUT_OFF[answer.finish]), style="yellow")
@@ -336,15 +341,15 @@ def _print_text(answer: Answer, showing: Showing) -> int:
     return 0
 
 
-def _print_value(result: TypedResult[Any], shape: Shape[Any], showing: Showing) -> int:
+def _print_value(result: TypedResult[Any], shape: Shape[Any], display: Display) -> int:
     value = dumped(shape, result.value)
-    if showing.as_json:
+    if display.as_json:
         form = {
             "value": value,
             "repairs": encode_repairs(result.repairs, result.answer),
             "account": encode_account(result.account),
         }
-        print_json(form, sys.stdout, is_line=showing.stream)
+        print_json(form, sys.stdout, is_line=display.stream)
         return 0
     print_repairs(result.repairs, result.answer)
     print_json(value, sys.stdout)
@@ -353,32 +358,32 @@ def _print_value(result: TypedResult[Any], shape: Shape[Any], showing: Showing) 
 
 
 def _print_refusal(
-    error: OutputSchemaError, shape: Shape[Any], asked: Asked, showing: Showing
+    error: OutputSchemaError, shape: Shape[Any], options: AskOptions, display: Display
 ) -> int:
     account: Account = error.account
-    if showing.as_json:
+    if display.as_json:
         form = {"error": encode_error(error), "account": encode_account(account)}
-        print_json(form, sys.stdout, is_line=showing.stream)
+        print_json(form, sys.stdout, is_line=display.stream)
     else:
-        asks_again = asked.retries or asked.attempts
+        asks_again = options.retries or options.attempts
         again = "" if asks_again else "--retries 2 would show the model its mistake"
-        print_refusal(error, shape, shows_raw=not showing.stream, again=again)
+        print_refusal(error, shape, shows_raw=not display.stream, again=again)
         print_account(account)
     return exit_of(error)
 
 
-def _print_stop(error: CallpactError, shape: Shape[Any] | None, showing: Showing) -> int:
+def _print_stop(error: CallpactError, shape: Shape[Any] | None, display: Display) -> int:
     account: Account | None = getattr(error, "account", None)
-    if showing.as_json:
+    if display.as_json:
         form: dict[str, Any] = {"error": encode_error(error)}
         if account is not None:
             form["account"] = encode_account(account)
-        print_json(form, sys.stdout, is_line=showing.stream)
+        print_json(form, sys.stdout, is_line=display.stream)
         return exit_of(error)
     cause = getattr(error, "cause", None)
     if shape is not None and isinstance(cause, OutputSchemaError):
         print_stop(error)
-        print_refusal(cause, shape, shows_raw=not showing.stream)
+        print_refusal(cause, shape, shows_raw=not display.stream)
     else:
         print_stop(error)
     if account is not None:
@@ -389,11 +394,13 @@ def _print_stop(error: CallpactError, shape: Shape[Any] | None, showing: Showing
 # --- pauses ---------------------------------------------------------------------------------
 
 
-def _print_pause(paused: Paused, asked: Asked, chosen: Chosen, showing: Showing) -> int:
-    file = place_of_paused(showing.checkpoint, paused.account.run_id)
-    write_paused(file, _options(asked, chosen), paused.checkpoint)
-    if showing.as_json:
-        print_json(encode_pause(paused, str(file)), sys.stdout, is_line=showing.stream)
+def _print_pause(
+    paused: Paused, options: AskOptions, sources: SourceOptions, display: Display
+) -> int:
+    file = place_of_paused(display.checkpoint, paused.account.run_id)
+    write_paused(file, _options(options, sources), paused.checkpoint)
+    if display.as_json:
+        print_json(encode_pause(paused, str(file)), sys.stdout, is_line=display.stream)
     else:
         question: Any = paused.question
         words = question if isinstance(question, str) else msgspec.json.encode(question).decode()
@@ -403,38 +410,39 @@ def _print_pause(paused: Paused, asked: Asked, chosen: Chosen, showing: Showing)
     return CODES["paused"].exit
 
 
-_CHOSEN = (
+_SAVED = (
     *("source", "config", "profile", "lists", "allow_library", "secrets", "upstream"),
     *("allow_host", "hook_host", "hook_timeout"),
 )
 
 
-def _options(asked: Asked, chosen: Chosen) -> dict[str, Any]:
+def _options(options: AskOptions, sources: SourceOptions) -> dict[str, Any]:
     """The options of the command, for the one that resumes the run."""
-    given = {name: getattr(chosen, name) for name in _CHOSEN}
-    options = {**dataclasses.asdict(asked), **given}
-    plain_data = {key: str(v) if isinstance(v, Path) else v for key, v in options.items()}
-    return msgspec.to_builtins(plain_data)
+    given = {name: getattr(sources, name) for name in _SAVED}
+    saved = {**dataclasses.asdict(options), **given}
+    return msgspec.to_builtins({k: str(v) if isinstance(v, Path) else v for k, v in saved.items()})
 
 
-def _resumed(file: Path, given: dict[str, Any], chosen: Chosen) -> tuple[Asked, Chosen, str]:
+def _resumed(
+    file: Path, given: dict[str, Any], sources: SourceOptions
+) -> tuple[AskOptions, SourceOptions, str]:
     """The options of a paused run; those given again take precedence."""
     run_ = read_paused(file)
     if Path(run_.folder) != Path.cwd():
         text = f"the run was begun in {run_.folder}; its files are looked for here"
         err.print(plain(text), style="dim")
-    options = dict(run_.options)
-    before = {name: options.pop(name, None) for name in _CHOSEN}
-    options |= {name: value for name, value in given.items() if value is not None}
+    saved = dict(run_.options)
+    before = {name: saved.pop(name, None) for name in _SAVED}
+    saved |= {name: value for name, value in given.items() if value is not None}
     paths = {name: Path(before[name]) for name in ("config", "lists", "secrets") if before[name]}
     if before["profile"]:
         before["profile"] = ProfileName(before["profile"])
-    kept = {n: v for n, v in {**before, **paths}.items() if getattr(chosen, n) is None}
+    kept = {n: v for n, v in {**before, **paths}.items() if getattr(sources, n) is None}
     try:
-        asked = Asked(**options)
-        repair = None if asked.repair is None else RepairName(asked.repair)
-        asked = dataclasses.replace(asked, repair=repair)
-        return asked, dataclasses.replace(chosen, **kept), run_.checkpoint
+        options = AskOptions(**saved)
+        repair = None if options.repair is None else RepairName(options.repair)
+        options = dataclasses.replace(options, repair=repair)
+        return options, dataclasses.replace(sources, **kept), run_.checkpoint
     except (TypeError, ValueError) as error:
         raise UsageError(f"--resume: '{file}' cannot be used: {error}") from None
 

@@ -1,7 +1,7 @@
-"""`callpact audit` and `callpact replay`: questions to the audit log, answered on the terminal.
+"""`callpact audit` and `callpact replay`: queries of the audit log, printed on the terminal.
 
-The answers are the store's and those of `audit/`; here is what a person writes and reads. Nothing
-is called, and nothing but what is left in the journal is written.
+The queries are those of the store and of `audit/`; this module has their options and their output.
+No tool is called, and nothing but the rest of the journal is written.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from callpact.cli.audit.filters import (
     log_health,
     opened,
     print_fitted,
+    print_no_calls,
+    print_no_match,
     takes_filter,
-    tell_misfit,
-    tell_nothing,
 )
 from callpact.cli.options import AsJson, ConfigFile
 from callpact.cli.output import (
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000
 _OF_RESULTS = ("gate", "code", "key")
-_TRIES = 10  # Before and after the one that is shown.
+_TRIES = 10  # Before and after the shown call.
 _IN_ORDER = (By.hour, By.version)
 
 audits = typer.Typer(
-    help="What was called, what was refused and why: the audit log.", no_args_is_help=True
+    help="Recorded calls, refusals and their causes: the audit log.", no_args_is_help=True
 )
 
 
@@ -77,7 +77,9 @@ audits = typer.Typer(
 def list_calls(
     *,
     where: Filter,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="The most calls to list.")
+    ] = 50,
     as_json: AsLines = False,
     as_csv: AsCsv = False,
     audit: AuditOption = None,
@@ -92,7 +94,7 @@ def list_calls(
             return
         records = list(chain.from_iterable(pages))
         if not records:
-            tell_nothing(store, where)
+            print_no_calls(store, where)
             return
         rows = [_row(record) for record in records]
         print_fitted(rows, text.RECORD_HEADERS, text.SPARE_RECORD_HEADERS)
@@ -106,13 +108,13 @@ def export_calls(
     *,
     where: Filter,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="At most so many. [default: all]")
+        int | None, typer.Option("--limit", "-n", min=1, help="The most calls. [default: all]")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV instead of JSON lines.")] = False,
     audit: AuditOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Write all calls that fit, the newest first, with their inputs and outputs, as JSON lines."""
+    """Write all matching calls, the newest first, with their inputs and outputs, as JSON lines."""
     with opened(Session(Options(config=config, audit=audit))) as store:
         pages = pages_of(store, where, limit, with_payloads=True)
         _print_records(store, where, pages, as_csv=as_csv)
@@ -124,25 +126,25 @@ def follow_calls(
     *,
     where: Filter,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="Begin with so many that are there.")
+        int, typer.Option("--limit", "-n", min=0, help="Recorded calls to begin with.")
     ] = 10,
     every: Annotated[
-        float, typer.Option("--every", min=0.05, max=3600, help="Seconds between two looks.")
+        float, typer.Option("--every", min=0.05, max=3600, help="Seconds between two polls.")
     ] = 1.0,
     as_json: AsLines = False,
     audit: AuditOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Show calls as they are recorded, until Ctrl-C or the time of `--until` ends it."""
+    """Show calls as they are recorded, until Ctrl-C or the time of `--until`."""
 
     async def go() -> int:
         session = Session(Options(config=config, audit=audit))
         with opened(session) as store, followed(store, session, where) as look:
             async with while_read(sys.stdout):
-                # In this order: what comes in between is in one of them, and is not lost.
+                # In this order: a call that is recorded in between is in one of them.
                 first = store.log(where, limit=limit)
                 if limit and not first:
-                    tell_misfit(store, where, "no call on record fits so far")
+                    print_no_match(store, where, "no call on record fits so far")
                 _print_new(reversed(first), as_json=as_json)
                 seen = {record.id for record in first}
                 while where.until is None or now_ms() < where.until:
@@ -158,13 +160,13 @@ def follow_calls(
 def show_call(
     *,
     id: Annotated[
-        str, typer.Argument(metavar="ID", help="As `log` tells it; its beginning or end will do.")
+        str, typer.Argument(metavar="ID", help="An id of `log`, or its beginning or end.")
     ],
     as_json: AsJson = False,
     audit: AuditOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Show one call: what was sent, what became of it, and what was tried before."""
+    """Show one call: its input, its output or error, and the tries before it."""
     with opened(Session(Options(config=config, audit=audit))) as store:
         record = find_record(store, id)
         tries = retry_chain(store, record)
@@ -204,7 +206,7 @@ def show_call(
 def count_calls(
     *,
     where: Filter,
-    by: Annotated[By, typer.Option("--by", help="What calls are counted by.")] = By.tool,
+    by: Annotated[By, typer.Option("--by", help="The field that calls are grouped by.")] = By.tool,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Groups and causes, each.")
     ] = 20,
@@ -212,7 +214,7 @@ def count_calls(
         str | None,
         typer.Option(
             "--compare",
-            help="A former --version or --contract: what was then, beside what is now.",
+            help="A former --version or --contract, to compare with the current one.",
             metavar="TEXT",
         ),
     ] = None,
@@ -221,14 +223,14 @@ def count_calls(
     audit: AuditOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Count calls: how many failed, how long they took, and the commonest causes."""
+    """Count calls: how many failed, their durations, and the commonest causes."""
     _one_form(as_json, as_csv)
     former = None if compare is None else _former(where, compare)
     session = Session(Options(config=config, audit=audit))
     with opened(session) as store:
         every = store.rates(where, by.value)
         if not every:
-            tell_nothing(store, where)
+            print_no_calls(store, where)
         rates = _ordered(every, by)[-limit:] if by in _IN_ORDER else every[:limit]
         before = [] if former is None else store.rates(former, by.value)[:limit]
         causes = store.causes(where, limit=limit)
@@ -236,43 +238,43 @@ def count_calls(
         causes_before = [] if former is None else store.causes(former, limit=limit)
         of = _all_calls(store, where) if by.value in _OF_RESULTS else None
         of_before = None if former is None or of is None else _all_calls(store, former)
-        told = [text.encode_rate(rate, by.value, of) for rate in rates]
-        told_before = [text.encode_rate(rate, by.value, of_before) for rate in before]
+        groups = [text.encode_rate(rate, by.value, of) for rate in rates]
+        groups_before = [text.encode_rate(rate, by.value, of_before) for rate in before]
         if as_csv:
-            _print_rates_csv(told, None if former is None else told_before)
+            _print_rates_csv(groups, None if former is None else groups_before)
         elif as_json:
-            answer: dict[str, Any] = {
+            report: dict[str, Any] = {
                 "by": by.value,
-                "groups": told,
+                "groups": groups,
                 "causes": [text.encode_cause(cause) for cause in causes],
                 "repairs": {**structs.asdict(repairs), "share": repairs.share},
                 "health": log_health(store, session),
             }
             if former is not None:
-                answer["groups_before"] = told_before
-                answer["causes_before"] = [text.encode_cause(cause) for cause in causes_before]
-            print_json(answer, sys.stdout)
+                report["groups_before"] = groups_before
+                report["causes_before"] = [text.encode_cause(cause) for cause in causes_before]
+            print_json(report, sys.stdout)
         elif every or before:
             if former is not None and not before:
-                tell_misfit(store, former, f"no call on record fits --compare {compare}")
+                print_no_match(store, former, f"no call on record fits --compare {compare}")
             if former is None:
                 _print_rates(store, where, by, rates, of)
                 _print_causes(causes)
             else:
                 _print_compared(before, rates, by, (of_before, of))
                 _print_compared_causes(causes_before, causes)
-            _tell_repairs(repairs)
+            _print_repairs(repairs)
             if len(rates) < len(every):
                 which = "last" if by in _IN_ORDER else "largest"
-                told_left = f"the {which} {len(rates):,} of {len(every):,} groups"
-                err.print(f"{told_left}; --limit shows more", style="dim")
-            _tell_total(every)
+                shown_groups = f"the {which} {len(rates):,} of {len(every):,} groups"
+                err.print(f"{shown_groups}; --limit shows more", style="dim")
+            _print_total(every)
         if not as_json:
-            _tell_health(log_health(store, session))
+            _print_health(log_health(store, session))
 
 
 def _all_calls(store: Store, where: Filter) -> int:
-    """How many calls there were, whatever became of them: what shares of causes are shares of."""
+    """The number of all calls, with any outcome: the base of the shares of causes."""
     whole = replace(where, gate=None, code=None, key=None, outcome=None)
     return sum(rate.calls for rate in store.rates(whole, "gate"))
 
@@ -287,7 +289,7 @@ def _print_rates_csv(after: list[dict[str, Any]], before: list[dict[str, Any]] |
 
 
 def _ordered(rates: list[Rate], by: By) -> list[Rate]:
-    """Hours and versions one after the other, as they came."""
+    """Rates of hours and versions in their order."""
     if by is By.hour:
         return sorted(rates, key=lambda rate: int(rate.group))
     return sorted(rates, key=lambda rate: text.version_order(rate.group))
@@ -299,13 +301,13 @@ def _former(where: Filter, compare: str) -> Filter:
     if where.version is not None:
         return replace(where, version=compare)
     raise UsageError(
-        f"--compare {compare} tells what was before; give --version or --contract for what is after"
+        f"--compare {compare} is the former one; give --version or --contract for the other"
     )
 
 
 def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int | None) -> None:
     trends, hours = _trends(store, where, by, rates)
-    # Versions of several tools do not follow each other.
+    # Versions of several tools are not comparable.
     is_one = by is By.version and where.tool is not None and "*" not in where.tool
     changes = text.changes_of(rates) if is_one else []
     extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
@@ -322,11 +324,11 @@ def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int
 
 
 def _trends(store: Store, where: Filter, by: By, rates: list[Rate]) -> tuple[list[str], int]:
-    """For each group a sparkline of its calls, and how many hours a bar is."""
+    """A sparkline of calls for each group, and the hours of one bar."""
     if by is By.hour:
         most = max(rate.calls for rate in rates)
         return ["█" * -(-rate.calls * 20 // most) for rate in rates], 0
-    # Up to now: a clock that once was ahead must not hide what is.
+    # Up to now: records of a clock that was ahead must not stretch the window.
     until = now_ms() + 1 if where.until is None else where.until
     trend = store.trend(replace(where, until=int(until)), by.value, spans=text.BARS)
     rows = [text.sparkline(trend.counts.get(rate.group, ())) for rate in rates]
@@ -363,21 +365,21 @@ def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
         print_table(rows, text.CAUSE_HEADERS)
 
 
-def _tell_repairs(repairs: Repairs) -> None:
+def _print_repairs(repairs: Repairs) -> None:
     if repairs.chains:
-        told = f"the latest refused inputs: {repairs.repaired:,} of {repairs.chains:,} repaired by "
-        told += f"their caller ({text.percent(repairs.share)})"
+        line = f"the latest refused inputs: {repairs.repaired:,} of {repairs.chains:,} repaired by "
+        line += f"their caller ({text.percent(repairs.share)})"
         if repairs.repaired:
-            told += f", after {repairs.tries / repairs.repaired:.1f} tries"
-        err.print(told, style="dim")
+            line += f", after {repairs.tries / repairs.repaired:.1f} tries"
+        err.print(line, style="dim")
 
 
-def _tell_health(told: dict[str, Any]) -> None:
-    counts = {name: count for name, count in told.items() if name != "held"}
+def _print_health(health: dict[str, Any]) -> None:
+    counts = {name: count for name, count in health.items() if name != "held"}
     words = ", ".join(f"{'?' if n is None else f'{n:,}'} {name}" for name, n in counts.items())
     is_well = not any(count for name, count in counts.items() if name != "waiting")
     err.print(f"health of the log: {words}", style="dim" if is_well else "bold red")
-    if run := told["held"]:
+    if run := health["held"]:
         at = text.local(run["at"])
         err.print(
             f"retention is held since {at}: it would remove {run['parts']:,} files, more than usual; "
@@ -386,19 +388,19 @@ def _tell_health(told: dict[str, Any]) -> None:
         )
 
 
-def _tell_total(rates: list[Rate]) -> None:
+def _print_total(rates: list[Rate]) -> None:
     calls, failed, rejected = (
         sum(getattr(rate, name) for rate in rates) for name in ("calls", "failed", "rejected")
     )
     share = text.percent(failed / calls if calls else 0)
-    told = f"{counted(calls, 'call')}: {failed:,} failed ({share}), {rejected:,} of them rejected"
-    err.print(told, style="dim")
+    line = f"{counted(calls, 'call')}: {failed:,} failed ({share}), {rejected:,} of them rejected"
+    err.print(line, style="dim")
 
 
 # --- printing -------------------------------------------------------------------------------
 
 
-def _one_form(as_json: bool, as_csv: bool) -> None:  # noqa: FBT001 - two flags, as they came
+def _one_form(as_json: bool, as_csv: bool) -> None:  # noqa: FBT001 - two flags of the command line
     if as_json and as_csv:
         raise UsageError("--json and --csv are two forms; choose one")
 
@@ -420,7 +422,7 @@ def _print_records(
 ) -> None:
     first = next(pages, None)
     if first is None:
-        tell_nothing(store, where)
+        print_no_calls(store, where)
         return
     if as_csv:
         _print_csv(text.CSV_HEADERS, [])
@@ -438,7 +440,7 @@ def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> No
 
 
 def _print_new(records: Iterable[Record], *, as_json: bool) -> None:
-    """Records as they come."""
+    """Print records as they come."""
     for record in records:
         if as_json:
             print_plain([encode_json(text.encode_record(record), is_line=True)])
@@ -452,5 +454,5 @@ def _print_new(records: Iterable[Record], *, as_json: bool) -> None:
 
 
 def print_plain(lines: Iterable[str]) -> None:
-    """Lines that hold text of others. What `shown` writes is the same text in JSON."""
+    """Print lines with untrusted text; `shown` escapes it without changing JSON."""
     print_lines(map(shown, lines))

@@ -1,6 +1,6 @@
-"""What a question to the audit log is asked with: which calls are meant, and the log itself.
+"""Options and helpers of the audit commands: filters, the store, tables.
 
-`takes_filter` gives a command all options that say which calls, and the command one `Filter`.
+`takes_filter` gives a command all filter options, and passes it one `Filter`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SUGGESTED: tuple[GroupBy, ...] = (
 
 
 class GateName(StrEnum):
-    """Where a call was stopped."""
+    """The gates that stop calls."""
 
     find_ = "find"
     access = "access"
@@ -45,7 +45,7 @@ class GateName(StrEnum):
 
 
 class By(StrEnum):
-    """What calls are counted by."""
+    """The fields that calls can be grouped by."""
 
     tool = "tool"
     namespace = "namespace"
@@ -71,7 +71,7 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, typer.Option("--until", help="Before then.", metavar="TIME")]
 _FILTER: dict[str, Any] = {
-    "tool": _option("--tool", "Of this tool; `*` stands for any text, here and below."),
+    "tool": _option("--tool", "Of this tool; `*` matches any text, here and below."),
     "namespace": _option("--namespace", "Of the tools of this namespace."),
     "caller": _option("--caller", "Of this caller; '' for none."),
     "client": _option("--client", "Of this client program, as `claude-code 2.1.0`; '' for none."),
@@ -105,7 +105,7 @@ Pattern = Annotated[
 
 
 def takes_filter(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command of a `where` every option that says which calls are meant."""
+    """Replace the `where` of a command by all filter options."""
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
@@ -132,10 +132,10 @@ def filter_of(
     cause: str | None = None,
     **parts: str | None,
 ) -> Filter:
-    """Which calls are meant by what was written.
+    """The filter for the values of the options.
 
     Raises:
-        UsageError: a time cannot be read, or the window ends before it begins.
+        UsageError: a time cannot be parsed, or the window ends before it begins.
     """
     now = int(now_ms())
     begin = None if since is None else moment(since, now)
@@ -150,7 +150,7 @@ def filter_of(
 
 
 def hash_pattern(text: str) -> str:
-    """A hash, of which the beginning is enough."""
+    """A pattern for a hash that may be shortened to its beginning."""
     return text if not text or "*" in text else f"{text}*"
 
 
@@ -159,7 +159,7 @@ def hash_pattern(text: str) -> str:
 
 @contextlib.contextmanager
 def opened(session: Session) -> Generator[Store]:
-    """The store of a log that is there; reading makes none. Says what an answer had to leave out."""
+    """Open the store of an existing log, and print the parts that the queries had to leave out."""
     from callpact.audit.log import open_store
 
     place = session.place
@@ -169,16 +169,16 @@ def opened(session: Session) -> Generator[Store]:
     try:
         yield store
     finally:
-        _tell_left_out(store)
+        _print_left_out(store)
         store.close()
 
 
-def _tell_left_out(store: Store) -> None:
+def _print_left_out(store: Store) -> None:
     for name, reason in store.damaged.items():
         err.print(plain(f"left out: '{name}' cannot be read: {flat(reason)}"), style="bold red")
     if store.unread:
         err.print(
-            f"left out: {store.unread:,} bytes of the journal, as more wait than one question reads",
+            f"left out: {store.unread:,} bytes of the journal, more than one query reads",
             style="bold red",
         )
 
@@ -198,14 +198,14 @@ def _check_folder(folder: Path, *, is_named: bool) -> None:
 def followed(
     store: Store, session: Session, where: Filter
 ) -> Generator[Callable[[], list[Record]]]:
-    """Gives a function for the calls that came on record since it was last called, in order."""
+    """Gives a function that returns the calls recorded since it was last called, in order."""
     seen = Arrivals(store, session.place.journal, where, lambda: int(now_ms()))
     with contextlib.closing(seen) as arrivals:
         yield arrivals.new
 
 
 def find_record(store: Store, id: str) -> Record:
-    """One record, by its id or a part of it: ids of one process begin alike, and end apart."""
+    """Find one record by its id, or by the beginning or the end of it."""
     if (record := store.find(id)) is not None:
         return record
     begin, dots, end = id.partition("..")
@@ -217,16 +217,16 @@ def find_record(store: Store, id: str) -> Record:
         fail(f"'{id}' begins or ends several ids: {few}; write more of it")
     record = store.find(found[0]) if found else None
     if record is None:
-        fail(f"there is no call '{id}' on record; `callpact audit log` tells the ids")
+        fail(f"there is no call '{id}' on record; `callpact audit log` lists the ids")
     return record
 
 
 def print_fitted(
     rows: Sequence[Row], headers: Sequence[str], spare: Iterable[str], *, indent: int = 0
 ) -> Sequence[str]:
-    """A table; on a terminal without those of the spare columns that it is too narrow for.
+    """Print a table; a narrow terminal drops spare columns.
 
-    Gives the columns that are shown.
+    Returns the headers of the printed columns.
     """
     if out.is_terminal and rows:
         cells = [[flat(cell) for cell in row.cells] for row in rows]
@@ -237,7 +237,7 @@ def print_fitted(
 
 
 def log_health(store: Store, session: Session) -> dict[str, Any]:
-    """What the log could not keep, how many records wait, and what retention waits for."""
+    """Counts of lost, damaged and waiting records, and a removal that retention holds."""
     from callpact.audit.journal.health import health_of
     from callpact.audit.store.retention import held_retention
 
@@ -251,21 +251,21 @@ def log_health(store: Store, session: Session) -> dict[str, Any]:
     }
 
 
-def tell_nothing(store: Store, where: Filter | None = None) -> None:
-    """Say that no call fits; a log without any is an error, as the wrong one may be asked."""
+def print_no_calls(store: Store, where: Filter | None = None) -> None:
+    """Print that no call matches; an empty log is an error, as it may be the wrong one."""
     if not store.log(Filter(), limit=1):
         fail("nothing is on record yet; `callpact call` and `callpact serve` write it")
-    tell_misfit(store, where or Filter(), "no call on record fits")
+    print_no_match(store, where or Filter(), "no call on record fits")
 
 
-def tell_misfit(store: Store, where: Filter, told: str) -> None:
-    """Say that nothing fits, and why if a name of the filter is not known."""
+def print_no_match(store: Store, where: Filter, message: str) -> None:
+    """Print that no call matches, and the names of the filter that no record has."""
     why = "; ".join(_unknown(store, where))
-    err.print(plain(f"{told}: {why}" if why else told), style="dim")
+    err.print(plain(f"{message}: {why}" if why else message), style="dim")
 
 
 def _unknown(store: Store, where: Filter) -> Iterator[str]:
-    """The parts of a filter that no call has, with the nearest that one has."""
+    """The fields of a filter that match no record, with the most similar known value."""
     for name in _SUGGESTED:
         wanted: str | None = getattr(where, name, None)
         if not wanted or "*" in wanted:
@@ -273,5 +273,5 @@ def _unknown(store: Store, where: Filter) -> Iterator[str]:
         known = [rate.group for rate in store.rates(Filter(), name) if rate.group]
         if wanted not in known:
             near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-            told = f"; did you mean '{near[0]}'?" if near else ""
-            yield f"there is no {name} '{wanted}' on record{told}"
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            yield f"there is no {name} '{wanted}' on record{hint}"

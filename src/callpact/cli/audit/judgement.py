@@ -1,6 +1,6 @@
-"""Questions that put the audit log before contracts: `audit drift`, `audit advice`, `replay`.
+"""Commands that check recorded calls against contracts: `audit drift`, `audit advice`, `replay`.
 
-They load the sources to see the contracts as they are now, and call nothing.
+They load the sources for the current contracts, and call no tool.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from callpact.cli.audit.filters import (
     filter_of,
     opened,
     print_fitted,
+    print_no_calls,
     takes_filter,
-    tell_nothing,
 )
-from callpact.cli.options import AsJson, Chosen, takes_sources
+from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import (
     Row,
     counted,
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 AsObjects = Annotated[bool, typer.Option("--json", help="One JSON object for each tool.")]
 
 
-def judge_by(app: typer.Typer, audits: typer.Typer) -> None:
-    """Give the command line these commands."""
+def add_audit_commands(app: typer.Typer, audits: typer.Typer) -> None:
+    """Add these commands to the command line."""
     audits.command("drift")(drift)
     audits.command("advice")(advice)
     app.command()(replay)
@@ -64,15 +64,15 @@ def drift(
     until: Until = None,
     as_json: AsObjects = False,
     audit: AuditOption = None,
-    chosen: Chosen,
+    sources: SourceOptions,
 ) -> None:
-    """Tell how answers have moved away from output schemas, and the change that would accept them."""
+    """Report outputs that differ from their output schemas, and the change that would accept them."""
     from callpact.audit import reports
     from callpact.audit.analysis.drift import drift_of
 
     where = filter_of(since=since, until=until)
     others: list[Drift] = []
-    for store, found in _on_record(where, tool, audit, chosen):
+    for store, found in _on_record(where, tool, audit, sources):
         report = drift_of(store, found, where)
         if as_json:
             print_plain([encode_json(reports.encode_drift(found.id, report), is_line=True)])
@@ -95,15 +95,15 @@ def advice(
     until: Until = None,
     as_json: AsObjects = False,
     audit: AuditOption = None,
-    chosen: Chosen,
+    sources: SourceOptions,
 ) -> None:
-    """Tell which input contracts are too strict for what is sent, and what would let it in."""
+    """Report input contracts that are too strict for what callers send, and how to relax them."""
     from callpact.audit import reports
     from callpact.audit.analysis.advice import advice_of
 
     where = filter_of(since=since, until=until)
     others: list[Advice] = []
-    for store, found in _on_record(where, tool, audit, chosen):
+    for store, found in _on_record(where, tool, audit, sources):
         report = advice_of(store, found, where)
         if as_json:
             print_plain([encode_json(reports.encode_advice(found.id, report), is_line=True)])
@@ -130,18 +130,18 @@ def replay(
     ] = None,
     as_json: AsJson = False,
     audit: AuditOption = None,
-    chosen: Chosen,
+    sources: SourceOptions,
 ) -> None:
-    """Put recorded inputs before the contracts as they are now: what would change. Nothing is run."""
+    """Check recorded inputs against the current contracts, and report changes. No tool is run."""
     from callpact.audit import reports
     from callpact.audit.analysis.replay import replay_of
 
-    session = chosen.session(audit)
-    catalog = chosen.look(session, against or ())
+    session = sources.session(audit)
+    catalog = sources.look(session, against or ())
     with opened(session) as store:
         report = replay_of(store, catalog, where)
         if not report.calls:
-            tell_nothing(store, where)
+            print_no_calls(store, where)
         elif as_json:
             print_json(reports.encode_replay(report), sys.stdout)
         else:
@@ -160,27 +160,27 @@ def _print_report(
 
 
 def _on_record(
-    where: Filter, tool: str | None, audit: str | None, chosen: Chosen
+    where: Filter, tool: str | None, audit: str | None, sources: SourceOptions
 ) -> Iterator[tuple[Store, Tool]]:
-    """The tools that are meant, and the store that has their records."""
-    session = chosen.session(audit)
-    catalog = chosen.look(session)
+    """The selected tools, each with the store of their records."""
+    session = sources.session(audit)
+    catalog = sources.look(session)
     with opened(session) as store:
         for found in _called(store, where, catalog, tool):
             yield store, found
 
 
 def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> list[Tool]:
-    """The tools that are meant, of those on record."""
+    """The selected tools among those with records."""
     if tool is not None and "*" not in tool:
         return [catalog.find(tool)]
     calls = {rate.group: rate.calls for rate in store.rates(where, "tool")}
     if not calls:
-        tell_nothing(store)
+        print_no_calls(store)
     on_record = {found.id: found for name in calls if (found := catalog.get(name)) is not None}
     meant = [each for each in on_record.values() if _fits(tool, *_names(each))]
     missed = {rate.group: rate.calls for rate in store.rates(replace(where, gate="find"), "tool")}
-    # What was never found is a name that a caller made up.
+    # A tool that was never found is a name that a caller made up.
     gone = [
         name
         for name, count in calls.items()
@@ -190,7 +190,7 @@ def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> 
         many = counted(len(gone))
         err.print(f"{many} on record cannot be judged: not in the sources", style="dim")
     elif tool is not None and calls and not meant:
-        _tell_unfit(catalog, tool)
+        _print_no_tool(catalog, tool)
     return meant
 
 
@@ -202,8 +202,8 @@ def _fits(pattern: str | None, *names: str) -> bool:
     return pattern is None or any(fnmatchcase(name, pattern) for name in names)
 
 
-def _tell_unfit(catalog: Catalog, pattern: str) -> None:
-    """Say that no call fits; that no tool does is an error, as for a name that none has."""
+def _print_no_tool(catalog: Catalog, pattern: str) -> None:
+    """Print that no call matches; a pattern that matches no tool is an error."""
     if not any(_fits(pattern, *_names(tool)) for tool in catalog):
         fail(f"there is no tool that fits '{pattern}', in the sources or on record")
     err.print(plain(f"no call on record is of a tool that fits '{pattern}'"), style="dim")
