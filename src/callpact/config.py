@@ -18,9 +18,10 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from callpact.errors import InvalidConfig
 from callpact.sandbox.hook_limits import MAX_HOOK_TIMEOUT
@@ -429,11 +430,11 @@ def read_config(path: Path) -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        lines = [_line(cast("dict[str, Any]", item)) for item in error.errors(include_url=False)]
+        lines = [_line(item) for item in error.errors(include_url=False)]
         raise InvalidConfig(f"{path}: " + "; ".join(lines)) from None
 
 
-def _line(item: dict[str, Any]) -> str:
+def _line(item: ErrorDetails) -> str:
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
         fields = _model_at(item["loc"][:-1]).model_fields

@@ -131,11 +131,6 @@ def place_of(where: str | Path | Place | None = None) -> Place:
     return Place(data_folder("audit") if where is None else Path(where))
 
 
-def folder_of(where: str | Path | None = None) -> Path:
-    """The folder of a log; by default the user's."""
-    return place_of(where).folder
-
-
 def open_store(where: str | Path | Place | None = None) -> Store:
     """Open the store of a log, for queries over all recorded calls.
 

@@ -11,7 +11,7 @@ from callpact.audit.analysis.advice import Advice, Refusal, Relaxation
 from callpact.audit.analysis.drift import Drift, Finding, Proof
 from callpact.audit.analysis.replay import ChangedCall, Lost, Replay
 from callpact.audit.analysis.schema_edits import Patch
-from callpact.audit.text import local, note_line, percent, sparkline, utc, without_value
+from callpact.audit.text import counted, local, note_line, percent, sparkline, utc, without_value
 
 FINDING_HEADERS = ("PATH", "RULE", "OUTPUTS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")
 SPARE_FINDING_HEADERS = ("TREND", "LAST SEEN", "FOUND")
@@ -47,7 +47,7 @@ def drift_head(tool: str, drift: Drift) -> str:
     if not drift.outputs:
         return f"{tool}  no outputs"
     window = f"from {local(drift.since)} to {local(drift.until)}"
-    return f"{tool}  {_many(drift.outputs, 'output')} {window}{more}"
+    return f"{tool}  {counted(drift.outputs, 'output')} {window}{more}"
 
 
 def drift_tail(drift: Drift) -> Iterator[str]:
@@ -63,10 +63,10 @@ def drift_tail(drift: Drift) -> Iterator[str]:
     yield from _patch(drift.patch, "the smallest change of the output schema that accepts them:")
     if drift.patch.operations:
         yield (
-            f"with it {proof.passed_after:,} of {_many(proof.checked, 'recorded output')} pass, "
+            f"with it {proof.passed_after:,} of {counted(proof.checked, 'recorded output')} pass, "
             f"without it {proof.passed_before:,}"
         )
-        yield f"proved on {proof.checked:,} of {_many(proof.of, 'output')}{_sample_note(proof)}"
+        yield f"proved on {proof.checked:,} of {counted(proof.of, 'output')}{_sample_note(proof)}"
     yield from _lost(proof.lost, "output")
 
 
@@ -82,7 +82,7 @@ def quiet_lines(reports: Iterable[Drift | Advice]) -> Iterator[str]:
         words = _quiet_drift(report) if isinstance(report, Drift) else _quiet_advice(report)
         counts[words] = counts.get(words, 0) + 1
     for words, count in counts.items():
-        yield words.format(_many(count, "tool"))
+        yield words.format(counted(count, "tool"))
 
 
 def _quiet_drift(drift: Drift) -> str:
@@ -131,25 +131,25 @@ def advice_head(tool: str, advice: Advice) -> str:
     """The heading of an advice: the tool, its calls and its refused calls."""
     more = " (the latest; there are more)" if advice.is_partial else ""
     return (
-        f"{tool}  {_many(advice.calls, 'call')}, {advice.refused:,} refused for their input{more}"
+        f"{tool}  {counted(advice.calls, 'call')}, {advice.refused:,} refused for their input{more}"
     )
 
 
 def advice_tail(advice: Advice) -> Iterator[str]:
     """The proposed changes and their effect on recorded calls, in lines."""
     for relaxation in advice.relaxations:
-        yield f"saves {_many(relaxation.saved, 'call')}: {relaxation.words}"
+        yield f"saves {counted(relaxation.saved, 'call')}: {relaxation.words}"
         if relaxation.patch is not None:
             yield from _patch(relaxation.patch, "")
     if advice.relaxations:
         yield (
-            f"all together let in {advice.saved:,} of {_many(advice.refused, 'refused call')}; "
-            f"{_many(advice.checked, 'call')} that the contract lets in stay so"
+            f"all together let in {advice.saved:,} of {counted(advice.refused, 'refused call')}; "
+            f"{counted(advice.checked, 'call')} that the contract lets in stay so"
         )
     for left in advice.unsolved:
         yield f"left as it is: {left.rule} at {left.path or '/'}, no change is proposed"
     if advice.outdated:
-        yield f"{_many(advice.outdated, 'refused call')} would pass by now"
+        yield f"{counted(advice.outdated, 'refused call')} would pass by now"
     yield from _lost(advice.lost, "input")
 
 
@@ -167,7 +167,7 @@ def encode_advice(tool: str, advice: Advice) -> dict[str, Any]:
 def replay_lines(replay: Replay) -> Iterator[str]:
     """The effect of the current contracts on recorded calls, in lines."""
     more = " (the latest; there are more)" if replay.is_partial else ""
-    yield f"{_many(replay.calls, 'recorded call')}{more}; nothing was run"
+    yield f"{counted(replay.calls, 'recorded call')}{more}; nothing was run"
     yield f"{replay.now_refused:,} of {replay.admitted:,} let in then would be refused now"
     for change in replay.refused_by:
         yield f"  {change.calls:,} × {change.tool}  {change.key}"
@@ -177,11 +177,11 @@ def replay_lines(replay: Replay) -> Iterator[str]:
         yield f"  {change.calls:,} × {change.tool}  {change.key}"
     yield from map(_change_line, replay.admitted_samples[:_SHOWN])
     if replay.skipped:
-        yield f"{_many(replay.skipped, 'call')} had other reasons than their input"
+        yield f"{counted(replay.skipped, 'call')} had other reasons than their input"
     if replay.gone:
         names = ", ".join(map(without_value, replay.gone_tools[:_SHOWN]))
         more = ", …" * (len(replay.gone_tools) > _SHOWN)
-        yield f"{_many(replay.gone, 'call')} of tools that are not in the sources: {names}{more}"
+        yield f"{counted(replay.gone, 'call')} of tools that are not in the sources: {names}{more}"
     yield from _lost(replay.lost, "input")
 
 
@@ -240,8 +240,4 @@ def _lost(lost: Lost, noun: str) -> Iterator[str]:
         why = ", ".join(
             f"{count:,} {words}" for name, words in _WHY.items() if (count := getattr(lost, name))
         )
-        yield f"{_many(lost.total, noun)} could not be judged again: {why}"
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        yield f"{counted(lost.total, noun)} could not be judged again: {why}"

@@ -121,7 +121,7 @@ def outcome(record: Record) -> str:
     """The outcome of a call: `ok`, or its code and path."""
     if record.is_error:
         return " ".join(filter(None, (record.code or record.gate, record.path)))
-    return f"ok, {_many(len(record.warnings), 'warning')}" if record.warnings else "ok"
+    return f"ok, {counted(len(record.warnings), 'warning')}" if record.warnings else "ok"
 
 
 def short_id(id: str) -> str:
@@ -378,5 +378,6 @@ def _numbers(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _many(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

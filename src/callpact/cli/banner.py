@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from callpact.cli.output import counted
 from callpact.wire.terminal import encode_needs
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def encode_lines(serving: Serving) -> list[str]:
     if serving.is_watching:
         lines.append("watching: changed sources are read again")
     if serving.not_loaded:
-        lines.append(f"not loaded: {_counted(serving.not_loaded, 'declaration')}, see the errors")
+        lines.append(f"not loaded: {counted(serving.not_loaded, 'declaration')}, see the errors")
     return lines + _left_out(serving.left_out)
 
 
@@ -137,11 +138,11 @@ def encode_fields(serving: Serving) -> dict[str, Any]:
 
 
 def _offered(serving: Serving) -> str:
-    parts = [_counted(serving.total, "tool")]
+    parts = [counted(serving.total, "tool")]
     if serving.resources:
-        parts.append(_counted(serving.resources, "resource"))
+        parts.append(counted(serving.resources, "resource"))
     if serving.prompts:
-        parts.append(_counted(serving.prompts, "prompt"))
+        parts.append(counted(serving.prompts, "prompt"))
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
@@ -150,7 +151,7 @@ def _namespaces(tools: Mapping[str, int]) -> str:
     named = [f"{name} {number:,}" for name, number in pairs[:MAX_BANNER_NAMESPACES]]
     if rest := pairs[MAX_BANNER_NAMESPACES:]:
         number = sum(number for _, number in rest)
-        named.append(f"and {number:,} of {_counted(len(rest), 'more namespace')}")
+        named.append(f"and {number:,} of {counted(len(rest), 'more namespace')}")
     return ", ".join(named)
 
 
@@ -167,10 +168,6 @@ def _left_out(reasons: Mapping[str, int]) -> list[str]:
     lines = [f"left out: {number:,} ({reason})" for reason, number in pairs[:MAX_BANNER_REASONS]]
     if rest := pairs[MAX_BANNER_REASONS:]:
         number = sum(number for _, number in rest)
-        more = _counted(len(rest), "more reason")
+        more = counted(len(rest), "more reason")
         lines.append(f"left out: {number:,} ({more}; `callpact list` shows them)")
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

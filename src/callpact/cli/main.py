@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ from callpact.cli.options import (
     LibrariesOption,
     ListsOption,
     ProfileOption,
+    RecordOption,
     SourceOptions,
     completed_options,
     takes_sources,
@@ -116,15 +117,6 @@ def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, s
     ]
 
 
-AuditFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--audit",
-        help="Where the audit log is: a folder, or postgresql://…; `off` for no record. "
-        "[default: as configured]",
-        metavar="WHERE",
-    ),
-]
 ToolName = Annotated[
     str,
     typer.Argument(metavar="TOOL", help="Id, wire name or alias.", autocompletion=_complete_tool),
@@ -246,7 +238,7 @@ def call(
             max=86400,
         ),
     ] = None,
-    audit: AuditFolder = None,
+    audit: RecordOption = None,
     sources: SourceOptions,
 ) -> None:
     """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference).
@@ -254,7 +246,7 @@ def call(
     A subscription is written as one line of JSON for each result, until it ends or Ctrl-C ends it.
     """
     raw = sys.stdin.read() if input_json == "-" else input_json
-    tightened = cast("Any", policy.value if policy else None)
+    tightened = policy.value if policy else None
 
     async def go() -> int:
         async with sources.session(audit) as session:
@@ -397,7 +389,7 @@ def serve(
         bool,
         typer.Option("--ask-first", help="Ask the user before a destructive tool runs."),
     ] = False,
-    audit: AuditFolder = None,
+    audit: RecordOption = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Read changed sources again while serving.")
     ] = False,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -74,6 +75,15 @@ LibrariesOption = Annotated[
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+RecordOption = Annotated[
+    str | None,
+    typer.Option(
+        "--audit",
+        help="Where the audit log is: a folder, or postgresql://…; `off` for no record. "
+        "[default: as configured]",
+        metavar="WHERE",
+    ),
+]
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "source": (
@@ -235,7 +245,8 @@ class SourceOptions:
         parts += [] if self.lists is None else ["--lists", str(self.lists.resolve())]
         parts += [] if self.secrets is None else ["--secrets", str(self.secrets.resolve())]
         for option in ("allow_library", "key", "upstream", "allow_host", "hook_host"):
-            for value in cast("list[str]", getattr(self, option) or ()):
+            values: list[str] = getattr(self, option) or []
+            for value in values:
                 parts += [f"--{option.replace('_', '-')}", value]
         if self.hook_timeout is not None:
             parts += ["--hook-timeout", f"{self.hook_timeout:g}"]
@@ -279,15 +290,24 @@ def takes_sources(command: Callable[..., None]) -> Callable[..., None]:
 
     own = inspect.signature(command, eval_str=True).parameters
     kept = [parameter for name, parameter in own.items() if name != "sources"]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _SHARED.items()
-    ]
-    every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept] + shared
-    cast("Any", wrapped).__signature__ = inspect.Signature(every)
-    # Typer reads these as well; functools.wraps has copied those of the command.
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-    return wrapped
+    return with_parameters(wrapped, [*kept, *starmap(option_parameter, _SHARED.items())])
+
+
+def option_parameter(name: str, option: tuple[Any, Any]) -> inspect.Parameter:
+    """The parameter of an option, given by its annotation and its default."""
+    kind, default = option
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def with_parameters(
+    command: Callable[..., None], parameters: Iterable[inspect.Parameter]
+) -> Callable[..., None]:
+    """Give a command the signature that typer reads its options from."""
+    every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    cast("Any", command).__signature__ = inspect.Signature(every)
+    # Typer reads these as well; functools.wraps has copied those of the wrapped command.
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return command
 
 
 def completed_options(params: Mapping[str, Any]) -> SourceOptions:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
 import typer
 
 from callpact.errors import CallError, CallpactError
+from callpact.schema import is_object
 from callpact.schema.json_text import json_text
 from callpact.wire import terminal as text
 
@@ -456,7 +457,7 @@ def print_properties(title: str, schema: Any) -> None:
     out.print(f"[bold]{title}[/]")
     rows: list[Row] = []
     for key, sub in properties.items():
-        node = cast("dict[str, Any]", sub) if isinstance(sub, dict) else {}
+        node = sub if is_object(sub) else {}
         kinds = " or ".join(text.types_of(schema, key)) or "any"
         rules = ", ".join(text.rules_of(schema, key))
         rules = rules if len(rules) <= _MOST_RULES else f"{rules[: _MOST_RULES - 1]}…"

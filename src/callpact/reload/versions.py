@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("callpact.reload")
 
 def _counted(tool: Tool, calls: set[object]) -> Tool:
     """The same tool; each of its calls is a member of `calls` while it runs."""
-    handler = cast("Any", tool.handler)
+    handler: Any = tool.handler
 
     @contextmanager
     def under_way() -> Generator[None]:

@@ -30,7 +30,7 @@ from callpact.cli.ask.ask_run import (
     shape_from,
     start_run,
 )
-from callpact.cli.options import SourceOptions, takes_sources
+from callpact.cli.options import RecordOption, SourceOptions, takes_sources
 from callpact.cli.output import err, print_json, run
 from callpact.errors import OutputSchemaError, UsageError
 
@@ -208,15 +208,7 @@ def ask(
             "--answer", help="To the question of the paused run: JSON, or text.", metavar="TEXT"
         ),
     ] = None,
-    audit: Annotated[
-        str | None,
-        typer.Option(
-            "--audit",
-            help="Where the audit log is: a folder, or postgresql://…; `off` for no record. "
-            "[default: as configured]",
-            metavar="WHERE",
-        ),
-    ] = None,
+    audit: RecordOption = None,
     sources: SourceOptions,
 ) -> None:
     """Ask a model that may call the tools, and check its final answer against a schema.

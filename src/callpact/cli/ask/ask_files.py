@@ -15,14 +15,14 @@ import tempfile
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from callpact.errors import DeclarationError, ModelError, SourceRefused, UsageError
 from callpact.folders import data_folder
-from callpact.schema import compile_schema
+from callpact.schema import compile_schema, is_array, is_object
 from callpact.schema.json_text import json_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def read_text(place: str, what: str) -> str:
     """
     if place != STDIN:
         return _text(_bytes(Path(place), MAX_ANSWER_BYTES, what), f"{what} '{place}'")
-    given = cast("Any", sys.stdin)
+    given: Any = sys.stdin
     if given is None or given.closed:
         raise UsageError(f"{what} was to come from standard input, which is closed")
     data: bytes = given.buffer.read(MAX_ANSWER_BYTES + 1)
@@ -205,12 +205,11 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _schema(path: Path) -> dict[str, Any]:
-    document: Any = _json(path, "--schema")
-    if not isinstance(document, dict):
+    schema = _json(path, "--schema")
+    if not is_object(schema):
         raise UsageError(
-            f"--schema: a JSON Schema is an object, '{path}' holds {json_text(document):.40}"
+            f"--schema: a JSON Schema is an object, '{path}' holds {json_text(schema):.40}"
         )
-    schema = cast("dict[str, Any]", document)
     if schema and not _KEYWORDS & schema.keys():
         keys = ", ".join(list(schema)[:5])
         raise UsageError(
@@ -234,33 +233,28 @@ def read_script(place: str) -> list[Scripted | list[Scripted]]:
         UsageError: an item is not a reply.
     """
     what, replies = "--model scripted", _json(Path(place), "--model scripted")
-    if not isinstance(replies, list):
+    if not is_array(replies):
         raise UsageError(f"{what}: '{place}' must be a list of replies")
     return [
         _reply(reply, f"{what}: reply {number} of '{place}'")
-        for number, reply in enumerate(cast("list[Any]", replies), 1)
+        for number, reply in enumerate(replies, 1)
     ]
 
 
-def _is_text(reply: Any) -> bool:
-    held: dict[Any, Any] = cast("Any", reply) if isinstance(reply, dict) else {}
-    return isinstance(held.get("text"), str) and isinstance(held.get("finish", ""), str)
-
-
 def _reply(reply: Any, what: str) -> Any:
-    if isinstance(reply, str) or _is_text(reply):
+    fields = reply if is_object(reply) else {}
+    has_text = isinstance(fields.get("text"), str) and isinstance(fields.get("finish", ""), str)
+    if isinstance(reply, str) or has_text:
         return reply
-    if isinstance(reply, dict) and isinstance(cast("Any", reply).get("error"), str):
-        failure = cast("dict[str, Any]", reply)
-        return ModelError(failure["error"], status=failure.get("status"))
-    uses: list[Any] = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
-    for use in uses:
-        if not isinstance(use, dict) or not isinstance(cast("Any", use).get("tool"), str):
+    if isinstance(fields.get("error"), str):
+        return ModelError(fields["error"], status=fields.get("status"))
+    for use in reply if is_array(reply) else [reply]:
+        if not is_object(use) or not isinstance(use.get("tool"), str):
             raise UsageError(
                 f'{what} must be text, {{"text": TEXT, "finish": REASON}}, {{"tool": NAME, "arguments": {{…}}}}, a list of those, or '
                 f'{{"error": TEXT}}'
             )
-    return cast("Any", reply)
+    return reply
 
 
 # --- paused runs ----------------------------------------------------------------------------

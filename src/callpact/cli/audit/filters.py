@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -22,6 +22,7 @@ from callpact.audit.pages import Arrivals, waiting
 from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audit.text import fitted, moment
+from callpact.cli.options import option_parameter, with_parameters
 from callpact.cli.output import Row, err, fail, flat, out, plain, print_table
 from callpact.envelope import now_ms
 from callpact.errors import UsageError
@@ -112,15 +113,9 @@ def takes_filter(command: Callable[..., None]) -> Callable[..., None]:
         command(where=filter_of(**{name: given.pop(name) for name in _FILTER}), **given)
 
     own = inspect.signature(command, eval_str=True).parameters
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in _FILTER.items()
-    ]
+    options = [option_parameter(name, (kind, None)) for name, kind in _FILTER.items()]
     kept = [parameter for name, parameter in own.items() if name != "where"]
-    every = [*options, *(part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for part in kept)]
-    cast("Any", wrapped).__signature__ = inspect.Signature(every)
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-    return wrapped
+    return with_parameters(wrapped, [*options, *kept])
 
 
 def filter_of(
