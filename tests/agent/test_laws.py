@@ -12,7 +12,13 @@ from answers import GOOD, MISSING, PROSE, VALUE, WRONG, WRONG_ELSEWHERE, Refund,
 from callpact import Agent, OutputSchemaError, strict_output_rules
 from callpact.agent import Message, ModelReply, Token, Usage
 from callpact.agent.models.model import ToolUse
-from callpact.agent.run.pause import VERSION, Checkpoint, Waiting, read_checkpoint, write_checkpoint
+from callpact.agent.run.pause import (
+    VERSION,
+    Checkpoint,
+    PendingCall,
+    read_checkpoint,
+    write_checkpoint,
+)
 from callpact.errors import ReliabilityFailFastError, UsageError
 from callpact.testing import ScriptedModel
 
@@ -135,7 +141,7 @@ CHECKPOINTS = st.builds(
         "default",
         1,
         [Message("user", message)],
-        [Waiting(ToolUse("1", "t", arguments), is_paused=True, answers=answers, state=state)],
+        [PendingCall(ToolUse("1", "t", arguments), is_paused=True, answers=answers, state=state)],
         Usage(1, 2),
         1,
         0,

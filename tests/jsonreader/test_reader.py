@@ -13,7 +13,7 @@ from callpact.jsonreader.reader import (
     MAX_MARKS,
     MAX_REPAIRS,
     MAX_TEXT,
-    Read,
+    ReadResult,
     Unreadable,
     read_json,
     read_strict,
@@ -168,13 +168,13 @@ def test_strict_takes_the_last_of_a_double_key_as_javascript_does():
 def test_integers_beyond_64_bits_are_exact():
     text = '{"id": 123456789012345678901234567890}'
     assert read_strict(text) == {"id": 123456789012345678901234567890}
-    assert read_json(text) == Read({"id": 123456789012345678901234567890})
+    assert read_json(text) == ReadResult({"id": 123456789012345678901234567890})
 
 
 def test_a_lone_surrogate_is_read_as_json_loads_reads_it():
     for text in ('{"a": "\\ud800"}', '{"a": "\ud800"}'):
         assert read_strict(text) == {"a": "\ud800"}
-        assert read_json(text) == Read({"a": "\ud800"})
+        assert read_json(text) == ReadResult({"a": "\ud800"})
 
 
 def test_a_double_key_hidden_by_escapes_of_colons_is_found():

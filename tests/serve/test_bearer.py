@@ -13,9 +13,9 @@ from callpact import Access, Catalog, Contract, Runtime, Tool
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.secrets.keys import Secrets
-from callpact.serve.auth.bearer import Authentication, Token, identify, read_tokens
+from callpact.serve.auth.bearer import Authentication, BearerToken, identify, read_tokens
 from callpact.serve.auth.oauth import OAuth
-from callpact.serve.http.guard import Limits
+from callpact.serve.http.guard import HttpLimits
 from callpact.serve.http.http_server import check_place
 from callpact.serve.mcp.door import Door
 from issuer import AUDIENCE, Issuer
@@ -169,8 +169,8 @@ def test_a_session_is_not_there_for_another_caller(line, method):
 def test_in_a_session_each_request_has_the_scopes_of_its_own_token():
     first, second = "first-0123456789abc", "second-0123456789abc"
     both = [
-        Token.of(first, Identity("ada", ("read", "admin"))),
-        Token.of(second, Identity("ada", ("read",))),
+        BearerToken.of(first, Identity("ada", ("read", "admin"))),
+        BearerToken.of(second, Identity("ada", ("read",))),
     ]
     with Serving(Authentication(both)) as serving, serving.connect() as line:
         number = session(line, first)
@@ -446,7 +446,7 @@ def test_no_token_shows_in_any_log_or_answer(caplog):
 
 
 def test_sessions_are_shared_by_token_whatever_the_address():
-    limits = Limits(sessions=4)
+    limits = HttpLimits(sessions=4)
     with Serving(Authentication(TOKENS), limits=limits) as serving, serving.connect() as line:
         held = [session(line, CI) for _ in range(6)]
         mine = [session(line, ROOT) for _ in range(2)]

@@ -14,23 +14,23 @@ from mcp import Client
 
 from callpact import Identity, Runtime, Tool
 from callpact.serve.auth.bearer import Caller, Verified
-from callpact.serve.concurrency import RunningCalls, Shares, caller_of, peer_of
+from callpact.serve.concurrency import CallerSlots, RunningCalls, caller_of, peer_of
 from callpact.serve.mcp.door import Door
 from callpact.tool import Contract
 
 ERAS = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 
 
-def held(shares, places):
-    return [place for place in places if place in shares]
+def held(slots, places):
+    return [place for place in places if place in slots]
 
 
 def filled(most, *callers):
     """Places that are numbered in the order in which these callers take them."""
-    shares = Shares(most)
+    slots = CallerSlots(most)
     for place, caller in enumerate(callers):
-        shares.take(place, caller)
-    return shares
+        slots.take(place, caller)
+    return slots
 
 
 def test_the_caller_that_holds_the_most_gives_up_its_oldest():
@@ -43,41 +43,41 @@ def test_a_caller_at_its_share_gives_up_its_own_oldest():
 
 
 def test_a_place_that_was_used_is_not_the_oldest_any_more():
-    shares = filled(3, "a", "a", "a")
-    shares.use(0)
-    assert shares.victim("a") == 1
+    slots = filled(3, "a", "a", "a")
+    slots.use(0)
+    assert slots.victim("a") == 1
 
 
 def test_places_that_are_not_idle_are_kept_from_their_own_caller_alone():
-    shares = filled(2, "a", "a")
-    assert shares.victim("a", lambda place: place == 1) == 1
-    assert shares.victim("a", lambda _: False) is None
-    assert shares.victim("b", lambda _: False) == 0
+    slots = filled(2, "a", "a")
+    assert slots.victim("a", lambda place: place == 1) == 1
+    assert slots.victim("a", lambda _: False) is None
+    assert slots.victim("b", lambda _: False) == 0
 
 
 def test_a_place_that_was_left_is_free():
-    shares = filled(2, "a", "b")
-    assert shares.are_taken
-    shares.leave(0)
-    shares.leave(0)
-    assert (len(shares), shares.are_taken, 0 in shares) == (1, False, False)
+    slots = filled(2, "a", "b")
+    assert slots.are_taken
+    slots.leave(0)
+    slots.leave(0)
+    assert (len(slots), slots.are_taken, 0 in slots) == (1, False, False)
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=100), st.integers(1, 12))
 def test_no_caller_below_its_share_ever_loses_a_place(callers, most):
-    shares, owners = Shares(most), {}
+    slots, owners = CallerSlots(most), {}
     for place, caller in enumerate(callers):
-        if shares.are_taken:
-            victim = shares.victim(caller)
+        if slots.are_taken:
+            victim = slots.victim(caller)
             counts = Counter(owners[one] for one in owners)
             assert counts[owners[victim]] == max(counts.values())
             if counts[caller] == max(counts.values()):
                 assert owners[victim] == caller
-            shares.leave(victim)
+            slots.leave(victim)
             del owners[victim]
-        shares.take(place, caller)
+        slots.take(place, caller)
         owners[place] = caller
-        assert len(shares) == len(owners) <= most
+        assert len(slots) == len(owners) <= most
 
 
 @pytest.mark.parametrize(

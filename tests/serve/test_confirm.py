@@ -12,7 +12,7 @@ from callpact.errors import CallError
 from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime
 from callpact.serve import DEFAULT_TIMEOUT
-from callpact.serve.mcp.confirm import MAX_SHOWN_ARGUMENTS, asking_first, is_destructive
+from callpact.serve.mcp.confirm import MAX_SHOWN_ARGUMENTS, is_destructive, with_confirmation
 from callpact.serve.mcp.input_rounds import ANSWER_SECONDS
 from doors import LEGACY, MODERN, accept, connected, error_of, says, tool, value_of
 
@@ -49,7 +49,7 @@ def call(mode, arguments, user, **more):
 
     async def go():
         done = []
-        given = {"mode": mode, "user": user, "arranged": asking_first}
+        given = {"mode": mode, "user": user, "arranged": with_confirmation}
         async with connected(deleting(done, **more), **given) as at:
             return await at.client.call_tool("t_delete", arguments), done, at.events
 
@@ -153,7 +153,7 @@ def test_a_tool_behind_call_tool_asks_as_well(mode):
 
     async def go():
         done = []
-        given = {"mode": mode, "user": user, "arranged": asking_first, "list_up_to": 0}
+        given = {"mode": mode, "user": user, "arranged": with_confirmation, "list_up_to": 0}
         async with connected(deleting(done), **given) as at:
             arguments = {"name": "t.delete", "arguments": {"file": "a.txt", "key": "s3cr3t"}}
             refused = await at.client.call_tool("call_tool", arguments)
@@ -179,7 +179,7 @@ def test_a_tool_cannot_get_around_the_question_by_another_and_each_call_has_its_
     async def go():
         done = []
         tools = deleting(done), tool("both", both)
-        async with connected(*tools, mode=mode, user=user, arranged=asking_first) as at:
+        async with connected(*tools, mode=mode, user=user, arranged=with_confirmation) as at:
             return await at.client.call_tool("t_both", {}), done
 
     result, done = asyncio.run(asyncio.wait_for(go(), PATIENCE))
@@ -190,7 +190,7 @@ def test_a_tool_cannot_get_around_the_question_by_another_and_each_call_has_its_
 
 def test_nobody_is_there_to_say_yes_in_code_of_this_process():
     done = []
-    runtime = Runtime(asking_first(Catalog([deleting(done)])))
+    runtime = Runtime(with_confirmation(Catalog([deleting(done)])))
     with pytest.raises(CallError) as refused:
         asyncio.run(runtime.execute("t.delete", {"file": "a.txt"}))
     assert (refused.value.code, done) == ("not_confirmed", [])
@@ -198,7 +198,7 @@ def test_nobody_is_there_to_say_yes_in_code_of_this_process():
 
 def test_the_time_of_the_user_is_not_taken_from_the_tool():
     quick, usual = deleting([], timeout=5), deleting([], "other")
-    held = asking_first(Catalog([quick, usual]))
+    held = with_confirmation(Catalog([quick, usual]))
     assert held.find("t.delete").timeout == 5 + ANSWER_SECONDS
     assert held.find("t.other").timeout == DEFAULT_TIMEOUT + ANSWER_SECONDS
 
@@ -207,7 +207,7 @@ def test_everything_else_of_a_catalog_stays_as_it_is():
     other = deleting([], "other", annotations={})
     resource = Resource(uri="d:x", tool=tool("x", other.handler, annotations=DESTROYS))
     prompt = Prompt(tool=tool("ask", other.handler))
-    held = asking_first(Catalog([other], resources=[resource], prompts=[prompt]))
+    held = with_confirmation(Catalog([other], resources=[resource], prompts=[prompt]))
     assert (list(held), held.resources, held.prompts) == ([other], (resource,), (prompt,))
 
 

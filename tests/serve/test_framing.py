@@ -17,7 +17,7 @@ from callpact.serve.http.framing import (
     MAX_REQUEST_LINE_BYTES,
     Framing,
 )
-from callpact.serve.jsonrpc import Refused
+from callpact.serve.jsonrpc import RequestRefused
 from raw import Served, called, message, routed, works
 
 TOOLS = Path(__file__).with_name("behaviour.py")
@@ -260,7 +260,7 @@ def fed(pieces):
     for piece in pieces:
         try:
             passed += framing.feed(piece)
-        except Refused as refused:
+        except RequestRefused as refused:
             return passed + bytes(framing.passed), refused.status
     return passed, None
 

@@ -12,7 +12,7 @@ import pytest
 
 import raw
 from callpact.runtime import Runtime
-from callpact.serve.http.guard import Limits
+from callpact.serve.http.guard import HttpLimits
 from callpact.serve.http.http_server import serve_http
 from callpact.serve.mcp.door import Door
 from callpact.tool import Contract, Tool
@@ -41,7 +41,7 @@ def serving(question, **limits):
         ready = asyncio.get_running_loop().create_future()
         server = Door(Runtime(tools), result_limit=1 << 30).server
         running = asyncio.create_task(
-            serve_http(server, port=0, limits=Limits(**limits), on_ready=ready.set_result)
+            serve_http(server, port=0, limits=HttpLimits(**limits), on_ready=ready.set_result)
         )
         try:
             port = int((await ready).split(":")[-1].split("/")[0])

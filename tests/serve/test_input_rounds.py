@@ -431,7 +431,7 @@ async def test_a_client_that_hangs_up_after_its_answer_cancels_the_handler():
 
 @story
 async def test_when_too_many_calls_wait_the_oldest_is_ended(monkeypatch):
-    monkeypatch.setattr(rounds, "MAX_WAITING", 2)
+    monkeypatch.setattr(rounds, "MAX_PAUSED_CALLS", 2)
     async with connected(GREET, user=says()) as at:
         asked = [await at.begin("t_greet") for _ in range(3)]
         await settle()
@@ -444,8 +444,8 @@ async def test_when_too_many_calls_wait_the_oldest_is_ended(monkeypatch):
 
 @story
 async def test_whoever_lets_most_calls_wait_loses_the_oldest(monkeypatch):
-    monkeypatch.setattr(rounds, "MAX_WAITING", 3)
-    held = rounds.Rounds()
+    monkeypatch.setattr(rounds, "MAX_PAUSED_CALLS", 3)
+    held = rounds.InputRounds()
 
     async def begin(peer):
         await asyncio.Event().wait()
@@ -453,7 +453,7 @@ async def test_whoever_lets_most_calls_wait_loses_the_oldest(monkeypatch):
     tasks = {}
     for number, owner in enumerate(["ada", "bob", "bob", "bob", "ada"]):
         tasks[number] = asyncio.ensure_future(begin(None))
-        held._kept(rounds._Waiting(None, tasks[number], owner))
+        held._kept(rounds._PausedCall(None, tasks[number], owner))
     await settle()
     assert [number for number, task in tasks.items() if task.cancelled()] == [1, 2]
     held.close()

@@ -6,13 +6,15 @@ import pytest
 
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
-from callpact.serve.auth.bearer import Authentication, Token
+from callpact.serve.auth.bearer import Authentication, BearerToken
 from callpact.serve.http.http_server import check_place
 from callpact.telemetry.metrics import CONTENT_TYPE, Metrics
 from serving import CALL, CI, TOKENS, Serving
 
 SCRAPER = "scraper-0123456789abcdef"
-AUTHENTICATION = Authentication((*TOKENS, Token.of(SCRAPER, Identity("prometheus", ("metrics",)))))
+AUTHENTICATION = Authentication(
+    (*TOKENS, BearerToken.of(SCRAPER, Identity("prometheus", ("metrics",))))
+)
 
 
 def ask(serving, path="/metrics", method="GET", body=b"", **headers):

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.context import Identity
 from callpact.resources import MAX_URI_LENGTH, Resource
 from callpact.serve.mcp import notify as changes
-from callpact.serve.mcp.notify import Changes
+from callpact.serve.mcp.notify import ChangeNotifier
 from doors import LEGACY, connected, tool
 
 # Older clients subscribe and set levels by messages of their own, which the SDK calls deprecated.
@@ -204,7 +204,7 @@ def test_clients_that_do_not_read_are_given_up_all_at_once(monkeypatch):
     sessions = [Stuck() for _ in range(200)]
 
     async def go():
-        told = Changes(InMemorySubscriptionBus())
+        told = ChangeNotifier(InMemorySubscriptionBus())
         told._sessions.update(sessions)
         # One after the other they would take 10 seconds.
         await asyncio.wait_for(told.announce(tools=True), 5)

@@ -20,7 +20,7 @@ from callpact.app import Options, Session
 from callpact.errors import ClientUnable
 from callpact.runtime import Runtime
 from callpact.serve.mcp.door import Door
-from callpact.serve.mcp.peer import AskedPeer
+from callpact.serve.mcp.peer import RequestPeer
 from doors import LEGACY, MODERN, NAME, accept, connected, error_of, model, says, tool, value_of
 from serving import Serving
 
@@ -270,7 +270,7 @@ _FORM, _URL = types.FormElicitationCapability(), types.UrlElicitationCapability(
 def test_a_user_can_be_asked_where_the_client_shows_forms(able, wanted):
     declared = types.ClientCapabilities(elicitation=able)
     session = SimpleNamespace(client_capabilities=declared, can_send_request=True)
-    assert AskedPeer(SimpleNamespace(session=session)).can_elicit is wanted
+    assert RequestPeer(SimpleNamespace(session=session)).can_elicit is wanted
 
 
 def test_a_session_that_takes_no_requests_cannot_be_asked_whatever_it_declares():
@@ -280,7 +280,7 @@ def test_a_session_that_takes_no_requests_cannot_be_asked_whatever_it_declares()
         roots=types.RootsCapability(),
     )
     session = SimpleNamespace(client_capabilities=declared, can_send_request=False)
-    peer = AskedPeer(SimpleNamespace(session=session))
+    peer = RequestPeer(SimpleNamespace(session=session))
     assert [peer.can_elicit, peer.can_sample, peer.can_list_roots] == [False] * 3
 
 

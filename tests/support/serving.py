@@ -23,7 +23,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 import raw
 from callpact.context import Identity
 from callpact.net import HttpTransport, Limits
-from callpact.serve.auth.bearer import Authentication, Token, identify
+from callpact.serve.auth.bearer import Authentication, BearerToken, identify
 from callpact.serve.auth.jwks import IssuerKeys
 from callpact.serve.auth.oauth import OAuth
 from callpact.serve.http.http_server import serve_http
@@ -31,8 +31,8 @@ from issuer import AUDIENCE
 
 CI, ROOT = "ci-0123456789abcdef", "root-0123456789abcdef"
 TOKENS = (
-    Token.of(CI, Identity("ci", ("read",))),
-    Token.of(ROOT, Identity("root", ("read", "admin"), {"project:42": ("write",)})),
+    BearerToken.of(CI, Identity("ci", ("read",))),
+    BearerToken.of(ROOT, Identity("root", ("read", "admin"), {"project:42": ("write",)})),
 )
 CALL = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "whoami"}}
 QUICK = Limits(total_seconds=0.5, body_bytes=100_000, decoded_bytes=100_000)

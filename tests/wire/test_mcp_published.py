@@ -17,7 +17,7 @@ from callpact.wire.mcp.published import (
     hoisted,
     input_schema,
     output_schema,
-    view_of,
+    result_form,
 )
 from callpact.wire.mcp.results import encode_tool
 from schema_lint import OPEN, lint
@@ -179,7 +179,7 @@ def test_top_does_not_follow_what_looks_into_a_document_of_its_own(modern):
     top = output_schema(tool, modern=modern, advertise="top")
     value = {"b": 1}
     assert tool.contract.compiled_output.accepts(value)
-    is_wrapped = view_of(tool, modern=modern).is_wrapped
+    is_wrapped = result_form(tool, modern=modern).is_wrapped
     assert is_valid(top, {"result": value} if is_wrapped else value)
 
 
@@ -411,7 +411,7 @@ def test_the_first_level_takes_all_that_the_schema_takes(node, value, modern):
 
 def sent(tool, value, *, modern, advertise="full"):
     """A value as it travels: in a box where the view or the era says so."""
-    is_wrapped = view_of(tool, modern=modern, advertise=advertise).is_wrapped
+    is_wrapped = result_form(tool, modern=modern, advertise=advertise).is_wrapped
     is_plain = modern or isinstance(value, dict)
     return value if is_plain and not is_wrapped else {"result": value}
 

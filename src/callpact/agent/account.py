@@ -42,7 +42,7 @@ class Unmet(Struct, frozen=True, omit_defaults=True):
 
 
 class Account(Struct, frozen=True):
-    """The work and the cost of a run; every request to a model counts, also one with a refused reply.
+    """The work and the cost of a run; requests with a refused reply count as well.
 
     Requests, tool calls and usage include those of the agents that its tools run.
     """
@@ -58,15 +58,15 @@ class Account(Struct, frozen=True):
 
 
 class Answer(str):
-    """The final answer as the model wrote it, a string; `account` has what the run cost."""
+    """The final answer as the model wrote it, a string; `account` has the work and the cost."""
 
     __slots__ = ("account", "finish", "messages")
 
     account: Account
     messages: tuple[Message, ...]
-    """The conversation, history included, without what is only sent to correct the model."""
+    """The conversation, history included, without ephemeral corrections."""
     finish: Finish | None
-    """Why the model stopped; `length` and `content_filter` leave half an answer."""
+    """Why the model stopped; after `length` or `content_filter` the answer is incomplete."""
 
     def __new__(
         cls,
@@ -75,7 +75,7 @@ class Answer(str):
         messages: tuple[Message, ...] = (),
         finish: Finish | None = None,
     ) -> Self:
-        """An answer is its text."""
+        """Make an answer from its text."""
         made = super().__new__(cls, text)
         made.account = account
         made.messages = messages
@@ -92,9 +92,9 @@ class TypedResult(Struct, Generic[T], frozen=True):
     value: T
     tier: Tier
     repairs: tuple[Repair, ...]
-    """Of the model's answer, where that is the value."""
+    """Repairs of the model's answer; empty under another tier than `primary`."""
     answer: Answer
-    """As the model wrote it; under another tier than `primary` the one that was refused."""
+    """The answer as the model wrote it; under another tier than `primary`, the refused one."""
 
     @property
     def account(self) -> Account:

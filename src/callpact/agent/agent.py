@@ -1,4 +1,4 @@
-"""`Agent`: a model, its tools, and the contract of its final answer. The entry to this package.
+"""`Agent`: a model, its tools, and the contract of its final answer. The entry point of the package.
 
 An agent is immutable: every method that declares something returns a new one.
 """
@@ -16,15 +16,15 @@ from pydantic import TypeAdapter
 
 from callpact.agent.account import Answer, Paused, TypedResult
 from callpact.agent.answer.fallback import declared_fallback, recovered
-from callpact.agent.answer.parse import Parsed, Repairing, parse_answer
-from callpact.agent.answer.shape import Parses
+from callpact.agent.answer.parse import Parsed, RepairMode, parse_answer
+from callpact.agent.answer.shape import Parser
 from callpact.agent.answer_events import Emitter, EventHandler
 from callpact.agent.as_tool import agent_tool
 from callpact.agent.budget import MAX_ITERATIONS, MAX_REJECTIONS, declared_limits
 from callpact.agent.declaration import (
     AgentOptions,
     AnswerOptions,
-    Ask,
+    MessageInput,
     RunOptions,
     Tools,
     allowed_repairs,
@@ -36,7 +36,7 @@ from callpact.agent.declaration import (
     model_of,
 )
 from callpact.agent.models.model import Model, ModelRequest
-from callpact.agent.plan import Plan, Who
+from callpact.agent.plan import Plan, RunCaller
 from callpact.agent.prompt.instructions import Injection, Skill, Text, added
 from callpact.agent.prompt.memory import TURNS, Memory, SqliteMemory
 from callpact.agent.reliability import CircuitBreaker, Rule, Sleep, declared_reliability
@@ -62,7 +62,7 @@ U = TypeVar("U")
 
 
 class Agent(Generic[T]):
-    """A model that may call tools, and whose final answer is held to a contract.
+    """A model that may call tools, and whose final answer is checked against a contract.
 
     `Agent("openai:gpt-5", system="…").tools(catalog).output_schema(Refund, retries=2)`; the same
     can be given as keyword arguments. A model given by its name is opened on its first request.
@@ -70,7 +70,7 @@ class Agent(Generic[T]):
     `Runtime`; handlers given to `on` receive the events of a run.
 
     Raises:
-        UsageError: a part cannot be used, with what to do.
+        UsageError: an option is not valid; the text names the remedy.
     """
 
     __slots__ = ("_plan",)
@@ -82,7 +82,7 @@ class Agent(Generic[T]):
         self: Agent[U],
         model: Model | str,
         *,
-        output_schema: type[U] | TypeAdapter[U] | Parses[U],
+        output_schema: type[U] | TypeAdapter[U] | Parser[U],
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -138,11 +138,11 @@ class Agent(Generic[T]):
     # --- declaring ------------------------------------------------------------------------
 
     def tools(self, tools: Tools) -> Agent[T]:
-        """Tools that the model may call: a catalog, tools or functions; or a runtime of yours.
+        """Declare the tools that the model may call: a catalog, tools, functions, or a runtime.
 
         Raises:
-            UsageError: they were given already.
-            DeclarationError: one cannot be a tool.
+            UsageError: the agent has tools already.
+            DeclarationError: a function cannot be a tool.
         """
         return self._of(self._tooled(tools))
 
@@ -163,7 +163,7 @@ class Agent(Generic[T]):
     @overload
     def output_schema(
         self,
-        schema: type[U] | TypeAdapter[U] | Parses[U],
+        schema: type[U] | TypeAdapter[U] | Parser[U],
         **options: Unpack[AnswerOptions],
     ) -> Agent[U]: ...
     @overload
@@ -173,15 +173,15 @@ class Agent(Generic[T]):
     @overload
     def output_schema(self, schema: Any, **options: Unpack[AnswerOptions]) -> Agent[Any]: ...
     def output_schema(self, schema: Any, **options: Unpack[AnswerOptions]) -> Agent[Any]:
-        """Declare the shape of the final answer: sent to the model, checked, and the type of the value.
+        """Declare the shape of the final answer: it is sent to the model, and the answer is checked.
 
         `name` is the id of the injected instruction; `instruction` replaces its text. `retries` are
         corrective re-asks, each a turn of its own. `repair="safe"` reads slightly broken JSON, and
         `allow` names repairs that could change its meaning. `strategy="tool-forced"` makes the
-        model answer by a call, where it declares that it can.
+        model answer by a tool call, if it declares that ability.
 
         Raises:
-            UsageError: there is one already, or an option cannot be.
+            UsageError: there is a schema already, or an option is not valid.
             InvalidSchema: a JSON Schema that cannot be compiled.
         """
         return self._of(self._contracted(schema, **options))
@@ -207,11 +207,12 @@ class Agent(Generic[T]):
     ) -> Agent[T]:
         """Declare the value that `run_typed` returns when the answer breaks its contract.
 
-        First the return value of `fallback(error, raw)`, checked like an answer; then `canned`,
-        which is checked now.
+        The return value of `fallback(error, raw)` comes first and is checked like an answer; then
+        `canned`, which is checked now.
 
         Raises:
-            UsageError: no `output_schema` yet, a second fallback, or a canned value that breaks it.
+            UsageError: there is no `output_schema` yet, there is a fallback already, or the canned
+                value breaks the schema.
         """
         return self._of(self._recovering(fallback, canned))
 
@@ -235,12 +236,12 @@ class Agent(Generic[T]):
         shows_failed_answer: bool = True,
         sleep: Sleep = asyncio.sleep,
     ) -> Agent[T]:
-        """Rules for each attempt at a reply: `.reliability(strict_output_rules(3))`.
+        """Declare rules for each attempt at a reply: `.reliability(strict_output_rules(3))`.
 
-        `sleep` waits where a rule does; a test gives one that does not.
+        `sleep` is called for the wait of a rule; tests replace it.
 
         Raises:
-            UsageError: they were given already, or one is no rule.
+            UsageError: the agent has rules already, or a value is no rule.
         """
         if self._plan.reliability is not None:
             raise UsageError("reliability is already set; give all rules at once")
@@ -268,10 +269,10 @@ class Agent(Generic[T]):
         return self._with(injections=added(injections, Injection(id_, text)))
 
     def skills(self, *skills: Skill) -> Agent[T]:
-        """Instructions that the model reads when it needs them.
+        """Add instructions that the model reads when it needs them.
 
         Raises:
-            UsageError: two have one name, or the strategy leaves no room.
+            UsageError: two skills have the same name, or the strategy is `tool-forced`.
         """
         plan = self._plan
         if plan.is_forced:
@@ -283,10 +284,10 @@ class Agent(Generic[T]):
         return self._with(skills=held)
 
     def memory(self, store: Memory | str | Path | None = None, *, turns: int = TURNS) -> Agent[T]:
-        """Remember the accepted answer of each turn, by session; in a SQLite file by default.
+        """Store the accepted answer of each turn by session, in a SQLite file by default.
 
         Raises:
-            UsageError: there is one already, or no turns are to be recalled.
+            UsageError: the agent has a memory already, or `turns` is less than 1.
         """
         if self._plan.memory is not None:
             raise UsageError("memory is already set; an agent has one")
@@ -308,10 +309,10 @@ class Agent(Generic[T]):
         seconds: float | None = None,
         rejections: int = MAX_REJECTIONS,
     ) -> Agent[T]:
-        """Limit a run; at a limit it is stopped with `LimitReached`.
+        """Limit a run; it is stopped with `LimitReached` at a limit.
 
         Raises:
-            UsageError: one is no positive number.
+            UsageError: a limit is no positive number.
         """
         return self._with(
             limits=declared_limits(
@@ -324,10 +325,10 @@ class Agent(Generic[T]):
         )
 
     def on(self, handler: EventHandler, *, whole_texts: bool = False) -> Agent[T]:
-        """Call a function with each event of a run. With `whole_texts`, events hold no previews.
+        """Call a function with each event of a run; with `whole_texts`, texts in events are not cut.
 
         Raises:
-            UsageError: it is no function.
+            UsageError: the handler is no function.
         """
         if not callable(handler):
             raise UsageError(f"a handler of events is a function of (event), got {handler!r:.100}")
@@ -336,34 +337,36 @@ class Agent(Generic[T]):
 
     # --- running --------------------------------------------------------------------------
 
-    async def run(self, message: Ask, **options: Unpack[RunOptions]) -> Answer | Paused:
-        """The final answer as the model wrote it, also when it breaks the contract; or the pause.
+    async def run(self, message: MessageInput, **options: Unpack[RunOptions]) -> Answer | Paused:
+        """Run, and return the final answer, even if it breaks the contract, or the pause.
 
         A message is text, or a list of texts and files. `history` are the messages before it, such
-        as `answer.messages` of an earlier run. `model` answers this run instead of the agent's own.
-        With an identity, tools are offered and called only where it may use them. `session` is the
-        conversation of the memory.
+        as `answer.messages` of an earlier run. `model` replaces the agent's own model in this run.
+        With an identity, only tools that it may use are offered and called. `session` selects the
+        conversation in the memory.
 
         Raises:
-            UsageError: the message is empty, or an option cannot be.
-            RunStopped: a limit was met, or the rules gave up.
-            ModelError: the model could not be asked.
+            UsageError: the message is empty, or an option is not valid.
+            RunStopped: a limit was reached, or the rules gave up.
+            ModelError: a request to the model failed.
         """
         return await self._started(message, options).go()
 
-    async def run_typed(self, message: Ask, **options: Unpack[RunOptions]) -> T:
+    async def run_typed(self, message: MessageInput, **options: Unpack[RunOptions]) -> T:
         """Run, and return the value that keeps the contract, from the fallback if necessary.
 
         Raises:
-            OutputSchemaError: the answer breaks the contract, and no fallback answers.
-            RunPaused: a tool waits for an answer; the error has the checkpoint.
-            RunStopped: a limit was met, or the rules gave up.
-            ModelError: the model could not be asked.
+            OutputSchemaError: the answer breaks the contract, and no fallback gives a value.
+            RunPaused: a tool asked a question; the error has the checkpoint.
+            RunStopped: a limit was reached, or the rules gave up.
+            ModelError: a request to the model failed.
             UsageError: there is no `output_schema`, or as `run`.
         """
         return (await self.run_result(message, **options)).value
 
-    async def run_result(self, message: Ask, **options: Unpack[RunOptions]) -> TypedResult[T]:
+    async def run_result(
+        self, message: MessageInput, **options: Unpack[RunOptions]
+    ) -> TypedResult[T]:
         """`run_typed` with the tier, repairs, attempts, cost and messages beside the value.
 
         Raises:
@@ -372,7 +375,7 @@ class Agent(Generic[T]):
         self._plan.required_contract()
         return await self._started(message, options).result()
 
-    def run_sync(self, message: Ask, **options: Unpack[RunOptions]) -> Answer | Paused:
+    def run_sync(self, message: MessageInput, **options: Unpack[RunOptions]) -> Answer | Paused:
         """`run` for code without an event loop, on the background loop of the agent's runtime.
 
         Raises:
@@ -381,7 +384,7 @@ class Agent(Generic[T]):
         """
         return self._plan.runtime.run_sync(self.run, message, **options)
 
-    def run_typed_sync(self, message: Ask, **options: Unpack[RunOptions]) -> T:
+    def run_typed_sync(self, message: MessageInput, **options: Unpack[RunOptions]) -> T:
         """`run_typed` for code without an event loop.
 
         Raises:
@@ -391,26 +394,26 @@ class Agent(Generic[T]):
         return self._plan.runtime.run_sync(self.run_typed, message, **options)
 
     def stream(
-        self, message: Ask, **options: Unpack[RunOptions]
+        self, message: MessageInput, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Streamed[T], None]:
-        """Yield the answer as it is written: tokens, a reset where they are discarded, and the end.
+        """Yield the answer as it is written: tokens, a reset if they are discarded, and the end.
 
         With an `output_schema` tokens are provisional; the end has the typed result, from the
         fallback if necessary.
 
         Raises:
             UsageError: as `run`.
-            RunStopped: as `run`, after what was streamed.
+            RunStopped: as `run`, after the streamed tokens.
         """
         return streamed(self._started(message, options))
 
-    def _started(self, message: Ask, options: RunOptions) -> Run:
+    def _started(self, message: MessageInput, options: RunOptions) -> Run:
         check_options(options, RunOptions, "a run")
         asked = message_of(message)
         history = checked_history(options.get("history", ()), asked)
-        plan, who = self._answered_by(options.get("model")), Who(options.get("identity"))
+        plan, caller = self._answered_by(options.get("model")), RunCaller(options.get("identity"))
         session = options.get("session", "default")
-        return Run(plan, asked, session, who, history=history)
+        return Run(plan, asked, session, caller, history=history)
 
     def _answered_by(self, model: Model | str | None) -> Plan:
         return (
@@ -425,10 +428,10 @@ class Agent(Generic[T]):
         identity: Identity | None = None,
         model: Model | str | None = None,
     ) -> Answer | Paused:
-        """Go on with a run that paused, in this process or another, with the answer to its question.
+        """Resume a paused run, in this process or another, with the answer to its question.
 
         Raises:
-            UsageError: the checkpoint is not one of this agent's, or the tool that asked is not here;
+            UsageError: the checkpoint is of another agent, or the agent lacks the tool that asked;
                 nothing was run, and the checkpoint can still be resumed.
             RunStopped: as `run`.
         """
@@ -475,24 +478,24 @@ class Agent(Generic[T]):
     ) -> Run:
         text = checkpoint.checkpoint if isinstance(checkpoint, Paused) else checkpoint
         plan, kept = self._answered_by(model), read_checkpoint(text, self.name)
-        return Run.resumed(plan, kept, answer, Who(identity))
+        return Run.resumed(plan, kept, answer, RunCaller(identity))
 
     # --- reading --------------------------------------------------------------------------
 
     def parse_output(
-        self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+        self, raw: str | Paused, *, repair: RepairMode | None = None, allow: Iterable[str] = ()
     ) -> T:
-        """Parse an answer that exists already; `repair` and `allow` are those of `output_schema`.
+        """Parse an existing answer; `repair` and `allow` override those of `output_schema`.
 
         Raises:
-            OutputSchemaError: it is not JSON, or breaks the schema; no fallback is asked.
+            OutputSchemaError: it is not JSON, or breaks the schema; the fallback is not used.
             RunPaused: the run paused, and there is no answer yet.
             UsageError: there is no `output_schema`.
         """
         return self.read_output(raw, repair=repair, allow=allow).value
 
     def read_output(
-        self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+        self, raw: str | Paused, *, repair: RepairMode | None = None, allow: Iterable[str] = ()
     ) -> Parsed[T]:
         """`parse_output` with the list of repairs beside the value.
 
@@ -510,12 +513,12 @@ class Agent(Generic[T]):
         return parse_answer(raw, contract.shape, repair=how, allow=allowed, finish=finish)
 
     async def parse_output_async(
-        self, raw: str | Paused, *, repair: Repairing | None = None, allow: Iterable[str] = ()
+        self, raw: str | Paused, *, repair: RepairMode | None = None, allow: Iterable[str] = ()
     ) -> T:
         """`parse_output`, with the fallback for an answer that breaks the contract.
 
         Raises:
-            OutputSchemaError: it breaks the contract, and no fallback answers.
+            OutputSchemaError: it breaks the contract, and no fallback gives a value.
             RunPaused: the run paused, and there is no answer yet.
             UsageError: there is no `output_schema`.
         """
@@ -531,10 +534,10 @@ class Agent(Generic[T]):
     def as_tool(
         self, id: str | None = None, *, description: str | None = None, timeout: float | None = None
     ) -> Tool:
-        """The agent as a tool, `message` in and its answer out, under the contract of the answer.
+        """Return the agent as a tool: the input is a message, the output is the answer.
 
         Raises:
-            InvalidTool: the id cannot be one.
+            InvalidTool: the id is not valid.
         """
         return agent_tool(self._plan, id, description, timeout)
 

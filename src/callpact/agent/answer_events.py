@@ -1,7 +1,7 @@
-"""Events of an agent's run, and the emitter that passes them to the handlers.
+"""Events of an agent's run, and the emitter that calls the handlers with them.
 
-Types keep the spelling of the reference implementation (`agent.output_schema_retry`,
-`reliability.retried`, …). They hold previews of a model's texts.
+Event types keep the spelling of the reference implementation (`agent.output_schema_retry`,
+`reliability.retried`, …). Events hold previews of a model's texts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 PREVIEW = 200
-"""Characters of a model's text that an event holds, unless whole texts are asked for."""
+"""Characters of a model's text in an event, unless `whole_texts` is set."""
 
 _log = logging.getLogger("callpact.agent")
 
@@ -30,11 +30,11 @@ class AnswerEvent(Struct, frozen=True):
 
 
 EventHandler = Callable[[AnswerEvent], None]
-"""A plain function. What it raises is logged, and disturbs nothing."""
+"""A plain function; its exceptions are logged and do not reach the run."""
 
 
 class Emitter:
-    """Passes the events of one run to the handlers of its agent."""
+    """Calls the event handlers of an agent with the events of one run."""
 
     __slots__ = ("_handlers", "is_whole", "iteration", "run_id")
 
@@ -59,5 +59,5 @@ class Emitter:
                 _log.exception("a handler of events failed on %s", type)
 
     def shown(self, text: str) -> str:
-        """A model's text as events hold it: a preview, or the whole."""
+        """Cut a model's text to a preview, unless events hold whole texts."""
         return text if self.is_whole else text[:PREVIEW]

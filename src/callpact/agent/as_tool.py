@@ -1,4 +1,4 @@
-"""An agent as a tool: a message in, its answer out, under the contract of the answer."""
+"""An agent as a tool: the input is a message, the output is the answer under its contract."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from callpact.agent.account import Paused
 from callpact.agent.declaration import MAX_MESSAGE, message_of
-from callpact.agent.plan import AgentHandler, Plan, Who
+from callpact.agent.plan import AgentHandler, Plan, RunCaller
 from callpact.agent.run.loop import Run
 from callpact.agent.run.pause import RunClient, read_checkpoint
 from callpact.context import (
@@ -41,10 +41,10 @@ _MESSAGE_SCHEMA = {
 
 
 def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: float | None) -> Tool:
-    """The tool.
+    """Make a tool that runs the agent and returns its answer.
 
     Raises:
-        InvalidTool: the id cannot be one.
+        InvalidTool: the id is not valid.
     """
     schema: Any = {"type": "string"}
     if plan.contract is not None:
@@ -58,7 +58,7 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
             paused: Paused = error.paused
             return await context.pause(paused.question, state=paused.checkpoint)
         except OutputSchemaError as error:
-            # Without the raw answer: an anonymous caller may read this.
+            # Without the raw answer: the caller may be anonymous.
             raise ToolError(error.code, error.message, path=error.path) from error
         except (RunStopped, ModelError) as error:
             raise ToolError(error.code, str(error)) from error
@@ -78,21 +78,21 @@ def agent_tool(plan: Plan, id: str | None, description: str | None, timeout: flo
 async def _answer(plan: Plan, arguments: dict[str, Any], context: Context) -> Any:
     chain = (*context.chain, context.tool_id)
     client, identity, session = context.client, context.identity, "default"
-    # Any door may serve this tool: only a trusted agent of this process is trusted here.
+    # Any door may serve this tool, so only calls by a trusted agent of this process are trusted.
     is_stranger = not (isinstance(client, RunClient) and client.is_trusted)
-    who = Who(identity, client, chain, context.deadline, context.call_id, is_stranger)
+    caller = RunCaller(identity, client, chain, context.deadline, context.call_id, is_stranger)
     if identity is not None:
         session = f"caller:{identity.id}"
     elif is_stranger:  # Anonymous callers share no memory.
         plan = dataclasses.replace(plan, memory=None)
     if (resumed := context.resumed) is not None:
         checkpoint = read_checkpoint(resumed.state, plan.name)
-        run = Run.resumed(plan, checkpoint, resumed.answer, who)
+        run = Run.resumed(plan, checkpoint, resumed.answer, caller)
     else:
         message = arguments["message"]
         if not message.strip():
             raise ToolError("empty_message", "The message is empty", path="/message")
-        run = Run(plan, message_of(message), session, who)
+        run = Run(plan, message_of(message), session, caller)
     if plan.contract is not None:
         dump, result = plan.contract.shape.dump, await run.result()
         return result.value if dump is None else dump(result.value)

@@ -13,26 +13,26 @@ from callpact.agent.models.model import Usage
 from callpact.errors import LimitReached, UsageError
 
 MAX_ITERATIONS = 20
-"""Requests to the model in one run, unless `.limits(iterations=…)` says otherwise; re-asks count."""
+"""Requests to the model in one run, re-asks included; `.limits(iterations=…)` sets another number."""
 MAX_REJECTIONS = 5
 """Calls of one tool that are refused one after another before a run gives it up."""
 MAX_TOOL_USES = 64
-"""Tools that a model may want called in one reply; what is more is refused."""
+"""Tool calls in one reply of a model; further ones are refused."""
 MAX_AT_ONCE = 8
 """Calls of one reply that run at one time."""
 MAX_RESULT_CHARACTERS = 100_000
-"""Characters of a tool's result that a model is given; of a longer one it gets an outline."""
+"""Characters of a tool's output that a model is given; a longer one is replaced by an outline."""
 MAX_FILES = 32
 """Images and other files in one conversation, history included."""
 MAX_FILE_BYTES = 16 << 20
-"""Bytes of the files of one conversation together; a checkpoint has to hold them."""
+"""Bytes of all files of one conversation, which a checkpoint has to hold."""
 MAX_HISTORY = 2_000
 """Messages that a run takes as its history."""
 TOOL_SECONDS = 60.0
-"""Seconds that a call gets from an agent, unless the tool says otherwise."""
+"""Seconds for a call by an agent, unless the tool has a timeout of its own."""
 
 
-class Limits(Struct, frozen=True):
+class RunLimits(Struct, frozen=True):
     """The limits of a run; None for no limit."""
 
     iterations: int = MAX_ITERATIONS
@@ -42,20 +42,20 @@ class Limits(Struct, frozen=True):
     rejections: int = MAX_REJECTIONS
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = RunLimits()
 
 
 class Spending:
-    """Tokens, requests and tool calls of a run, and of the runs that its tools make.
+    """Tokens, requests and tool calls of a run, including those of the runs that its tools start.
 
-    A run that begins inside another one has it as `above`: its spending counts there as well, and
+    A run that starts inside another one has that one's spending as `above`: both are counted, and
     the limits of both apply.
     """
 
     __slots__ = ("above", "limits", "requests", "tool_calls", "usage")
 
     def __init__(
-        self, limits: Limits, usage: Usage, requests: int = 0, tool_calls: int = 0
+        self, limits: RunLimits, usage: Usage, requests: int = 0, tool_calls: int = 0
     ) -> None:
         self.limits = limits
         self.above = _running.get()
@@ -64,7 +64,7 @@ class Spending:
         self.tool_calls = tool_calls
 
     def add(self, usage: Usage = Usage(), *, requests: int = 0, tool_calls: int = 0) -> None:  # noqa: B008 - frozen
-        """Count what was spent, in this run and in those around it."""
+        """Add to the spending of this run and of the runs around it."""
         for run in self._line():
             run.usage += usage
             run.requests += requests
@@ -74,7 +74,7 @@ class Spending:
         """Check the limits of tokens and cost.
 
         Raises:
-            LimitReached: a limit of this run, or of one around it, is met.
+            LimitReached: this run, or one around it, has reached a limit.
         """
         for run in self._line():
             limits, usage = run.limits, run.usage
@@ -85,12 +85,12 @@ class Spending:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Runs that begin in this context, in its tasks and threads as well, are inside of this one."""
+        """Make this run the outer run of those that start in this context, its tasks and threads."""
         token = _running.set(self)
         try:
             yield
         finally:
-            with suppress(ValueError):  # A run that is closed elsewhere, by the garbage collector.
+            with suppress(ValueError):  # The garbage collector may close a run in another context.
                 _running.reset(token)
 
     def _line(self) -> Iterator[Spending]:
@@ -103,8 +103,8 @@ class Spending:
 _running: ContextVar[Spending | None] = ContextVar("_running", default=None)
 
 
-def declared_limits(**given: Any) -> Limits:
-    """Limits, checked.
+def declared_limits(**given: Any) -> RunLimits:
+    """Check limits and return them.
 
     Raises:
         UsageError: one is not a positive number.
@@ -117,4 +117,4 @@ def declared_limits(**given: Any) -> Limits:
         if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
             what = "a positive whole number" if whole else "a positive number"
             raise UsageError(f"the limit of {name} must be {what}, got {value!r:.100}")
-    return Limits(**given)
+    return RunLimits(**given)

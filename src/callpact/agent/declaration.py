@@ -1,4 +1,4 @@
-"""Checks of the declarations of an agent, before anything runs; `agent.py` has the methods."""
+"""Checks of an agent's declaration, made before anything runs; `agent.py` has the methods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast, get_args
 
-from callpact.agent.answer.parse import Repairing
+from callpact.agent.answer.parse import RepairMode
 from callpact.agent.answer.shape import shape_of
 from callpact.agent.budget import MAX_FILE_BYTES, MAX_FILES, MAX_HISTORY
 from callpact.agent.models.model import File, Message, Model, Part, Role, without_ephemeral
@@ -30,7 +30,7 @@ from callpact.runtime import Runtime
 from callpact.tool import Tool
 
 MAX_RETRIES = 10
-"""Corrective re-asks that `output_schema(retries=…)` takes."""
+"""The highest number of corrective re-asks in `output_schema(retries=…)`."""
 MAX_MESSAGE = 1_000_000
 """Characters of a message to an agent."""
 MAX_PARTS = 100
@@ -44,7 +44,7 @@ Tools = Runtime | Catalog | Iterable[Tool | Callable[..., Any]]
 
 
 class AgentOptions(TypedDict, total=False):
-    """Keyword arguments of `Agent(…)` beside the shape of its answer."""
+    """Keyword arguments of `Agent(…)` beside `output_schema`."""
 
     system: str
     tools: Tools | None
@@ -57,7 +57,7 @@ class AgentOptions(TypedDict, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of `run` and its siblings."""
+    """Keyword arguments of `run`, `run_typed`, `run_result` and `stream`."""
 
     session: str
     identity: Identity | None
@@ -72,7 +72,7 @@ class AnswerOptions(TypedDict, total=False):
     instruction: str | None
     description: str | None
     retries: int
-    repair: Repairing
+    repair: RepairMode
     allow: Iterable[str]
     strategy: Strategy
     json_schema: Mapping[str, Any] | None
@@ -82,7 +82,7 @@ def check_options(options: Mapping[str, Any], known: type[Any], what: str = "an 
     """Check that all keyword arguments are known options.
 
     Raises:
-        UsageError: one is not known.
+        UsageError: an option is unknown.
     """
     names = known.__annotations__
     if unknown := sorted(set(options) - set(names)):
@@ -91,10 +91,10 @@ def check_options(options: Mapping[str, Any], known: type[Any], what: str = "an 
 
 
 def model_of(given: Model | str) -> Model:
-    """A model; one that is named is opened when it is first asked.
+    """Return a model; a name gives a model that is opened on its first request.
 
     Raises:
-        UsageError: it is not a model.
+        UsageError: the value is not a model.
     """
     if isinstance(given, str):
         return NamedModel(given)
@@ -110,7 +110,7 @@ def check_agent(system: str, name: str) -> None:
     """Check the system prompt and the name of an agent.
 
     Raises:
-        UsageError: one is not valid.
+        UsageError: one of them is not valid.
     """
     if not isinstance(cast("Any", system), str):
         raise UsageError(f"system must be text, got {type(system).__name__}")
@@ -125,12 +125,12 @@ def declared_contract(
     instruction: str | None = None,
     description: str | None = None,
     retries: int = 0,
-    repair: Repairing = "none",
+    repair: RepairMode = "none",
     allow: Iterable[str] = (),
     strategy: Strategy = "instruct",
     json_schema: Mapping[str, Any] | None = None,
 ) -> AnswerContract:
-    """The contract of an answer, checked.
+    """Check the options of `output_schema` and return the contract of the answer.
 
     Raises:
         UsageError: an option is not valid.
@@ -154,7 +154,7 @@ def declared_contract(
             "wrap the value in one, or use 'instruct'"
         )
     if instruction is not None and _SPELLED_OUT.search(instruction):
-        # Seed 003, anti-patterns: words and parser drift apart.
+        # Seed 003, anti-patterns: a shape that is written out drifts apart from its parser.
         _log.warning(
             "the instruction '%s' spells the shape out as JSON; put it into the description of "
             "the schema, where it stays true",
@@ -167,7 +167,7 @@ def declared_contract(
 
 
 def allowed_repairs(allow: Iterable[str]) -> frozenset[str]:
-    """The names of lossy repairs, checked.
+    """Check the names of lossy repairs and return them.
 
     Raises:
         UsageError: a name is unknown.
@@ -179,15 +179,15 @@ def allowed_repairs(allow: Iterable[str]) -> frozenset[str]:
     return allowed
 
 
-Ask = str | Sequence[Part] | Mapping[str, Any]
+MessageInput = str | Sequence[Part] | Mapping[str, Any]
 """The message of a run: text, a list of texts and files, or `{"message": …}` of one of these."""
 
 
 def message_of(given: Any) -> Message:
-    """The message of a run.
+    """Check the message of a run and return it.
 
     Raises:
-        UsageError: it is not a message, or empty, or too large.
+        UsageError: the value is no message, or the message is empty or too large.
     """
     if isinstance(given, Mapping):
         held = cast("Mapping[Any, Any]", given)
@@ -226,11 +226,11 @@ def _no_message(got: str) -> UsageError:
 
 
 def checked_history(history: Iterable[Message], message: Message) -> tuple[Message, ...]:
-    """Earlier messages, such as `answer.messages`, without those that were only sent once.
+    """Check earlier messages, such as `answer.messages`, and return them without ephemeral ones.
 
     Raises:
-        UsageError: one is no message, a tool call has no result, or they are too many or too large
-            together with the new one.
+        UsageError: an entry is no message, a tool call has no result, or the conversation with the
+            new message has too many messages or too large files.
     """
     if isinstance(cast("Any", history), str | bytes | Mapping | Message):
         raise UsageError(
@@ -259,7 +259,7 @@ def checked_history(history: Iterable[Message], message: Message) -> tuple[Messa
 
 
 def _check_results(messages: Iterable[Message]) -> None:
-    """Vendors refuse a call without a result, and a result without a call."""
+    """Refuse a tool call without a result and a result without a call, as model vendors do."""
     wanted: set[str] = set()
     for message in messages:
         if message.role == "tool":

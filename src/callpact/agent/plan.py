@@ -9,10 +9,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callpact.agent.answer.fallback import Fallback
-from callpact.agent.answer.parse import Repairing, Verdict, parse_answer
+from callpact.agent.answer.parse import RepairMode, Verdict, parse_answer
 from callpact.agent.answer.shape import Shape
 from callpact.agent.answer_events import EventHandler
-from callpact.agent.budget import DEFAULT_LIMITS, Limits
+from callpact.agent.budget import DEFAULT_LIMITS, RunLimits
 from callpact.agent.models.model import Finish, Model
 from callpact.agent.prompt.instructions import Injection, Skill
 from callpact.agent.prompt.memory import TURNS, Memory
@@ -34,7 +34,7 @@ Strategy = Literal["instruct", "tool-forced"]
 ANSWER_TOOL = "respond_with_schema"
 """The tool that a model is made to call under the strategy `tool-forced`."""
 READ_SKILL = "read_skill"
-"""The tool by which a model reads a skill."""
+"""The tool that a model calls to read a skill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class AnswerContract:
     name: str
     instruction: str
     retries: int = 0
-    repair: Repairing = "none"
+    repair: RepairMode = "none"
     allow: frozenset[str] = frozenset()
     strategy: Strategy = "instruct"
 
@@ -60,12 +60,12 @@ class AnswerContract:
 
 
 async def _never_called(_arguments: Any, _context: Any) -> None:
-    """Never called: the agent sends the request to the model and reports it itself."""
+    """Handle nothing: the agent sends the request to the model and records it itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An agent."""
+    """The declaration of an agent."""
 
     model: Model
     name: str
@@ -78,7 +78,7 @@ class Plan:
     reliability: Reliability | None = None
     memory: Memory | None = None
     turns: int = TURNS
-    limits: Limits = DEFAULT_LIMITS
+    limits: RunLimits = DEFAULT_LIMITS
     handlers: tuple[EventHandler, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     emits_whole_texts: bool = False
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The agent's own, and those that rules may turn to."""
+        """The agent's own model, then the other providers of the reliability rules."""
         rules = self.reliability
         return (self.model,) if rules is None else (self.model, *rules.providers)
 
@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def is_forced(self) -> bool:
-        """True if the model is made to answer by a call."""
+        """True if the model is forced to answer by a tool call."""
         return self.contract is not None and self.contract.strategy == "tool-forced"
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ _ANYTHING = Contract()
 
 @dataclass(frozen=True, slots=True)
 class AgentHandler:
-    """The handler of an agent that is a tool; a run above finds the agent by it."""
+    """The handler of an agent's tool; a run that calls the tool finds the agent through it."""
 
     plan: Plan
     answer: Handler
@@ -135,8 +135,8 @@ class AgentHandler:
         return self.answer(arguments, context)
 
 
-class Who(Struct, frozen=True):
-    """The caller of a run, and the calls that it is part of."""
+class RunCaller(Struct, frozen=True):
+    """The caller of a run, and the chain of calls that the run belongs to."""
 
     identity: Identity | None = None
     client: Client | None = None
@@ -148,5 +148,5 @@ class Who(Struct, frozen=True):
 
     @property
     def is_trusted(self) -> bool:
-        """True for code of this process, which is not asked who it is."""
+        """True for code of this process, which needs no identity."""
         return self.identity is None and not self.is_stranger

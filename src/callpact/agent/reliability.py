@@ -1,6 +1,6 @@
-"""Rules for what happens after an attempt at a reply: take it, try again, try another, give up.
+"""Reliability rules: after each attempt, accept the reply, retry, switch the model, or give up.
 
-Data and pure functions, and one object with state: the circuit breaker. `attempts.py` applies the
+Data and pure functions, and one object with state, the circuit breaker. `attempts.py` applies the
 rules. Verbs and kinds keep the spelling of the reference implementation.
 """
 
@@ -20,14 +20,14 @@ from callpact.agent.models.model import Model, ModelReply, ModelRequest, Usage
 from callpact.errors import CircuitOpen, ModelError, OutputSchemaError, Unreadable, UsageError
 
 MAX_ROUNDS = 50
-"""Attempts at one reply, whatever the rules say."""
+"""Attempts at one reply, regardless of the rules."""
 MAX_ECHO = 20_000
 """Characters of a failed answer that a correction shows to the model."""
 MAX_FEEDBACK = 1_000
-"""Characters of a validator's message that a model is shown."""
+"""Characters of a validator's message that a correction shows to the model."""
 
 MAX_WAIT = 300.0
-"""Seconds that a rule waits before a retry; where a model asks for more, the rules give up."""
+"""Seconds that a rule waits before a retry; if a model asks for a longer wait, the run gives up."""
 
 Verb = Literal["continue", "ok", "retry", "retry-other", "fallback", "fail-fast"]
 ErrorKind = Literal["ok", "5xx-transient", "rate-limit", "circuit-open", "schema-fail", "unknown"]
@@ -39,7 +39,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class ValidationError(Struct, frozen=True):
-    """Why an answer was not accepted."""
+    """The reason why an answer was not accepted."""
 
     message: str
     stage: Stage
@@ -48,7 +48,7 @@ class ValidationError(Struct, frozen=True):
     fingerprint: str
     """Hash of the stage with the rules and paths of the issues, not of the texts."""
     text_hash: str
-    """Of the answer, blind to white space and case."""
+    """Hash of the answer, regardless of white space and case."""
 
 
 class Scope(Struct, frozen=True):
@@ -68,14 +68,14 @@ class Scope(Struct, frozen=True):
     latency_ms: float = 0.0
     validation_error: ValidationError | None = None
     validation_errors: tuple[ValidationError, ...] = ()
-    """All of this reply, the oldest first."""
+    """All validation errors of this reply, the oldest first."""
     attempts_per_provider: Mapping[str, int] = {}
     breaker_states: Mapping[str, BreakerState] = {}
     usage: Usage = Usage()
 
     @property
     def validation_error_history(self) -> tuple[str, ...]:
-        """Their messages."""
+        """The messages of the validation errors."""
         return tuple(error.message for error in self.validation_errors)
 
 
@@ -83,12 +83,12 @@ Feedback = str | Callable[[Scope], str | Awaitable[str]]
 
 
 class Backoff(Struct, frozen=True):
-    """How long a retry waits: `first` seconds, then twice as long each time, at most `most`.
+    """Exponential backoff with jitter: `first` seconds, doubled each time, at most `most`.
 
-    Half of each wait is random, so that many who failed together do not come back together.
+    Half of each wait is random, so that clients that failed together do not retry together.
 
     Raises:
-        UsageError: one is no positive number, or longer than a rule may wait.
+        UsageError: a value is no positive number, or longer than a rule may wait.
     """
 
     first: float = 1.0
@@ -104,16 +104,16 @@ class Backoff(Struct, frozen=True):
             )
 
     def seconds(self, retries: int) -> float:
-        """The wait before a retry, after as many before it."""
+        """Return the wait before a retry; `retries` is the number of retries before it."""
         longest = min(self.first * 2.0 ** min(retries, 64), self.most)
         return longest * (0.5 + random.random() / 2)  # noqa: S311 - spread, not secrecy
 
 
 class Rule(Struct, frozen=True):
-    """`when` it holds, `then` is done. `kind` is for programs, `label` for people.
+    """A condition (`when`) and the action (`then`); `kind` is for programs, `label` for people.
 
     Raises:
-        UsageError: the verb is not known, `when` no function, or `wait` no backoff of a retry.
+        UsageError: the verb is unknown, `when` is no function, or `wait` is no backoff of a retry.
     """
 
     when: Callable[[Scope], bool]
@@ -123,7 +123,7 @@ class Rule(Struct, frozen=True):
     feedback_for_llm: Feedback | None = None
     """The message to the model before it tries again; a function may be asynchronous."""
     wait: Backoff | None = None
-    """How long a retry waits; at least as long as the model asks for (`Retry-After`)."""
+    """The backoff of a retry; the wait is at least the model's `Retry-After`."""
 
     def __post_init__(self) -> None:
         if self.wait is not None:
@@ -139,7 +139,7 @@ class Rule(Struct, frozen=True):
 
 
 class Reliability(Struct, frozen=True):
-    """The rules of an agent, and what they may turn to."""
+    """The rules of an agent, with its further models and its fallback."""
 
     rules: tuple[Rule, ...]
     circuit_breaker: CircuitBreaker
@@ -162,10 +162,10 @@ def declared_reliability(
     shows_failed_answer: bool = True,
     sleep: Sleep = asyncio.sleep,
 ) -> Reliability:
-    """The rules, checked; first of all the one that ends a stuck loop, unless it is not wanted.
+    """Check the rules and return them, after the rule that ends a stuck loop unless it is disabled.
 
     Raises:
-        UsageError: something is not a rule, or not allowed in its phase.
+        UsageError: a value is no rule, or a rule is not allowed in its phase.
     """
     after = tuple(_flattened(rules))
     before = tuple(_flattened(pre_check))
@@ -180,7 +180,7 @@ def declared_reliability(
     for rule in after:
         if rule.then == "continue":
             raise UsageError("'continue' is for rules of pre_check; after an attempt it is 'ok'")
-    # One that is named among the rules, as strict_output_rules do, counts once, or not at all.
+    # strict_output_rules include it: it is applied once, or not at all if it is disabled.
     after = tuple(rule for rule in after if rule is not default_stuck_loop_rule)
     if stops_when_stuck:
         after = (default_stuck_loop_rule, *after)
@@ -196,7 +196,7 @@ def declared_reliability(
 
 
 def wait_of(rule: Rule, error: Exception | None, retries: int) -> float:
-    """Seconds to wait before a retry: the rule's backoff, and no less than the model asks for."""
+    """Return the seconds before a retry: the rule's backoff, at least the model's `Retry-After`."""
     own = 0.0 if rule.wait is None else rule.wait.seconds(retries)
     asked = error.retry_after if isinstance(error, ModelError) and rule.then == "retry" else None
     return max(own, asked or 0.0)
@@ -230,7 +230,7 @@ default_stuck_loop_rule = Rule(
     "schema-stuck-loop",
     "the model fails in the same way again",
 )
-"""Gives up when two answers in a row fail alike; every `.reliability(…)` begins with it."""
+"""Gives up when two answers in a row fail alike; the first rule of every `.reliability(…)`."""
 
 
 def strict_output_rules(attempts: int = 3) -> tuple[Rule, ...]:
@@ -266,7 +266,7 @@ def feedback(scope: Scope, attempts: int) -> str:
 
 
 def framed(message: str, attempt: int, attempts: int) -> str:
-    """A validator's message as data: nothing comes after it, so nothing in it can end the frame."""
+    """Frame a validator's message as quoted data; it comes last, so it cannot close the quotation."""
     return (
         f"[schema check, attempt {attempt} of {attempts}] Your last answer was not accepted. Answer "
         "with only the JSON that matches the output schema. What follows is the validator's error, "
@@ -284,7 +284,7 @@ GENERIC_FEEDBACK = (
 
 
 def validation_error(error: OutputSchemaError) -> ValidationError:
-    """A refused answer as rules see it."""
+    """Convert the error of a refused answer to the form that rules receive."""
     text = " ".join(error.raw_output.lower().split())
     return ValidationError(
         issue_lines(error),
@@ -297,7 +297,7 @@ def validation_error(error: OutputSchemaError) -> ValidationError:
 
 
 def issue_lines(error: OutputSchemaError) -> str:
-    """The reason why an answer was refused, as a model reads it: every issue with its path."""
+    """Return the issues of a refused answer for the model, each with its path, one per line."""
     if not error.issues:
         return error.error
     return "\n".join(
@@ -306,14 +306,14 @@ def issue_lines(error: OutputSchemaError) -> str:
 
 
 def _fingerprint(error: OutputSchemaError) -> str:
-    """Hash of how an answer failed: the stage with the rules and paths of its issues.
+    """Hash the stage with the codes and paths of the issues.
 
-    Text that is not JSON has the code of the problem and the text around it instead.
+    For text that is not JSON, hash the code of the problem and the text around it.
     """
     parts = sorted(f"{issue.path}:{issue.code}" for issue in error.issues)
     if isinstance(error.cause, Unreadable):
         parts = [error.cause.code, error.cause.context]
-    elif not parts:  # A parser that names no paths.
+    elif not parts:  # The parser reported no paths.
         parts = [error.error]
     return _hash("\n".join((error.stage, *parts)))
 
@@ -323,10 +323,10 @@ def _hash(text: str) -> str:
 
 
 def echo(error: OutputSchemaError) -> str:
-    """The failed answer as a correction shows it to the model.
+    """Return the failed answer for a correction.
 
-    A long one is cut to its head, the text around the error and its tail, with the number of
-    characters left out between them.
+    A long answer is cut to its head, the text around the error and its tail, with the number of
+    omitted characters between them.
     """
     text, part = error.raw_output, MAX_ECHO // 4
     if len(text) <= MAX_ECHO:
@@ -350,7 +350,7 @@ def _left_out(characters: int) -> str:
 
 
 def error_kind(error: Exception) -> ErrorKind:
-    """Which kind of failure an exception of a model is."""
+    """Classify an exception of a model."""
     if isinstance(error, OutputSchemaError):
         return "schema-fail"
     if isinstance(error, CircuitOpen):
@@ -366,7 +366,7 @@ def error_kind(error: Exception) -> ErrorKind:
 
 
 def is_outage(error: Exception) -> bool:
-    """True for a failure that speaks of the model itself, not of one request or of its rate."""
+    """True for a failure of the model's service, not of one request or of the rate limit."""
     if error_kind(error) in {"schema-fail", "circuit-open", "rate-limit"}:
         return False
     status = error.status if isinstance(error, ModelError) else None
@@ -374,11 +374,10 @@ def is_outage(error: Exception) -> bool:
 
 
 class CircuitBreaker:
-    """Stops requests to a model for a while after it failed several times in a row.
+    """Stops requests to a model for a while after several failures in a row.
 
-    One object remembers across runs and agents, by the names of the models. Only failures on the
-    way to a model count: no answer that breaks a contract, no rate limit (429) and no request that
-    the model refuses (other 4xx).
+    One object may be shared by runs and agents; it counts by the name of the model. Answers that
+    break a contract, rate limits (429) and refused requests (other 4xx) do not count as failures.
     """
 
     def __init__(self, *, failures: int = 5, cooldown: float = 30.0, successes: int = 2) -> None:
@@ -399,17 +398,17 @@ class CircuitBreaker:
         return "half-open" if is_over else "open"
 
     def check(self, provider: str) -> None:
-        """Check that a model may be asked.
+        """Check that requests to a model are allowed.
 
         Raises:
-            CircuitOpen: it failed too often.
+            CircuitOpen: the model failed too often.
         """
         if self.state(provider) == "open":
             opened = cast("float", self._circuits[provider].opened)
             raise CircuitOpen(provider, self._cooldown - (time.monotonic() - opened))
 
     def succeeded(self, provider: str) -> None:
-        """A model gave a reply."""
+        """Count a reply of a model."""
         circuit = self._circuits.get(provider)
         if circuit is None:
             return
@@ -420,7 +419,7 @@ class CircuitBreaker:
                 del self._circuits[provider]
 
     def failed(self, provider: str) -> None:
-        """A model could not be asked, or gave no reply."""
+        """Count a failed request to a model."""
         circuit = self._circuits.setdefault(provider, _Circuit())
         circuit.failed += 1
         circuit.succeeded = 0

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Logs,
     )
     from callpact.tool import Tool
-    from callpact.wire.mcp.published import Advertise, Rendering
+    from callpact.wire.mcp.published import AdvertiseMode, Rendering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class ServeOptions:
     path: str = "/mcp"
     name: str = "callpact"
     list_up_to: int = 200
-    advertise: Advertise = "full"
+    advertise: AdvertiseMode = "full"
     rendering: Rendering | None = None
     """None for the one of `[serve]`."""
     result_limit: int = 100_000
@@ -157,10 +157,10 @@ async def _serve(
     bound: socket.socket | None,
     logs: Logs,
 ) -> None:
-    from callpact.serve.mcp.confirm import asking_first
+    from callpact.serve.mcp.confirm import with_confirmation
     from callpact.serve.mcp.door import Door
 
-    prepare = asking_first if options.ask_first else _as_it_is
+    prepare = with_confirmation if options.ask_first else _as_it_is
     authentication = None if access is None else access.authentication
     identity = _identity(options)
     table = ServeConfig.model_construct() if access is None else access.table

@@ -1,10 +1,10 @@
-"""A reader for JSON in text as models write it: one value, and every repair that it needed."""
+"""A tolerant JSON reader for the texts of models: returns one value and the list of repairs."""
 
 from callpact.jsonreader.reader import read_json
-from callpact.jsonreader.reading import Read, Repair
+from callpact.jsonreader.reading import ReadResult, Repair
 
 __all__ = [
-    "Read",
+    "ReadResult",
     "Repair",
     "read_json",
 ]

@@ -1,7 +1,7 @@
-"""Brackets that do not match: what was forgotten, mistaken or doubled, and what may follow what.
+"""Decisions about brackets that do not match: missing, wrong or extra ones.
 
-Judges only; `reading_structure.py` reads. Where two readings are possible and would differ, there is
-none, and a layout that contradicts the brackets refuses the text.
+`structure.py` reads the text. If two readings are possible and differ, or the indentation
+contradicts the brackets, the text is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from callpact.jsonreader.cursor import (
     after_space,
 )
 from callpact.jsonreader.literals import WORDS, Scalars
-from callpact.jsonreader.reading import MAX_DEPTH, Spending
+from callpact.jsonreader.reading import MAX_DEPTH, ReadBudget
 
 CLOSERS = {"{": "}", "[": "]", "(": ")"}
-"""Brackets that open, and those that close them."""
+"""Opening brackets, and their closing brackets."""
 CLOSING = frozenset("}])")
 VALUE_AHEAD = re.compile(rf"""["'`“”„‘’{{\[(]|[+\-]?\.?\d|{WORDS}""")
 """The beginning of a value."""
@@ -28,38 +28,38 @@ _CLOSER_RUN = re.compile(r"(?>(?:[}\])\s]|\\[nrt])*)")
 _ENTRY_LINE = re.compile(r"\n[ \t]*+([^\s}\])/#])")
 _INDENT = re.compile(r"[ \t]*+")
 _MAX_LINE = 200
-"""Characters of a line, at most, in which its beginning is looked for."""
+"""Characters before a position in which the start of its line is searched."""
 
 
 class Brackets(Scalars):
-    """The containers that are open, and whether something may stand behind them."""
+    """The open containers, and the checks of the text that may follow them."""
 
-    def __init__(self, text: str, at: int, allow: frozenset[str], spending: Spending) -> None:
-        super().__init__(text, at, allow, spending)
+    def __init__(self, text: str, at: int, allow: frozenset[str], budget: ReadBudget) -> None:
+        super().__init__(text, at, allow, budget)
         self._kinds: list[str] = []
         self._holders: list[Any] = []
         self._places: list[int] = []
         self._wrong = ""
-        """How brackets were found to be wrong."""
+        """The code of the first wrong bracket."""
         self._has_jumped = False
         """True once a container ended with no comma behind it."""
         self._is_crooked = False
-        """True once a bracket stood elsewhere than the layout says."""
+        """True once a bracket contradicted the indentation."""
         self._is_complete = False
-        """True if a value, and not an opening bracket or a comma, is before a closing one."""
+        """True if the text before a closing bracket is a value, not an opening bracket or a comma."""
 
     def _bracket(self, code: str, at: int) -> None:
-        """Note what is wrong with a bracket; two kinds of wrong brackets together are ambiguous."""
+        """Note a wrong bracket; two kinds of wrong brackets in one text are ambiguous."""
         if self._has_jumped or self._wrong not in {"", code}:
             raise self.unexpected("brackets that match", at)
         self._wrong = code
         self.note(code, at)
 
     def _check_layout(self, depth: int, at: int) -> None:
-        """Refuse to close containers here if the layout says that one was meant to close before.
+        """Refuse to close containers here if the indentation shows that one closed before.
 
         An entry that is indented no deeper than the line on which its container opened belongs to
-        another, and a bracket closes the container that opened on a line with as many spaces.
+        another container, and a bracket closes the container of a line with the same indentation.
         """
         if self._is_crooked:
             raise self.unexpected("brackets that close where the layout says", at)
@@ -77,7 +77,7 @@ class Brackets(Scalars):
                 raise self.unexpected("a closing bracket before the line with fewer spaces", at)
 
     def _indent(self, at: int) -> int | None:
-        """The spaces that begin the line of a place; None on the first line, or on a long one."""
+        """Return the indentation of the line of a position; None on the first or on a long line."""
         line = self.text.rfind("\n", max(at - _MAX_LINE, 0), at) + 1
         return _end(_INDENT.match(self.text, line)) - line if line else None
 
@@ -89,9 +89,9 @@ class Brackets(Scalars):
             self._is_crooked = indent is not None and at - line != indent
 
     def _resolved(self, at: int) -> tuple[str, int, int]:
-        """The repair for a bracket of another kind, how many containers stay open, and where.
+        """Return the repair for a wrong bracket, the number of open containers after it, and its end.
 
-        All brackets of the run are taken together, and what follows them decides.
+        All brackets of the run are judged together, by the text that follows them.
         """
         end = _end(_CLOSER_RUN.match(self.text, at))
         depths = self._readings(at, end)
@@ -102,7 +102,7 @@ class Brackets(Scalars):
         return code, depth, at + len(self.text[at:end].rstrip())
 
     def _readings(self, at: int, end: int) -> dict[str, int]:
-        """How many containers stay open behind a run of closing brackets, for each reading."""
+        """Return the number of open containers after a run of closing brackets, for each repair."""
         closers = [mark for mark in self.text[at:end] if mark in CLOSING]
         if any(kind == "{{" for kind in self._kinds) or len(closers) > 2 * MAX_DEPTH:
             return {}
@@ -111,14 +111,14 @@ class Brackets(Scalars):
         if self._holders[-1]:
             found["wrong_closer"] = len(kinds) - len(closers)
         if self._is_complete and closers[0] == "}":
-            # A list may lack its opening bracket instead; a member cannot lack key and brace.
+            # A list may lack its opening bracket instead; a member cannot lack both key and brace.
             found["extra_closer"] = _exact(kinds, closers[1:])
         return {
             code: depth for code, depth in found.items() if depth >= 0 and self._fits(depth, end)
         }
 
     def _fits(self, depth: int, at: int) -> bool:
-        """True if the text at a place may follow an entry of the container at a depth."""
+        """True if the text at a position may follow an entry of the container at a depth."""
         if self.ends(at):
             return True
         is_comma = self.text[at] in SEPARATORS
@@ -134,7 +134,7 @@ class Brackets(Scalars):
             return is_key
         return not is_key and VALUE_AHEAD.match(self.text, ahead) is not None
 
-    # What strings ask
+    # The abstract methods of Strings
 
     def is_root(self) -> bool:
         return not self._kinds
@@ -181,7 +181,7 @@ class Brackets(Scalars):
         return VALUE_AHEAD.match(self.text, at) is not None
 
     def _settles(self, at: int) -> bool:
-        """True if a run of closing brackets after a string leads to something that may follow."""
+        """True if the text after a string's run of closing brackets is possible there."""
         end = _end(_CLOSER_RUN.match(self.text, at))
         if self.ends(end):
             return True
@@ -200,7 +200,7 @@ def _end(match: re.Match[str] | None) -> int:
 
 
 def _exact(kinds: list[str], closers: list[str]) -> int:
-    """Containers that stay open when each bracket closes one of its kind; -1 if one does not."""
+    """Return the open containers if each bracket closes one of its kind; -1 if one does not."""
     left = len(kinds)
     for mark in closers:
         left -= 1
@@ -210,7 +210,7 @@ def _exact(kinds: list[str], closers: list[str]) -> int:
 
 
 def _nearest(kinds: list[str], closers: list[str]) -> int:
-    """Containers that stay open when each bracket closes all up to the nearest of its kind."""
+    """Return the open containers if each bracket closes all up to the nearest of its kind."""
     left = len(kinds)
     for mark in closers:
         while left > 0 and kinds[left - 1] != mark:

@@ -1,8 +1,8 @@
-"""The values that a text holds, and which of them is the answer.
+"""The choice of the answer among the values in a text.
 
-All count alike, whatever fence, quotes or words are around them. The only one that fits the schema
-is taken; values one after the other may be the list that was asked for. Of several that may be
-meant none is taken, unless `two_candidates` is allowed.
+All values count alike, regardless of the fence, quotes or words around them. The only one that fits
+the schema is chosen; consecutive values may form the expected list. If several are possible, the
+text is refused unless `two_candidates` is allowed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from callpact.jsonreader.reading import Repair, refusal, repair
 from callpact.jsonreader.strict import NOTHING, read_clean, written
 
-Fits: TypeAlias = Callable[[Any], bool]
-"""True for a value that the schema of the answer takes."""
+FitCheck: TypeAlias = Callable[[Any], bool]
+"""True for a value that the schema of the answer accepts."""
 
 MAX_CHECKS = 1_000
-"""Values of one text that are held against a schema; of more none is chosen by it."""
+"""Values of one text that are checked against a schema; with more, the schema does not choose."""
 _MAX_GAP = 300
-"""Characters, at most, between two values of one list."""
+"""The highest number of characters between two values of one list."""
 _ITEM_BEFORE = re.compile(r"[}\]]\s*,\s*\Z")
 _SCALAR_LINE = re.compile(
     r'^[ \t]*+("[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|-?\d[\d.eE+\-]*+|true|false|null)[ \t]*+[,;]?+[ \t\r]*+$',
@@ -55,7 +55,7 @@ _ELLIPSIS = re.compile(r"[\s,;]*+(?:\.\.\.|…)")
 
 
 class Candidate(NamedTuple):
-    """A value, where it is in the text, and the repairs that it took."""
+    """A value, its position in the text, and its repairs."""
 
     start: int
     end: int
@@ -65,8 +65,8 @@ class Candidate(NamedTuple):
     """True for [1] or {} within a sentence: it may be no value at all."""
 
 
-def is_readable(candidate: Candidate, fits: Fits | None) -> bool:
-    """False for a value that may be part of a sentence; a schema may take it if it is no citation."""
+def is_readable(candidate: Candidate, fits: FitCheck | None) -> bool:
+    """False for a value that may be part of a sentence, unless the schema accepts it as no citation."""
     if not candidate.is_doubtful:
         return True
     return fits is not None and not _is_citation(candidate.value) and fits(candidate.value)
@@ -82,16 +82,16 @@ def _is_citation(value: Any) -> bool:
 
 
 _CITED = 3
-"""Sources, at most, that one citation names."""
+"""The highest number of sources in one citation."""
 
 
 def choose(
-    text: str, found: list[Candidate], allow: frozenset[str], fits: Fits | None
+    text: str, found: list[Candidate], allow: frozenset[str], fits: FitCheck | None
 ) -> Candidate:
-    """The one that is the answer, with the repairs that the choice took.
+    """Choose the answer; the choice is noted among its repairs.
 
     Raises:
-        Unreadable: either of two may be meant.
+        Unreadable: more than one value may be the answer.
     """
     distinct = found if len(found) == 1 else _distinct(text, found)
     if len(distinct) == 1:
@@ -117,7 +117,7 @@ def choose(
             if isinstance(each.value, dict | list) and not each.is_doubtful
         ]
         if len(solid) == 1:
-            return solid[0]  # Its violations say more than that two values differ.
+            return solid[0]  # Its violations are a better error than "two values differ".
     if not is_allowed:
         reason = _BOTH if fitting else "" if fits is None else _NEITHER
         raise refusal("two_candidates", text, distinct[1].start, reason)
@@ -125,8 +125,8 @@ def choose(
     return last._replace(repairs=(repair("two_candidates", distinct[1].start), *last.repairs))
 
 
-def _last(found: list[Candidate], fits: Fits | None) -> Candidate:
-    """The last one that is no part of a sentence."""
+def _last(found: list[Candidate], fits: FitCheck | None) -> Candidate:
+    """Return the last value that is no part of a sentence."""
     return next((each for each in reversed(found) if is_readable(each, fits)), found[-1])
 
 
@@ -135,7 +135,7 @@ _NEITHER = "two values differ, and none fits the schema"
 
 
 def scalars(text: str, begin: int, end: int) -> Iterator[Candidate]:
-    """Strings, numbers and literals that are alone on a line of a part of the text."""
+    """Find strings, numbers and literals that are alone on a line, in a part of the text."""
     part = text[begin:end]
     for match in _SCALAR_LINE.finditer(part):
         value = read_clean(match[1])
@@ -144,7 +144,7 @@ def scalars(text: str, begin: int, end: int) -> Iterator[Candidate]:
 
 
 def _distinct(text: str, found: list[Candidate]) -> list[Candidate]:
-    """Those that differ, each where it is last; those with a comma between are items of a list."""
+    """Remove equal values except the last; values after a comma are items of a list and all stay."""
     seen: dict[Any, Candidate] = {}
     for index, each in enumerate(found):
         key: Any = written(each.value)
@@ -158,8 +158,8 @@ def _start(candidate: Candidate) -> int:
     return candidate.start
 
 
-def _listed(text: str, found: list[Candidate], fits: Fits) -> Candidate | None:
-    """All of them as one list, if only separators are between them and the list fits."""
+def _listed(text: str, found: list[Candidate], fits: FitCheck) -> Candidate | None:
+    """Join all values to one list, if only separators are between them and the list fits."""
     gaps = [(one.end, other.start) for one, other in pairwise(found)]
     if not all(end - begin <= _MAX_GAP and _separates(text[begin:end]) for begin, end in gaps):
         return None

@@ -1,6 +1,6 @@
 """A position in a text: notes repairs, skips space and comments, finds the end, makes errors.
 
-`reading_strings.py` and `reading_structure.py` read with it; it knows neither.
+The base class of the readers in `strings.py`, `literals.py`, `brackets.py` and `structure.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from callpact.jsonreader.reading import (
     LOSSY,
     MAX_REPAIRS,
+    ReadBudget,
     Repair,
-    Spending,
     Unreadable,
     refusal,
     repair,
@@ -39,11 +39,11 @@ KEY_AHEAD = re.compile(
 CUT_KEY_AHEAD = re.compile(
     r"""(?:"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)(?:"\s*+)?|'[^'\\\n]*+(?>(?:\\.[^'\\\n]*+)*)(?:'\s*+)?)\\?\Z"""
 )
-"""A key at which the text ends."""
+"""A key at the end of the text."""
 QUOTED_KEY_AHEAD = re.compile(r"""(?:"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|'[^'\\\n]*+')\s*+:""")
 SEPARATORS = frozenset(",;，、；")
 QUOTES = {'"': '"', "'": "'", "`": "`", "“": "“”", "”": "“”", "„": "“”", "‘": "‘’", "’": "‘’"}
-"""Marks that open a string, and those that close it."""
+"""The characters that open a string, and those that close it."""
 _HASH = re.compile(r"#++(?:[ \t!]|$)", re.MULTILINE)
 _BRACKET = re.compile(r"[}\]]")
 _ELLIPSES = ("...", "…")
@@ -57,21 +57,21 @@ _UNCLEAR = (
 
 
 class Cursor:
-    """A text, a place in it, and the repairs so far."""
+    """A text, a position in it, and the repairs so far."""
 
-    def __init__(self, text: str, at: int, allow: frozenset[str], spending: Spending) -> None:
+    def __init__(self, text: str, at: int, allow: frozenset[str], budget: ReadBudget) -> None:
         self.text = text
         self.length = len(text)
         self.at = at
         self.allow = allow
         self.repairs: list[Repair] = []
         self._is_truncated = False
-        self.spending = spending
+        self.budget = budget
         self.reached = at
-        """The last place that was looked at for the end of a string or of a comment."""
+        """The last position that was scanned for the end of a string or of a comment."""
 
     def note(self, code: str, at: int) -> None:
-        """List a repair, or refuse it if it is lossy and not allowed."""
+        """Add a repair to the list; a lossy one that is not allowed is raised as an error."""
         if code in LOSSY and code not in self.allow:
             is_cut = code == "truncated"
             raise truncation(self.text, at) if is_cut else refusal(code, self.text, at)
@@ -81,17 +81,17 @@ class Cursor:
         self.repairs.append(repair(code, at))
 
     def truncated(self, at: int) -> None:
-        """Note that the text, its fence or its tag ends within the value; once."""
+        """Note once that the text, its fence or its tag ends within the value."""
         if not self._is_truncated:
             self.note("truncated", at)
             self._is_truncated = True
 
     def unexpected(self, expected: str, at: int) -> Unreadable:
-        """The error for something else than what belongs there."""
+        """Return the error for unexpected text at a position."""
         return Unreadable("unexpected", f"Expected {expected}, got {self.shown(at)}", self.text, at)
 
     def shown(self, at: int) -> str:
-        """The text at a place, for error messages."""
+        """Return the text at a position for error messages."""
         found = self.text[at : at + 20]
         return repr(found) if found else "the end of the text"
 
@@ -102,7 +102,7 @@ class Cursor:
         return self.text[at] in "`~<" and self.text.startswith(("```", "~~~", "</"), at)
 
     def skip(self, at: int) -> int:
-        """The next place that is neither space nor comment; odd spaces and comments are noted."""
+        """Return the next position that is neither space nor comment; note odd spaces and comments."""
         text = self.text
         while True:
             match = SPACE.match(text, at)
@@ -121,9 +121,9 @@ class Cursor:
             self.note("whitespace", at)
             return space.end()
         if text.startswith("/*", at):
-            end = text.find("*/", at + 2) if at < self.spending.unclosed else -1
+            end = text.find("*/", at + 2) if at < self.budget.unclosed else -1
             if end < 0:
-                self.spending.unclosed = min(self.spending.unclosed, at)
+                self.budget.unclosed = min(self.budget.unclosed, at)
                 self.truncated(self.length)
                 raise self.unexpected("a comment that is closed", at)
             self.reached = end
@@ -145,20 +145,20 @@ class Cursor:
         return after
 
     def ellipsis(self, at: int) -> int:
-        """The length of an ellipsis at a place, or 0."""
+        """Return the length of an ellipsis at a position, or 0."""
         if self.text[at] == "…":
             return 1
         return 3 if self.text.startswith("...", at) else 0
 
 
 def after_space(text: str, at: int) -> int:
-    """The next place that is no space of any kind."""
+    """Return the next position that is no space of any kind."""
     match = _ANY_SPACE.match(text, at)
     return match.end() if match else at
 
 
 def combined(text: str) -> str:
-    """Surrogates that were escaped one by one, joined to the characters that they are."""
+    """Join surrogate pairs that were escaped one by one to characters."""
     return _PAIR.sub(_joined, text)
 
 

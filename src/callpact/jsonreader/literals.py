@@ -1,7 +1,7 @@
 """Numbers, literals and bare words as models write them.
 
-What Python or JavaScript would read as one value is that value. A word that neither knows, or a
-number that people read in two ways, is refused unless it is allowed by name.
+Notations of Python and JavaScript with one meaning are read. Other words, and numbers with two
+possible meanings, are refused unless they are allowed by name.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LITERALS: dict[str, tuple[Any, str]] = {
     "NULL": (None, "literal_case"),
     "Null": (None, "literal_case"),
 }
-"""Words that are values, with the repair that it takes."""
+"""Words that are values, with the code of the repair."""
 WORDS = rf"(?:[+\-]?(?:NaN|Infinity)|{'|'.join(LITERALS)})\b"
-"""The pattern of all words that are read as values or refused as none of JSON."""
+"""The pattern of all words that are read as values, or refused as not part of JSON."""
 _NAN = frozenset(
     sign + name for sign in ("", "+", "-") for name in ("NaN", "nan", "Infinity", "inf")
 )
@@ -48,10 +48,10 @@ _MAX_DIGITS = 4_000  # Python refuses to read integers of more than 4,300 digits
 
 
 class Scalars(Strings):
-    """Reads one value that has neither quotes nor brackets."""
+    """Reads one value without quotes and brackets."""
 
     def scalar(self, at: int, *, is_root: bool) -> Any:
-        """The value at a place, leaving the cursor behind it."""
+        """Read the value at a position and move the cursor behind it."""
         match = _TOKEN.match(self.text, at)
         if not match:
             raise self.unexpected("a value", at)
@@ -110,7 +110,7 @@ class Scalars(Strings):
         return None
 
     def finite(self, digits: str, at: int, *, is_integer: bool, base: int = 10) -> float:
-        """The number that digits say."""
+        """Convert digits to a finite number."""
         try:
             if not is_integer:
                 return number_of(digits)

@@ -1,8 +1,7 @@
 """The reader for broken JSON: finds the one value in a text, repairs it, and lists every repair.
 
-Bounded and linear in time. It never guesses: what could change the meaning (`LOSSY`) is refused
-unless it is allowed by name. The schema helps to choose among several values, and judges the one
-that was read afterwards.
+Its time is bounded and linear. It never guesses: repairs that could change the meaning (`LOSSY`)
+are refused unless they are allowed by name. A check by the schema chooses among several values.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from callpact.errors import UsageError
-from callpact.jsonreader.candidates import MAX_CHECKS, Fits
+from callpact.jsonreader.candidates import MAX_CHECKS, FitCheck
 from callpact.jsonreader.reading import (
     CUT_FINISHES,
     LOSSY,
@@ -19,7 +18,7 @@ from callpact.jsonreader.reading import (
     MAX_MARKS,
     MAX_REPAIRS,
     MAX_TEXT,
-    Read,
+    ReadResult,
     Repair,
     Unreadable,
     truncation,
@@ -34,8 +33,8 @@ __all__ = [
     "MAX_MARKS",
     "MAX_REPAIRS",
     "MAX_TEXT",
-    "Fits",
-    "Read",
+    "FitCheck",
+    "ReadResult",
     "Repair",
     "Unreadable",
     "read_json",
@@ -47,20 +46,20 @@ def read_json(
     text: str,
     *,
     allow: Collection[str] = (),
-    fits: Fits | None = None,
+    fits: FitCheck | None = None,
     finish: str | None = None,
-) -> Read:
-    """Read the value that a text holds, repaired where no meaning can be lost.
+) -> ReadResult:
+    """Read the value in a text, repaired where no meaning can be lost.
 
-    JSON is read as it is, with no repairs. Of several values the only one that `fits` takes is
-    read, or all of them where it takes their list. `finish` is why the model stopped: after
-    `length` or `content_filter` only a text that holds nothing but one complete value is read.
-    `allow` names repairs of `LOSSY` that are taken all the same: of double keys and of several
-    values the last counts, NaN and missing values are null.
+    Valid JSON is read without repairs. Of several values, the only one that `fits` accepts is
+    read, or all of them if it accepts their list. `finish` is the reason why the model stopped:
+    after `length` or `content_filter` the text must consist of one complete value. `allow` names
+    repairs of `LOSSY` to accept: of duplicate keys and of several values the last is read, NaN and
+    missing values are read as null.
 
     Raises:
-        Unreadable: there is no JSON, or none that can be read without guessing.
-        UsageError: `allow` names something that is no lossy repair.
+        Unreadable: there is no JSON, or reading it would be a guess.
+        UsageError: `allow` contains a name that is no lossy repair.
     """
     allowed = _known(allow) if allow else _NONE
     bounded(text)
@@ -68,14 +67,14 @@ def read_json(
     if finish in CUT_FINISHES and "truncated" not in allowed:
         return _cut(text, value, Search(text, allowed, fits), finish)
     if isinstance(value, str) and fits is not None:
-        return Search(text, allowed, fits).within(value) or Read(value)
-    return Search(text, allowed, fits).read() if value is NOTHING else Read(value)
+        return Search(text, allowed, fits).within(value) or ReadResult(value)
+    return Search(text, allowed, fits).read() if value is NOTHING else ReadResult(value)
 
 
-def _cut(text: str, value: Any, search: Search, finish: str | None) -> Read:
-    """A value that is complete, though the text was cut."""
+def _cut(text: str, value: Any, search: Search, finish: str | None) -> ReadResult:
+    """Read a complete value in a text that was cut off."""
     try:
-        read = search.read() if value is NOTHING else Read(value)
+        read = search.read() if value is NOTHING else ReadResult(value)
     except Unreadable:
         raise truncation(text, len(text), finish) from None
     if not is_closed(read.value) or any(note.code in _MORE for note in read.repairs):
@@ -84,7 +83,7 @@ def _cut(text: str, value: Any, search: Search, finish: str | None) -> Read:
 
 
 _MORE = frozenset({"listed", "prose", "two_candidates", "unfit_candidate"})
-"""Repairs of texts in which more than one value was to be expected."""
+"""Repairs of texts that may contain more than one value."""
 _NONE: frozenset[str] = frozenset()
 
 

@@ -1,6 +1,6 @@
 """The results of the reader: a value with its repairs, or the error; and the tables of repairs.
 
-No reading happens here; `reader.py` is the way in.
+`reader.py` is the entry point.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from callpact.errors import Unreadable
 from callpact.schema.bounds import MAX_VALUE_DEPTH
 
 MAX_TEXT = 8_000_000
-"""Characters that a text may have."""
+"""Characters of a text."""
 MAX_DEPTH = MAX_VALUE_DEPTH
-"""Levels of objects and lists that a value may nest: as many as a schema check takes."""
+"""Nesting levels of objects and lists: as many as a schema check accepts."""
 MAX_REPAIRS = 250_000
-"""Repairs that one reading may list; a text that needs more is refused."""
+"""Repairs of one text; a text that needs more is refused."""
 MAX_MARKS = 20_000
-"""Brackets, fences and tags that may stand in the prose around the JSON."""
+"""Brackets, fences and tags in the prose around the JSON."""
 
 SAFE = {
     "backtick_string": "a string in backticks",
@@ -52,7 +52,7 @@ SAFE = {
     "unquoted_key": "a key without quotes",
     "whitespace": "a space that JSON does not have was left out",
 }
-"""Repairs that lose nothing and make nothing up: code and message."""
+"""Repairs that neither lose nor invent anything: code and message."""
 _LOSSY = {
     "adjacent_strings": ("two strings have nothing between them", "read as two entries"),
     "ambiguous_escape": ("a string mixes escapes and bare backslashes", "read as JSON reads it"),
@@ -74,43 +74,43 @@ _LOSSY = {
     "wrong_closer": ("a bracket is closed with one of another kind", "closed all the same"),
 }
 LOSSY = frozenset(_LOSSY)
-"""Repairs that could change what the text means; each is refused unless allowed by name."""
+"""Repairs that could change the meaning of the text; each is refused unless allowed by name."""
 _MESSAGES = SAFE | {code: "; ".join(said) for code, said in _LOSSY.items()}
 
 
 class Repair(Struct, frozen=True):
-    """One way in which the text was not JSON: `at` is the offset of the character."""
+    """One repair of the text; `at` is the offset of the character."""
 
     code: str
     at: int
     message: str
 
 
-class Read(Struct, frozen=True):
-    """A value and every repair that it took, in the order of the text."""
+class ReadResult(Struct, frozen=True):
+    """A value and its repairs, in the order of the text."""
 
     value: Any
     repairs: tuple[Repair, ...] = ()
 
 
-class Spending:
-    """The remaining budget for reading a text, over all the places at which it is tried.
+class ReadBudget:
+    """The budget for reading one text, shared by all attempts at different positions.
 
-    Each try may look at much of the text and lead nowhere. Together they look at a bounded multiple
-    of it, which is what makes reading linear.
+    A failed attempt may scan much of the text. The budget bounds all of them by a multiple of its
+    length, which makes reading linear.
     """
 
     def __init__(self, text: str) -> None:
         self.scans = 4 * len(text)
-        """Characters that compiled code may look at in vain."""
+        """Characters that failed attempts of compiled code may scan."""
         self.steps = 8 * len(text) + 10_000
-        """Characters that tries may look at in vain."""
+        """Characters that failed attempts may scan."""
         self.unclosed = len(text)
-        """From here on no comment is closed any more."""
+        """From this position on, no comment is closed."""
 
 
 def refusal(code: str, text: str, at: int, found: str = "") -> Unreadable:
-    """The error for a lossy repair that was not allowed; `found` says more than its code does."""
+    """Return the error for a lossy repair that was not allowed; `found` replaces its general text."""
     known, taken = _LOSSY[code]
     found = found or known
     message = (
@@ -120,7 +120,7 @@ def refusal(code: str, text: str, at: int, found: str = "") -> Unreadable:
 
 
 def truncation(text: str, at: int, finish: str | None = None) -> Unreadable:
-    """The error for JSON that is not complete; `finish` is why the model stopped, if known."""
+    """Return the error for incomplete JSON; `finish` is the reason why the model stopped, if known."""
     return refusal("truncated", text, at, _FINISHES.get(finish or "", _FINISHES[""]))
 
 
@@ -133,9 +133,9 @@ _FINISHES = {
     "in the request avoid it, a higher limit does not",
 }
 CUT_FINISHES = frozenset(_FINISHES) - {""}
-"""Reasons for which a model stops before its answer is complete."""
+"""Finish reasons of an incomplete answer."""
 
 
 def repair(code: str, at: int) -> Repair:
-    """A repair with the message of its code."""
+    """Return a repair with the message of its code."""
     return Repair(code, at, _MESSAGES[code])

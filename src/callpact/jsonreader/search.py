@@ -1,8 +1,7 @@
-"""The values in a text, among fences, tags, thinking and prose.
+"""The search for values in a text with fences, tags, thinking and prose.
 
-Everything that looks like JSON is tried. What failed as JSON, once it was clearly meant as JSON,
-fails the whole text: a value inside it would be a part taken for the whole. `reading_candidates.py`
-chooses among the values that were found.
+Everything that looks like JSON is tried. If a part is clearly meant as JSON and fails, the whole
+text fails: a value inside it would be a fragment. `candidates.py` chooses among the found values.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import re
 from typing import Any, NamedTuple, cast
 
 from callpact.jsonreader.brackets import CLOSERS
-from callpact.jsonreader.candidates import Candidate, Fits, choose, is_readable, scalars
+from callpact.jsonreader.candidates import Candidate, FitCheck, choose, is_readable, scalars
 from callpact.jsonreader.cursor import QUOTED_KEY_AHEAD, after_space
 from callpact.jsonreader.literals import WORDS
 from callpact.jsonreader.reading import (
     MAX_DEPTH,
     MAX_MARKS,
-    Read,
+    ReadBudget,
+    ReadResult,
     Repair,
-    Spending,
     Unreadable,
     refusal,
     repair,
@@ -62,12 +61,12 @@ _DECORATIONS = (("fence", "```"), ("fence", "~~~"), ("tag", "<"))
 _ODD_SPACE = re.compile(r"[\ufeff\u200b-\u200d\u2060]|[^\S \t\r\n]")
 _JSON_MARK = re.compile(r'["{}\[\]]')
 _GOES_ON = re.compile(r"\s*+[,，]\s*+\Z")
-"""A comma at the end of the text: more was to come."""
+"""A comma at the end of the text: the text is incomplete."""
 _TOKEN = re.compile(r'"[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*)"|[{}\[\]]')
 _BRACKETS = frozenset({"extra_closer", "missing_closer", "missing_opener", "wrong_closer"})
 _FATAL = frozenset({"too_deep", "too_many_repairs"})
 _LEVELS = 3
-"""Times that escaped JSON may be escaped."""
+"""The highest number of times that JSON may be escaped."""
 
 
 class _Suspect(NamedTuple):
@@ -75,23 +74,23 @@ class _Suspect(NamedTuple):
     error: Unreadable | None
     at: int
     is_harmless: bool = False
-    """True for brackets that belong to prose or code, whatever they hold."""
+    """True for brackets that belong to prose or code."""
 
 
 class Search:
     """One text, searched from its beginning to its end."""
 
     def __init__(
-        self, text: str, allow: frozenset[str], fits: Fits | None = None, *, level: int = 0
+        self, text: str, allow: frozenset[str], fits: FitCheck | None = None, *, level: int = 0
     ) -> None:
         self._text = text
         self._allow = allow
         self._fits = fits
         self._level = level
         self._begin = 0
-        """Where the part behind the thinking begins."""
+        """Where the text after the thinking begins."""
         self._first = _decorated(text, 0)
-        """The first place there that is no space, fence or tag."""
+        """The first position there that is no space, fence or tag."""
         self._thought = -1
         self._found: list[Candidate] = []
         self._suspects: list[_Suspect] = []
@@ -100,24 +99,24 @@ class Search:
         self._fenced = -1
         """Where the content of the last fence begins."""
         self._tried: set[str] = set()
-        self._spending = Spending(text)
+        self._budget = ReadBudget(text)
         self._stray = -1
-        """Where a bracket closes nothing."""
+        """The position of a closing bracket without an opening one."""
         self._index = -1
         """The end of the last index: `items[0]`."""
 
-    def read(self) -> Read:
-        """The value and its repairs.
+    def read(self) -> ReadResult:
+        """Return the value and its repairs.
 
         Raises:
-            Unreadable: there is no value, or none that can be read without guessing.
+            Unreadable: there is no value, or reading it would be a guess.
         """
         text = self._text
         plain = self._plain() or self._string()
         if plain:
             return plain
         first = self._first
-        if text.startswith('"', first) and is_cut(text, first, self._spending):
+        if text.startswith('"', first) and is_cut(text, first, self._budget):
             return self._scalar()
         place = self._start()
         for _ in range(MAX_MARKS):
@@ -128,8 +127,8 @@ class Search:
         message = f"Expected JSON, got more than {MAX_MARKS:,} brackets and fences around it"
         raise Unreadable("too_many_marks", message, text, place)
 
-    def _plain(self) -> Read | None:
-        """JSON with nothing but words and a fence around it: most of what is not JSON as a whole."""
+    def _plain(self) -> ReadResult | None:
+        """Read JSON with only words and a fence around it, the most frequent case, on a fast path."""
         text = self._text
         before = _PLAIN_BEFORE.match(text)
         if not before:
@@ -147,10 +146,10 @@ class Search:
             return None
         if _GOES_ON.match(text, end):
             return None
-        return Read(value, tuple(self._around(start, end)))
+        return ReadResult(value, tuple(self._around(start, end)))
 
-    def _string(self) -> Read | None:
-        """A string of JSON with a fence around it, whatever it holds."""
+    def _string(self) -> ReadResult | None:
+        """Read a JSON string with a fence around it."""
         start = self._first
         string = _STRING.match(self._text, start)
         if not string or _decorated(self._text, string.end()) < len(self._text):
@@ -161,13 +160,13 @@ class Search:
         around = self._around(start, string.end())
         inner = self.within(value)
         if inner:
-            return Read(
+            return ReadResult(
                 inner.value, (*around, *(Repair(n.code, start, n.message) for n in inner.repairs))
             )
-        return Read(value, tuple(around))
+        return ReadResult(value, tuple(around))
 
-    def within(self, value: str) -> Read | None:
-        """The JSON that a string holds, if the schema takes that and does not take the string."""
+    def within(self, value: str) -> ReadResult | None:
+        """Read the JSON inside a string, if the schema accepts that and not the string."""
         if self._fits is None or self._level >= _LEVELS or self._fits(value):
             return None
         try:
@@ -176,7 +175,7 @@ class Search:
             return None
         if not self._fits(read.value):
             return None
-        return Read(read.value, (repair("escaped", 0), *read.repairs))
+        return ReadResult(read.value, (repair("escaped", 0), *read.repairs))
 
     def _mark(self, mark: str, at: int, end: int) -> int:
         if mark in CLOSERS:
@@ -192,16 +191,16 @@ class Search:
         if _THOUGHT_END.match(mark):
             return self._thought_ended(end)
         closing = _THOUGHT_END.search(self._text, end)
-        # Thinking that is not closed holds no answer.
+        # Thinking that is not closed contains no answer.
         return self._thought_ended(closing.end(), at) if closing else len(self._text)
 
     def _start(self) -> int:
-        """The beginning, or behind an object whose first brace is missing."""
+        """Return where the search starts: 0, or behind an object whose first brace is missing."""
         text = self._text
         at = self._first
         if not QUOTED_KEY_AHEAD.match(text, at):
             return 0
-        reading = Structure(text, at, self._allow, self._spending)
+        reading = Structure(text, at, self._allow, self._budget)
         value = reading.read_body()
         check_depth(value, text)
         return self._take(at, reading.at, value, reading.repairs)
@@ -218,7 +217,7 @@ class Search:
         return self._fenced
 
     def _thought_ended(self, end: int, at: int = -1) -> int:
-        """Discard the text before as thinking: no value in it is the answer."""
+        """Discard the text before a position as thinking; its values are not the answer."""
         if self._thought < 0:
             self._thought = self._begin if at < 0 else at
         self._begin = end
@@ -247,11 +246,11 @@ class Search:
             self._suspects.append(_Suspect(mark, None, at))
             return at + 1
         value = self._whole(mark, at)
-        if value is NOTHING and "truncated" not in self._allow and is_cut(text, at, self._spending):
+        if value is NOTHING and "truncated" not in self._allow and is_cut(text, at, self._budget):
             return self._failed(mark, at, truncation(text, len(text)), is_json=True)
         if value is not NOTHING:
             return self._take(at, text.rfind(CLOSERS[mark]) + 1, value, [])
-        reading = Structure(text, at, self._allow, self._spending)
+        reading = Structure(text, at, self._allow, self._budget)
         try:
             value = reading.read()
         except Unreadable as error:
@@ -271,13 +270,13 @@ class Search:
         return is_no_list(text, at)
 
     def _spend(self, characters: int, at: int) -> None:
-        self._spending.steps -= characters
-        if self._spending.steps < 0:
+        self._budget.steps -= characters
+        if self._budget.steps < 0:
             message = "Expected JSON, got too many beginnings of JSON that lead nowhere"
             raise Unreadable("too_many_marks", message, self._text, at)
 
     def _whole(self, mark: str, at: int) -> Any:
-        """The value from here to the last bracket of its kind, if that is JSON; tried once."""
+        """Read from a bracket to the last closing bracket of its kind, if that is JSON; tried once."""
         if mark in self._tried:
             return NOTHING
         self._tried.add(mark)
@@ -302,7 +301,7 @@ class Search:
         return at + 1
 
     def _balanced(self, at: int) -> int:
-        """The end of brackets, by counting them outside of strings; 0 if they are not closed."""
+        """Return the end of balanced brackets, ignoring strings; 0 if they are not closed."""
         depth = 0
         for match in _TOKEN.finditer(self._text, at):
             mark = match.group()
@@ -314,7 +313,7 @@ class Search:
         return 0
 
     def _escaped(self, at: int) -> int:
-        """JSON whose quotes are escaped as in a string."""
+        """Read JSON whose quotes are escaped as in a string."""
         inner, end = written_in_string(self._text, at)
         try:
             read, behind = self._unescaped(inner)
@@ -325,18 +324,18 @@ class Search:
         notes = [repair("escaped", at), *(Repair(n.code, at, n.message) for n in read.repairs)]
         return self._take(at, end, read.value, notes)
 
-    def _unescaped(self, inner: str) -> tuple[Read, int]:
-        """The value at the beginning of a text, and where it ends."""
+    def _unescaped(self, inner: str) -> tuple[ReadResult, int]:
+        """Return the value at the start of a text, and where it ends."""
         if _ESCAPED.match(inner):
             search = Search(inner, self._allow, self._fits, level=self._level + 1)
             return search.read(), len(inner)
-        reading = Structure(inner, 0, self._allow, Spending(inner))
+        reading = Structure(inner, 0, self._allow, ReadBudget(inner))
         value = reading.read()
         check_depth(value, inner)
-        return Read(value, tuple(reading.repairs)), reading.at
+        return ReadResult(value, tuple(reading.repairs)), reading.at
 
     def _take(self, start: int, end: int, value: Any, repairs: list[Repair]) -> int:
-        """Keep a candidate; the place behind it."""
+        """Add a candidate; returns the position behind it."""
         text = self._text
         for suspect in self._suspects:
             if not suspect.is_harmless and not (self._is_program and suspect.error is None):
@@ -345,7 +344,7 @@ class Search:
         notes = list(repairs)
         behind = after_space(text, end)
         while behind < len(text) and text[behind] in "}]" and not self._suspects:
-            # A list may lack its opening bracket; an object cannot lack key and brace.
+            # A list may lack its opening bracket; an object cannot lack both key and brace.
             if text[behind] != "}" or text[end - 1] != "}" or not value:
                 raise self._stray_bracket(behind)
             if "extra_closer" not in self._allow:
@@ -366,7 +365,7 @@ class Search:
         return end
 
     def _is_part(self, start: int, end: int) -> bool:
-        """True if it belongs to entries that have no brackets around them."""
+        """True if a value is one of several entries without brackets around them."""
         if self._found and self._text[self._found[-1].end : start].strip() == ",":
             return False
         return is_part(self._text, start, end)
@@ -375,7 +374,7 @@ class Search:
         message = f"Expected brackets that match, got {self._text[at]!r}, which closes nothing"
         return Unreadable("unexpected", message, self._text, at)
 
-    def _chosen(self) -> Read:
+    def _chosen(self) -> ReadResult:
         if not self._found:
             return self._scalar()
         if self._stray >= 0:
@@ -392,10 +391,10 @@ class Search:
             raise self._first_error or self._nothing(answer.start)
         notes = [*self._around(answer.start, answer.end), *answer.repairs]
         notes += [repair("truncated", len(text))] if is_cut else []
-        return Read(answer.value, tuple(sorted(notes, key=_place)))
+        return ReadResult(answer.value, tuple(sorted(notes, key=_place)))
 
     def _all(self) -> list[Candidate]:
-        """The values that were found, and strings, numbers and literals alone on their lines."""
+        """Return the found values, with strings, numbers and literals that are alone on a line."""
         text, place = self._text, self._begin
         found: list[Candidate] = []
         for each in self._found:
@@ -407,13 +406,13 @@ class Search:
             raise Unreadable("too_many_marks", message, text, 0)
         return found
 
-    def _scalar(self) -> Read:
-        """A text that is one string, number or literal, with nothing but a fence around."""
+    def _scalar(self) -> ReadResult:
+        """Read a text that is one string, number or literal, with only a fence around it."""
         text = self._text
         start = self._first
         if not _ROOT_SCALAR.match(text, start):
             raise self._first_error or self._nothing(start)
-        reading = Structure(text, start, self._allow, self._spending)
+        reading = Structure(text, start, self._allow, self._budget)
         try:
             value = reading.read()
         except Unreadable as error:
@@ -421,14 +420,14 @@ class Search:
         if _decorated(text, reading.at) < len(text):
             raise self._first_error or self._nothing(start)
         notes = [*self._around(start, reading.at), *reading.repairs]
-        return Read(value, tuple(sorted(notes, key=_place)))
+        return ReadResult(value, tuple(sorted(notes, key=_place)))
 
     def _nothing(self, at: int) -> Unreadable:
         found = repr(self._text[at : at + 40]) if at < len(self._text) else "an empty text"
         return Unreadable("no_json", f"Expected JSON, got {found}", self._text, at)
 
     def _around(self, start: int, end: int) -> list[Repair]:
-        """The text before and after the value that was left out, as repairs."""
+        """Return the omitted text before and after the value, as repairs."""
         text, notes = self._text, list[Repair]()
         if self._thought >= 0:
             notes.append(repair("thinking", self._thought))
@@ -450,7 +449,7 @@ class Search:
 
 
 def _decorated(text: str, begin: int, end: int | None = None) -> int:
-    """The first place that is neither space nor fence nor tag."""
+    """Return the first position that is neither space nor fence nor tag."""
     end = len(text) if end is None else end
     while match := _DECORATION.match(text, begin, end):
         begin = match.end()
@@ -524,7 +523,7 @@ def is_interval(text: str, at: int) -> bool:
 
 
 def is_part(text: str, start: int, end: int) -> bool:
-    """True behind a key, and between items that have no brackets around them."""
+    """True for a value after a key, or between items without brackets around them."""
     before = text[max(start - 100, 0) : start].rstrip()
     return (
         before.endswith((",", ":", "：")) and _PART_BEFORE.search(before) is not None
@@ -532,7 +531,7 @@ def is_part(text: str, start: int, end: int) -> bool:
 
 
 def is_apart(text: str, start: int, end: int) -> bool:
-    """True in inline code, and if nothing of a sentence is around it on its lines."""
+    """True for a value in inline code, or without other text on its lines."""
     if text[start - 1 : start] == "`":
         return True
     before = _APART_BEFORE.search(text[max(start - 80, 0) : start])
@@ -540,7 +539,7 @@ def is_apart(text: str, start: int, end: int) -> bool:
 
 
 def is_bare(value: Any) -> bool:
-    """True for what prose also has: [1], [0, 1], [], {}."""
+    """True for values that also occur in prose: [1], [0, 1], [], {}."""
     if isinstance(value, dict):
         return not value
     return not any(isinstance(item, str | dict | list) for item in cast("list[Any]", value))
@@ -566,12 +565,12 @@ _WORD = re.compile(r"[^\W_]{2,}")
 
 
 def is_placeholder(text: str, at: int) -> bool:
-    """True if what a place has may be a placeholder."""
+    """True if the text at a position may be a placeholder."""
     return _HOLE.match(text, at) is not None
 
 
 def is_template(text: str, begin: int, end: int) -> bool:
-    """True if all values between two places are placeholders, and at least one is no string."""
+    """True if all values between two positions are placeholders, and at least one is no string."""
     key, has_hole = "", False
     for token in _TEMPLATE_TOKEN.finditer(text, begin, end):
         string, hole, word = token["text"], token["hole"], token["word"]
@@ -598,6 +597,6 @@ def _is_placeholder_text(string: str, key: str) -> bool:
 
 
 def _is_named(words: str, key: str) -> bool:
-    """True if words name a type, or the key that they are the value of."""
+    """True if the words contain the name of a type, or of their key."""
     named = {word.lower() for word in _WORD.findall(key)}
     return any(word.lower() in named or _TYPE.fullmatch(word) for word in _WORD.findall(words))

@@ -1,7 +1,7 @@
-"""JSON as RFC 8259 has it, read by compiled code: a whole text, or a span of a broken one.
+"""Strict JSON (RFC 8259), read by compiled code: a whole text, or a span of a broken one.
 
-A double key or a number beyond a double passes unseen through the decoders used here. Writing the
-value out again and counting colons and nulls shows both, at a fraction of the cost of a hook.
+The decoders report neither duplicate keys nor numbers beyond a double. Encoding the value again and
+counting colons and nulls detects both, at a fraction of the cost of a hook.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from callpact.jsonreader.reading import (
     CUT_FINISHES,
     MAX_DEPTH,
     MAX_TEXT,
-    Spending,
+    ReadBudget,
     Unreadable,
     truncation,
 )
@@ -26,7 +26,7 @@ from callpact.schema.bounds import with_room
 from callpact.schema.integers import MOST_EXACT
 
 NOTHING: Any = object()
-"""No value, where None is one."""
+"""No value, because None is the value of null."""
 
 _SPARE = (
     254 - MAX_DEPTH
@@ -35,16 +35,16 @@ _SHORT = 4_000  # Characters up to which counting brackets costs less than those
 
 
 class _Doubled(Exception):
-    """An object has a key twice."""
+    """An object has a duplicate key."""
 
 
 def number_of(digits: str) -> float:
-    """The number that digits with a fraction or an exponent say.
+    """Convert digits with a fraction or an exponent to a number.
 
-    Digits with a zero fraction that a float would round are read as the integer that they say.
+    Digits with a zero fraction that a float would round are converted to an integer.
 
     Raises:
-        ValueError: it is larger than a float can hold.
+        ValueError: the number is larger than a float can hold.
     """
     number = float(digits)
     if math.isinf(number):
@@ -58,7 +58,7 @@ def number_of(digits: str) -> float:
 _MOST_BITS = 2.0**64
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 _VAST = re.compile(r"\d{16}\.|\d{17}")
-"""Digits that may say an integer which a float would round."""
+"""Digits of an integer that a float may round."""
 _exact_floats = msgspec.json.Decoder(float_hook=number_of)
 
 
@@ -81,9 +81,9 @@ _EXACT = json.JSONDecoder(
 
 
 def read_strict(text: str, *, finish: str | None = None) -> Any:
-    """Read exactly JSON: no NaN, no Infinity; of a double key the last counts, as in JavaScript.
+    """Read strict JSON without NaN and Infinity; of duplicate keys the last counts, as in JavaScript.
 
-    `finish` is why the model stopped, as `read_json` takes it.
+    `finish` is the reason why the model stopped, as for `read_json`.
 
     Raises:
         Unreadable: the text is not JSON, is truncated, is too long, or nests too deep.
@@ -99,18 +99,18 @@ def read_strict(text: str, *, finish: str | None = None) -> Any:
 
 
 def is_closed(value: Any) -> bool:
-    """False for a number: in a text that was cut, digits of it may be missing."""
+    """False for a number, which may lack digits if the text was cut off."""
     return isinstance(value, dict | list | str | bool) or value is None
 
 
-def is_cut(text: str, at: int, spending: Spending) -> bool:
-    """True if what begins at a place is JSON as far as it goes, and the text ends within it."""
-    if spending.scans <= 0:
+def is_cut(text: str, at: int, budget: ReadBudget) -> bool:
+    """True if the text from a position on is valid JSON that is cut off by the end of the text."""
+    if budget.scans <= 0:
         return False
     try:
         _PLAIN.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        spending.scans -= error.pos - at + error.pos // 8
+        budget.scans -= error.pos - at + error.pos // 8
         return _ends_within(text, error)
     except (ValueError, RecursionError):
         return False
@@ -118,7 +118,7 @@ def is_cut(text: str, at: int, spending: Spending) -> bool:
 
 
 def _ends_within(text: str, error: json.JSONDecodeError) -> bool:
-    """True if a decoder failed for want of more text."""
+    """True if a decoder failed because the text ended."""
     if error.msg.startswith("Unterminated string"):
         return True
     if error.msg.startswith("Extra data"):
@@ -139,11 +139,11 @@ _HALVES = frozenset(
         for end in range(1, len(word))
     ]
 )
-"""The part of a literal or number that a decoder does not take."""
+"""Incomplete literals and number endings at which a decoder fails."""
 
 
 def read_clean(text: str) -> Any:
-    """The value of a text that is JSON with no key twice, else `NOTHING`."""
+    """Read a text that is JSON without duplicate keys; `NOTHING` if it is not."""
     value = _decoded(text)
     if value is NOTHING:
         if not _may_hold_surrogates(text):
@@ -159,7 +159,7 @@ def read_clean(text: str) -> Any:
 
 
 def read_span(text: str, at: int) -> tuple[Any, int]:
-    """The clean value that begins at a place, and where it ends; or `NOTHING` and where it broke."""
+    """Return the valid value at a position and its end, or `NOTHING` and where the decoder failed."""
     try:
         value, end = _PLAIN.raw_decode(text, at)
         if not _is_faithful(value, text, at, end):
@@ -179,7 +179,7 @@ def bounded(text: str) -> None:
 
 
 def too_deep(text: str, at: int) -> Unreadable:
-    """The error for a value that nests deeper than `MAX_DEPTH`."""
+    """Return the error for a value that nests deeper than `MAX_DEPTH`."""
     message = f"Expected at most {MAX_DEPTH} levels of objects and lists; the text nests deeper"
     return Unreadable("too_deep", message, text, at)
 
@@ -200,7 +200,7 @@ def check_depth(value: Any, text: str) -> None:
 
 
 def written(value: Any) -> bytes | str:
-    """A value as JSON, the same for values that are the same: 1, 1.0 and true are three."""
+    """Encode a value canonically; 1, 1.0 and true differ."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -216,7 +216,7 @@ def _decoded(text: str) -> Any:
 
 
 def _with_place(text: str, finish: str | None) -> Any:
-    """Read what msgspec does not: lone surrogates. Else say where the text breaks."""
+    """Read text that msgspec refuses because of lone surrogates, or raise the error with its position."""
     try:
         return _STRICT.decode(text)
     except json.JSONDecodeError as error:
@@ -231,7 +231,7 @@ def _with_place(text: str, finish: str | None) -> Any:
 
 
 def _written(value: Any, spare: int) -> bytes | None:
-    """The value in as many lists as are to spare, or None if orjson does not write it."""
+    """Encode a value inside `spare` nested lists; None if orjson refuses it."""
     for _ in range(spare):
         value = [value]
     try:
@@ -241,18 +241,18 @@ def _written(value: Any, spare: int) -> bytes | None:
 
 
 def _is_whole(value: Any, text: str) -> bool:
-    """True if it is certain that no member of the text was lost, and that it is not too deep."""
+    """True if the value certainly has all members of the text and is not too deep."""
     is_flat = len(text) < _SHORT and text.count("[") + text.count("{") <= MAX_DEPTH
     written = _written(value, 0 if is_flat else _SPARE)
     return (
         written is not None
         and written.count(b":") == text.count(":")
-        and "\\u00" not in text  # A colon may hide in an escape.
+        and "\\u00" not in text  # An escape may be a colon.
     )
 
 
 def _is_faithful(value: Any, text: str, at: int, end: int) -> bool:
-    """True if it is certain that no member of a span was lost, and that all numbers are finite."""
+    """True if the value certainly has all members of a span, and all numbers are finite."""
     written = _written(value, 0)
     return (
         written is not None
@@ -263,7 +263,7 @@ def _is_faithful(value: Any, text: str, at: int, end: int) -> bool:
 
 
 def _may_hold_surrogates(text: str) -> bool:
-    """True if lone surrogates may be why msgspec did not read a text, and not its first character."""
+    """True if lone surrogates may be the reason why msgspec refused a text."""
     if text[:1] not in {"{", "[", '"', " ", "\t", "\r", "\n"}:
         return False
     try:

@@ -1,7 +1,7 @@
 """Strings as models write them: other quotes, raw line breaks, invalid escapes, bare quotes.
 
-A quote inside a string is taken as one only where nothing else is possible; where a string could
-end in two places it is refused. What encloses the string is asked of `closes`.
+A bare quote is part of a string only if nothing else is possible; a string that could end at two
+positions is refused. `closes` and `names` of the subclass check the text after a string.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ESCAPE = re.compile(
     r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\}|U[0-9a-fA-F]{8}|[\s\S]|\Z)"
 )
 _CUT_ESCAPE = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
-"""An escape that is cut, or the first half of a pair."""
+"""A truncated escape, or the first half of a surrogate pair."""
 _CUT_CODE = re.compile(r"\\u[0-9a-fA-F]")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 _MEASURE = re.compile(r"[\s(~]\d++(?:[.,/]\d++)?\Z", re.ASCII)
@@ -42,14 +42,14 @@ _AFTER_CLOSING = frozenset(",.;!?)]}>/-–—*_~|+&\"'`”’%\\")
 
 
 class Strings(Cursor):
-    """Reads one string, with its quotes, at a place."""
+    """Reads one string, with its quotes, at a position."""
 
     def closes(self, at: int) -> bool:
-        """True if the text at a place may follow a string that is a value."""
+        """True if the text at a position may follow a string that is a value."""
         raise NotImplementedError
 
     def names(self, at: int) -> bool:
-        """True if the text at a place may follow a string that is a key."""
+        """True if the text at a position may follow a string that is a key."""
         raise NotImplementedError
 
     def is_root(self) -> bool:
@@ -57,7 +57,7 @@ class Strings(Cursor):
         raise NotImplementedError
 
     def string(self, at: int, *, is_key: bool) -> str | None:
-        """The string at a place, leaving the cursor behind it; None if the text ends within."""
+        """Read the string at a position and move the cursor behind it; None for a truncated key."""
         follows = self.names if is_key else self.closes
         clean = _CLEAN.match(self.text, at)
         if clean and follows(clean.end()):
@@ -73,7 +73,7 @@ class Strings(Cursor):
         return self._quoted(at, QUOTES[mark], is_key=is_key)
 
     def _is_block(self, begin: int, end: int, mark: str) -> bool:
-        """True if triple quotes hold text, and are not strings that consist of a quote."""
+        """True if triple quotes enclose text, and are not strings of one quote."""
         match = SPACE.match(self.text, begin)
         first = self.text[match.end() if match else begin]
         if first in ",:]}" or first == mark:
@@ -118,7 +118,7 @@ class Strings(Cursor):
         return marks in {"'", "‘’"} and around[0].isalnum() and around[-1].isalpha()
 
     def _is_inner(self, start: int, at: int, *, opened: bool) -> bool:
-        """Whether a quote inside a string opens or closes something quoted there, or neither."""
+        """Return whether a quoted part is open after a bare quote inside a string."""
         before, after = self.text[at - 1], self.text[at + 1 : at + 2]
         if not opened:
             behind = after_space(self.text, at + 1)
@@ -149,7 +149,7 @@ class Strings(Cursor):
         return self._decoded(at + 1, _before_cut_escape(self.text, at + 1))
 
     def _decoded(self, begin: int, end: int) -> str:
-        """The text between the quotes, with escapes decoded."""
+        """Decode the text between the quotes."""
         raw = self.text[begin:end]
         control = _CONTROL.search(raw)
         if control:
@@ -188,12 +188,12 @@ class Strings(Cursor):
                 bare = bare or escape.isalnum()
         parts.append(raw[done:])
         if bare and letters:
-            # C:\Users\new: one of the two backslashes is not what JSON says it is.
+            # C:\Users\new: one of the two backslashes is not meant as an escape.
             self.note("ambiguous_escape", begin)
         return combined("".join(parts))
 
     def joined(self, first: str) -> str:
-        """A string and those that + joins to it."""
+        """Join a string with those that follow after a +."""
         parts = [first]
         while True:
             plus = self.text.find("+", self.at, self.at + 80)
@@ -210,7 +210,7 @@ class Strings(Cursor):
 
 
 def _before_cut_escape(text: str, begin: int) -> int:
-    """The end of a text, or the place of an escape that it ends within."""
+    """Return the end of a text, or the position of an escape that is cut off there."""
     match = _CUT_ESCAPE.search(text, max(begin, len(text) - 11))
     if not match:
         return len(text)
@@ -221,7 +221,7 @@ def _before_cut_escape(text: str, begin: int) -> int:
 
 
 def written_in_string(text: str, at: int) -> tuple[str, int]:
-    """Decode text that is escaped as in a string, from a place on; and where it ends."""
+    """Decode text that is escaped as in a string; returns it with its end."""
     match = _BODY.match(text, at)
     end = match.end() if match else at
     raw = text[at:end]

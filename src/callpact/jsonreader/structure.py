@@ -1,8 +1,8 @@
 """Objects and lists as models write them, read step by step without recursion.
 
-Each step reads one thing and names the next step. A container is put into its parent when it
-opens, so whatever the text said before it ended is in the value. Reading stops behind the value:
-`reader.py` handles the text around it.
+Each step reads one token and returns the next step. A container is added to its parent when it
+opens, so a truncated text still gives all entries before its end. Reading stops behind the value:
+`search.py` handles the text around it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from callpact.jsonreader.cursor import (
     after_space,
 )
 from callpact.jsonreader.literals import LITERALS
-from callpact.jsonreader.reading import MAX_DEPTH, Spending
+from callpact.jsonreader.reading import MAX_DEPTH, ReadBudget
 from callpact.jsonreader.strict import NOTHING, read_span, too_deep
 
 Step: TypeAlias = Callable[[], "Step | None"]
@@ -44,17 +44,17 @@ _NEXT = re.compile(rf"""{_SPACE},{_SPACE}(?=["'{{\[])""")
 _NAME = re.compile(r"(?:[^\W\d]|\$)[\w$.\-]*+|-?\d++(?:\.\d++)?")
 _THREE_DIGITS = re.compile(r"\d{3}\b(?!\.)")
 _PATIENCE = 64
-"""Containers read step by step, at most, before compiled code is tried again."""
+"""The highest number of containers read step by step before compiled code is tried again."""
 
 
 class Structure(Brackets):
-    """Reads one value at a place."""
+    """Reads one value at a position."""
 
-    def __init__(self, text: str, at: int, allow: frozenset[str], spending: Spending) -> None:
-        super().__init__(text, at, allow, spending)
+    def __init__(self, text: str, at: int, allow: frozenset[str], budget: ReadBudget) -> None:
+        super().__init__(text, at, allow, budget)
         self.value: Any = NOTHING
         self.has_evidence = False
-        """True once what was read can only be JSON, so that a failure is not prose."""
+        """True once the text can only be JSON, so that a failure is not prose."""
         self._key = ""
         self._key_at = 0
         self._comma = -1
@@ -66,15 +66,15 @@ class Structure(Brackets):
         self._wait = 0
 
     def read(self) -> Any:
-        """The value at the place of the cursor.
+        """Read the value at the cursor.
 
         Raises:
-            Unreadable: it is no value, or cannot be read without guessing.
+            Unreadable: there is no value, or reading it would be a guess.
         """
         return self._run(self._value)
 
     def read_body(self) -> Any:
-        """The object whose members begin at the place of the cursor, as its brace is missing."""
+        """Read the members of an object at the cursor; its opening brace is missing."""
         self.note("missing_opener", self.at)
         self._is_body = True
         self._push("{", self.at)
@@ -114,7 +114,7 @@ class Structure(Brackets):
         return self._after if self._kinds else None
 
     def _quick_text(self, at: int, mark: str) -> bool:
-        """True if a plain string was read, and the comma behind it if there is one."""
+        """Read a plain string and the comma behind it on a fast path; False if it is not plain."""
         is_member = self._kinds[-1][0] == "{"
         match = (_MEMBER_TEXT if is_member else _ITEM_TEXT).match(self.text, at)
         if not match:
@@ -127,7 +127,7 @@ class Structure(Brackets):
         return True
 
     def _quick_atom(self, at: int) -> bool:
-        """True if a plain number or literal was read, and the comma behind it if there is one."""
+        """Read a plain number or literal and the comma behind it on a fast path; False if not plain."""
         match = _ATOM.match(self.text, at)
         if not match:
             return False
@@ -149,7 +149,7 @@ class Structure(Brackets):
         return bool(self._kinds) and (self.text[at] in SEPARATORS or self.text[at] in CLOSING)
 
     def _opened(self, at: int, mark: str) -> Step | None:
-        if mark != "(" and self._wait <= 0 and self.spending.scans > 0:
+        if mark != "(" and self._wait <= 0 and self.budget.scans > 0:
             value, end = read_span(self.text, at)
             if value is not NOTHING:
                 self._impatience = 0
@@ -158,7 +158,7 @@ class Structure(Brackets):
                 self._check_bracket(at, end - 1)
                 self.at = end
                 return self._quick_next() if self._kinds else self._continued
-            self.spending.scans -= end - at + end // 8
+            self.budget.scans -= end - at + end // 8
             self._impatience = min(self._impatience * 2 + 1, _PATIENCE)
             self._wait = self._impatience
         self._wait -= 1
@@ -197,7 +197,7 @@ class Structure(Brackets):
     # Entries
 
     def _entry(self) -> Step | None:
-        """The text after an opening bracket or a comma."""
+        """Read what comes after an opening bracket or a comma."""
         at = self.at
         if self.ends(at):
             return self._finished()
@@ -221,7 +221,7 @@ class Structure(Brackets):
         return self._member
 
     def _member(self) -> Step | None:
-        """A key and its colon."""
+        """Read a key and its colon."""
         quick = _MEMBER.match(self.text, self.at)
         if quick:
             double, single = quick.groups()
@@ -275,7 +275,7 @@ class Structure(Brackets):
             return self._finished()
         return self._value
 
-    # What follows a value
+    # After a value
 
     def _after(self) -> Step | None:
         behind = self.at
@@ -308,7 +308,7 @@ class Structure(Brackets):
         self._has_jumped = self._has_jumped or self._has_closed
 
     def _is_list_of_texts(self) -> bool:
-        """True if this can hardly be a citation or an interval: several items, one is no number."""
+        """True if the list is no citation or interval: several items, and the last is no number."""
         items = self._holders[-1]
         return len(items) > 1 and isinstance(items[-1], str | dict | list)
 
@@ -352,7 +352,7 @@ class Structure(Brackets):
         return self._quick_next()
 
     def _quick_next(self) -> Step:
-        """What follows a container, past the comma if it is plain what follows."""
+        """Return the step after a container; a plain comma behind it is skipped."""
         self._has_closed = True
         match = _NEXT.match(self.text, self.at)
         if not match:
@@ -368,7 +368,7 @@ class Structure(Brackets):
         del self._kinds[depth:], self._holders[depth:], self._places[depth:]
 
     def _continued(self) -> Step | None:
-        """Behind the whole value; members that follow show that its brace closed too early."""
+        """Check behind the whole value for more members: its brace may have closed too early."""
         value: Any = self.value
         if not isinstance(value, dict) or not value or self.text[self.at - 1] != "}":
             return None
@@ -384,7 +384,7 @@ class Structure(Brackets):
         return self._member
 
     def _finished(self) -> None:
-        """The text ends here, with brackets open."""
+        """Handle the end of the text with open brackets."""
         if self._is_body:
             raise self.unexpected("a brace that closes the members", self.at)
         self.truncated(self.at)
@@ -394,7 +394,7 @@ class Structure(Brackets):
         self._kinds.clear()
 
     def _mismatched(self, at: int) -> Step | None:
-        """A closing bracket of another kind."""
+        """Handle a closing bracket of the wrong kind."""
         code, depth, end = self._resolved(at)
         forgotten = len(self._kinds) - depth - sum(mark in CLOSING for mark in self.text[at:end])
         for _ in range(forgotten if code == "missing_closer" else 1):

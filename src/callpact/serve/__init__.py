@@ -1,4 +1,4 @@
-"""Doors: others call the tools of a runtime through them. A door never imports a source.
+"""Doors: servers through which clients call the tools of a runtime. A door never imports a source.
 
 Doors are imported on first use: they need the extra `callpact[mcp]`.
 """
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from callpact.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from callpact.serve.auth.bearer import Authentication, Token, identify
+    from callpact.serve.auth.bearer import Authentication, BearerToken, identify
     from callpact.serve.http.http_server import serve_http
     from callpact.serve.mcp.door import Door
     from callpact.serve.stdio.stdio_server import serve_stdio
 
 DEFAULT_TIMEOUT = 60.0
-"""Seconds after which a call that came through a door is given up."""
+"""Seconds after which a call through a door times out."""
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "auth.bearer": ("Authentication", "Token", "identify"),
+        "auth.bearer": ("Authentication", "BearerToken", "identify"),
         "http.http_server": ("serve_http",),
         "mcp.door": ("Door",),
         "stdio.stdio_server": ("serve_stdio",),
@@ -29,8 +29,8 @@ __getattr__ = lazy_names(
 __all__ = [
     "DEFAULT_TIMEOUT",
     "Authentication",
+    "BearerToken",
     "Door",
-    "Token",
     "identify",
     "serve_http",
     "serve_stdio",

@@ -1,8 +1,8 @@
-"""Limits that callers share: places that are taken in turn, and calls that run at one time.
+"""Limits that callers share: slots for connections, sessions and streams, and concurrent calls.
 
-Both count by caller: the subject of a token, or else the peer address. That key is not who a caller
-is for a tool; that is its identity. No caller can lock out another: of places the caller that holds
-the most gives one up, and of the calls of a tool one caller gets at most half.
+Both count by caller: the subject of a token, or else the peer address. (The rights of a caller are
+its identity's, not this key's.) No caller can starve another: slots are evicted from the caller
+that holds the most, and one caller gets at most half of the calls of a tool.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from callpact.tool import Disabled
 
 CALLS_PER_TOOL = 1_000
-"""Calls of one tool that run at one time over a door; of several callers none gets more than half."""
+"""Concurrent calls of one tool over a door; one of several callers gets at most half."""
 CALLS_PER_CALLER = 1_000
-"""Calls of one caller that run at one time over a door. Without a token, callers are told apart by
-their address; over stdio there is one."""
+"""Concurrent calls of one caller over a door. Without a token, a caller is an address; over stdio
+there is one caller."""
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 T = TypeVar("T")
@@ -33,9 +33,9 @@ _CALLER = "callpact.caller"
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> str:
-    """Return the key of a request's caller, which is found once and kept in the scope.
+    """Return the key of a request's caller, computed once and cached in the scope.
 
-    The subject of an issuer's token and a static token of the same name are two callers.
+    The subject of an issuer's token and a static token of the same name are different callers.
     """
     known: str | None = scope.get(_CALLER)
     if known is None:
@@ -52,7 +52,7 @@ def _caller(scope: MutableMapping[str, Any]) -> str:
 
 
 def peer_of(client: tuple[str, int] | None) -> str:
-    """Return the address of a peer; for IPv6 the /64 network, all of which one host may have."""
+    """Return the address of a peer; for IPv6 the /64 network, which one host may own whole."""
     try:
         address = ipaddress.ip_address("" if client is None else client[0])
     except ValueError:
@@ -64,19 +64,16 @@ def peer_of(client: tuple[str, int] | None) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False))
 
 
-# --- places ---------------------------------------------------------------------------------
+# --- slots ----------------------------------------------------------------------------------
 
 
-class Shares(Generic[T]):
-    """Up to `most` places, each held by a caller.
-
-    A caller at its share loses its own oldest place, never another's.
-    """
+class CallerSlots(Generic[T]):
+    """Up to `most` slots, each held by a caller; `victim` selects the slot to evict."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: dict[str, dict[T, None]] = {}
-        """The places of each caller, least recently used first."""
+        """The slots of each caller, least recently used first."""
         self._callers: dict[T, str] = {}
 
     def __len__(self) -> int:
@@ -87,23 +84,23 @@ class Shares(Generic[T]):
 
     @property
     def are_taken(self) -> bool:
-        """True if a place has to be given up before another can be taken."""
+        """True if a slot has to be evicted before another can be taken."""
         return len(self._callers) >= self._most
 
     def take(self, place: T, caller: str) -> None:
-        """Hold a place for a caller."""
+        """Assign a slot to a caller."""
         self._callers[place] = caller
         self._held.setdefault(caller, {})[place] = None
 
     def use(self, place: T) -> None:
-        """Mark a place as used just now."""
+        """Mark a slot as most recently used."""
         caller = self._callers.get(place)
         if caller is not None:
             held = self._held[caller]
             held[place] = held.pop(place)
 
     def leave(self, place: T) -> None:
-        """Give up a place."""
+        """Release a slot."""
         caller = self._callers.pop(place, None)
         if caller is not None:
             held = self._held[caller]
@@ -112,10 +109,10 @@ class Shares(Generic[T]):
                 del self._held[caller]
 
     def victim(self, caller: str, is_idle: Callable[[T], bool] = lambda _: True) -> T | None:
-        """Return the place to evict for one more of this caller's: the oldest idle one.
+        """Return the slot to evict in favour of this caller: the oldest idle one.
 
-        It belongs to the caller that holds the most, which is this one at a tie. A place that is
-        not idle is only taken from another caller; None if there is no such place.
+        It belongs to the caller that holds the most slots, at a tie to this one. A slot that is
+        not idle is evicted only from another caller; None if there is no such slot.
         """
         most = max(self._held, key=lambda one: (len(self._held[one]), one == caller))
         held = self._held[most]
@@ -129,9 +126,9 @@ class Shares(Generic[T]):
 
 
 class RunningCalls:
-    """The calls that run now, counted by tool, by caller, and by caller of one tool.
+    """The concurrent calls, counted by tool, by caller, and by caller of one tool.
 
-    A caller may have as many calls of a tool as there is room for others: at most half.
+    A caller may have at most as many calls of a tool as slots of the tool are free: half of them.
     """
 
     def __init__(self, per_tool: int, per_caller: int) -> None:
@@ -143,9 +140,9 @@ class RunningCalls:
 
     @contextlib.contextmanager
     def entered(self, tool_id: str, caller: str | None) -> Generator[Disabled | None]:
-        """Count a call while it runs; yields why it must not run, if there are too many.
+        """Count a call while it runs; yields the reason for a refusal if there are too many.
 
-        Without a caller the door has only one, which needs to leave no room.
+        Without a caller key the door has only one caller, which may use all slots.
         """
         if self._tools[tool_id] >= self._per_tool:
             yield _too_many(f"{self._per_tool:,} calls of '{tool_id}' run already")

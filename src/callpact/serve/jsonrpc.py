@@ -1,7 +1,6 @@
-"""JSON-RPC: one message, checked before it is acted on, and the errors that refuse one.
+"""JSON-RPC for every door: parse and check one message, or raise the error to respond with.
 
-The same at every door: text goes in, a message or an error comes out. `Refused` is such an error
-with the status and the headers of HTTP. Knows nothing of MCP.
+`RequestRefused` is such an error with an HTTP status and headers. MCP is not known here.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ INTERNAL_ERROR = -32603
 STOPPED = "The server was stopped before the call had ended"
 """The error message of a call that is still running when the server ends."""
 RETRY_SECONDS = 10
-"""Seconds after which a client that found no room may try again, as `Retry-After` has it."""
+"""Seconds in the `Retry-After` header of a request that was refused at a limit."""
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _exact = msgspec.json.Decoder()
 
 
 class BadMessage(Exception):
-    """A text that is not a message, and the error to answer it with."""
+    """The error response to a text that is not a message."""
 
     def __init__(
         self, message: str, code: int = INVALID_REQUEST, id: str | int | None = None
@@ -53,8 +52,8 @@ class BadMessage(Exception):
         return json.dumps(body).encode()  # orjson has no integers beyond 64 bits.
 
 
-class Refused(BadMessage):
-    """A request over HTTP that goes no further."""
+class RequestRefused(BadMessage):
+    """The error response to a refused HTTP request."""
 
     def __init__(
         self,
@@ -73,12 +72,12 @@ class Refused(BadMessage):
             self.headers["connection"] = "close"
 
     async def send(self, send: Send) -> None:
-        """Respond to a request with it."""
+        """Send the error as the response to a request."""
         await respond(send, self.status, self.body, self.headers)
 
     @property
     def closing_response(self) -> bytes:
-        """The whole response, for a connection that ends with it."""
+        """The whole HTTP response, with which the connection is closed."""
         headers = {
             "content-type": "application/json",
             "content-length": str(len(self.body)),
@@ -99,12 +98,12 @@ async def respond(send: Send, status: int, body: bytes, more: Mapping[str, str])
 
 
 def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
-    """Return the one message that a text holds: a request, a notification or a response.
+    """Parse the one message of a text: a request, a notification or a response.
 
-    The SDK takes `NaN` for a number and a request with `id: null` for a notification.
+    Stricter than the SDK, which reads `NaN` as a number and `id: null` as a notification.
 
     Raises:
-        BadMessage: the text is not JSON, or what it says is not JSON-RPC.
+        BadMessage: the text is not JSON, or not JSON-RPC.
     """
     message = _parsed(text, depth)
     if not isinstance(message, dict):
@@ -116,7 +115,7 @@ def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
     if found.get("jsonrpc") != "2.0":
         raise BadMessage("'jsonrpc' must be '2.0'", id=known)
     if "method" not in found:
-        # A peer that could not read a message responds with an error without an id.
+        # A peer that cannot read a message responds with an error without an id.
         is_addressed = is_id or (given is None and "error" in found)
         if not is_addressed or ("result" in found) == ("error" in found):
             raise BadMessage("A message needs a 'method', or an 'id' and its answer", id=known)
@@ -134,12 +133,12 @@ def _parsed(text: bytes, depth: int) -> Any:
     try:
         value = orjson.loads(text)  # Refuses NaN, lone surrogates, numbers out of range.
     except orjson.JSONDecodeError as error:
-        if "depth limit" in error.msg:  # Its own, which lies a little above ours.
+        if "depth limit" in error.msg:  # orjson's own limit, slightly higher than ours.
             raise _too_deep(depth) from None
         raise BadMessage(f"The message is not JSON: {error}", PARSE_ERROR) from None
     if _is_deeper(value, text, depth):
         raise _too_deep(depth)
-    # Integers of more than 64 bits were read as fractions.
+    # orjson reads integers of more than 64 bits as floats.
     return with_room(lambda: _exact.decode(text)) if _LONG_NUMBER.search(text) else value
 
 

@@ -1,1 +1,1 @@
-"""Renderings: one result, many wires. Pure functions, one file per format."""
+"""Wire forms of results, failures and definitions: pure functions, one module per format."""

@@ -1,4 +1,4 @@
-"""FlowMCP's form: `{status, messages, data}`, failures as `E<3 digits> <tool>: <text>`."""
+"""FlowMCP's wire form: `{status, messages, data}`, failures as `E<3 digits> <tool>: <text>`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def encode_result(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
-    """A result; bytes as base64 text, as FlowMCP delivers images."""
+    """Encode a result; bytes become base64 text, as in FlowMCP's images."""
     return {"status": True, "messages": [], "data": envelope.to_wire()["data"]}
 
 
 def encode_error(error: CallError, tool_name: str) -> dict[str, Any]:
-    """A failure: one message per issue, each with its E-code."""
+    """Encode a failure: one message per issue, each with its E-code."""
     code = _code(error)
     texts = [issue.message for issue in error.issues] or [error.message]
     return {
@@ -26,7 +26,7 @@ def encode_error(error: CallError, tool_name: str) -> dict[str, Any]:
 
 
 def _code(error: CallError) -> str:
-    # Seed 000's E001 is an answer with an error status; without one nothing was answered (E002).
+    # Seed 000: E001 is a response with an error status, E002 a missing response.
     if error.code != "upstream_error":
         return error.row.flowmcp
     if error.details.get("reason") == "unreadable":

@@ -1,8 +1,8 @@
-"""Results that are too large for one answer: pages of whole items, previews, and the rest kept.
+"""Results that are too large for one response: pages of whole items, previews, and a store.
 
 A page is cut from the longest list of a value, at its root or one level below, and never inside an
-item. What was not sent can be fetched for a while: by cursor, page after page, or whole, under a
-URI. Nothing here knows MCP's forms; those are in `mcp.py` and `mcp_content.py`.
+item. The rest can be fetched for a limited time: page by page with a cursor, or whole under a URI.
+MCP's wire forms are in `wire/mcp/`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import orjson
 from msgspec import Struct
 
 LIMIT = 100_000
-"""Bytes of JSON that one answer may hold unless a door says otherwise."""
+"""Bytes of JSON in one result, unless a door sets another limit."""
 PREVIEW = 2_000
-"""Characters of a text, and of an outline, that a preview shows."""
+"""Characters of a text that a preview shows."""
 SCHEME = "callpact://results/"
 
 _KEY = 16
@@ -35,7 +35,7 @@ _SHOWN_SCALAR = 80
 
 
 class Items(Struct, frozen=True):
-    """A value taken apart: its longest list, as the JSON of each item, and the JSON around it."""
+    """A value split into the JSON of each item of its longest list, and the JSON around it."""
 
     texts: tuple[bytes, ...]
     path: str = ""
@@ -56,12 +56,12 @@ class Items(Struct, frozen=True):
         return self.overhead + sum(map(len, self.texts)) + max(0, len(self.texts) - 1)
 
     def json(self, start: int = 0, end: int | None = None) -> bytes:
-        """The JSON of the value with these items of the list."""
+        """Return the JSON of the value with a range of its items."""
         return self.head + b",".join(self.texts[start:end]) + self.tail
 
 
-class Page(Struct, frozen=True):
-    """Some items of a list, inside the value that holds it."""
+class ItemPage(Struct, frozen=True):
+    """A value with a range of the items of its list."""
 
     value: Any
     path: str
@@ -80,7 +80,7 @@ class Page(Struct, frozen=True):
 
 
 def take_apart(value: Any) -> Items | None:
-    """The longest list of a value, at its root or in one property of the root; None without one."""
+    """Split a value at its longest list, at the root or in one property; None without a list."""
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
         return Items(_split(_written(items))) if items else None
@@ -103,21 +103,21 @@ def take_apart(value: Any) -> Items | None:
     )
 
 
-def cut(items: Items, limit: int, start: int = 0) -> Page:
-    """As many whole items as fit, from `start` on; one at least, though it may not fit alone."""
+def cut(items: Items, limit: int, start: int = 0) -> ItemPage:
+    """Return a page with as many whole items as fit, from `start` on, but at least one."""
     room = limit - items.overhead
     lengths = (len(text) + 1 for text in islice(items.texts, start, None))
     fitting = takewhile(lambda used: used - 1 <= room, accumulate(lengths))
     shown = max(sum(1 for _ in fitting), 1)
     text = items.json(start, start + shown)
     value = msgspec.json.decode(text)
-    return Page(value, items.path, start, shown, len(items.texts), len(text))
+    return ItemPage(value, items.path, start, shown, len(items.texts), len(text))
 
 
 def preview(value: Any) -> str:
     """Describe a value briefly: the beginning of a text, the keys of an object.
 
-    Never a piece of JSON: what is cut there cannot be read, or reads as something else.
+    It never contains truncated JSON, which cannot be parsed or changes its meaning.
     """
     if isinstance(value, str):
         begin = value[:PREVIEW]
@@ -169,40 +169,40 @@ _splitter = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _split(listed: bytes) -> tuple[bytes, ...]:
-    """The JSON of each item of a list: from its text, as writing a million items takes seconds."""
+    """Return the JSON of each item of an encoded list; encoding a million items one by one is slow."""
     return tuple(map(bytes, _splitter.decode(listed)))
 
 
-# --- what was not sent ----------------------------------------------------------------------
+# --- kept results ---------------------------------------------------------------------------
 
 
-class Kept(Struct, frozen=True):
-    """A result that can still be read, by its owner only."""
+class KeptResult(Struct, frozen=True):
+    """A stored result, which only its owner can read."""
 
     key: str
     owner: str | None
     tool_id: str
     content: Items | bytes
-    """A list with what is around it, or the bytes as they are read."""
+    """A list with the JSON around it, or bytes."""
     mime_type: str
     size: int
     expires: float
 
     @property
     def uri(self) -> str:
-        """Where it is read."""
+        """The URI of the result."""
         return SCHEME + self.key
 
     def read(self) -> bytes:
-        """All of it."""
+        """Return the whole result."""
         return self.content if isinstance(self.content, bytes) else self.content.json()
 
 
 class KeptResults:
-    """Results for later, bounded in number, in bytes and in age.
+    """A store of results, bounded in number, in bytes and in age.
 
-    The oldest of the owner who holds the most goes first: nobody can drive out what is another's by
-    asking for much. `clock` counts seconds.
+    The oldest result of the owner that holds the most is evicted first, so that one owner cannot
+    evict the results of others. `clock` counts seconds.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class KeptResults:
         self._size = size
         self._age = age
         self._clock = clock
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, KeptResult] = {}
         self._secret = secrets.token_bytes(32)
 
     def __len__(self) -> int:
@@ -225,12 +225,12 @@ class KeptResults:
 
     @property
     def size(self) -> int:
-        """Bytes that are held now."""
+        """Bytes of all stored results."""
         return sum(kept.size for kept in self._kept.values())
 
     @property
     def age(self) -> float:
-        """Seconds that a result is kept at most."""
+        """Seconds after which a result expires."""
         return self._age
 
     def keep(
@@ -240,32 +240,32 @@ class KeptResults:
         owner: str | None,
         tool_id: str,
         mime_type: str = "application/json",
-    ) -> Kept | None:
-        """Hold a result for its owner; None if it alone is too large to be held."""
+    ) -> KeptResult | None:
+        """Store a result for its owner; None if it is larger than the store."""
         size = len(content) if isinstance(content, bytes) else content.size
         if size > self._size or not self._results:
             return None
         self._drop_old()
         key = secrets.token_hex(_KEY)
         expires = self._clock() + self._age
-        kept = self._kept[key] = Kept(key, owner, tool_id, content, mime_type, size, expires)
+        kept = self._kept[key] = KeptResult(key, owner, tool_id, content, mime_type, size, expires)
         while len(self._kept) > self._results or self.size > self._size:
             self._drop_one(kept)
         return kept
 
-    def find(self, uri: str, owner: str | None) -> Kept | None:
+    def find(self, uri: str, owner: str | None) -> KeptResult | None:
         """Return the result under a URI; None if it is unknown or another caller's."""
         return self._owned(uri.removeprefix(SCHEME), owner) if uri.startswith(SCHEME) else None
 
-    def cursor(self, kept: Kept, start: int) -> str:
-        """Return the cursor of the page that begins at `start`."""
+    def cursor(self, kept: KeptResult, start: int) -> str:
+        """Return the cursor of the page that starts at `start`."""
         place = bytes.fromhex(kept.key) + start.to_bytes(8)
         return base64.urlsafe_b64encode(place + self._mac(place)).decode().rstrip("=")
 
-    def at(self, cursor: str, owner: str | None) -> tuple[Kept, int] | None:
-        """The result that a cursor speaks of, and where its page begins.
+    def at(self, cursor: str, owner: str | None) -> tuple[KeptResult, int] | None:
+        """Return the result and the start of the page of a cursor.
 
-        None for a cursor that was never given out to this owner, or whose result is gone.
+        None if the cursor is invalid or of another owner, or if its result has expired.
         """
         try:
             raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
@@ -280,7 +280,7 @@ class KeptResults:
     def _mac(self, place: bytes) -> bytes:
         return hmac.digest(self._secret, place, hashlib.sha256)[:_MAC]
 
-    def _owned(self, key: str, owner: str | None) -> Kept | None:
+    def _owned(self, key: str, owner: str | None) -> KeptResult | None:
         self._drop_old()
         kept = self._kept.get(key)
         return kept if kept is not None and kept.owner == owner else None
@@ -293,16 +293,16 @@ class KeptResults:
                 return
             del self._kept[oldest.key]
 
-    def _drop_one(self, latest: Kept) -> None:
+    def _drop_one(self, latest: KeptResult) -> None:
         held: dict[str | None, int] = {}
         for kept in self._kept.values():
             held[kept.owner] = held.get(kept.owner, 0) + kept.size + 1
         if len(held) > 1 and len(self._of(latest.owner)) == 1:
-            held.pop(latest.owner)  # What was asked for just now must be there to be read.
+            held.pop(latest.owner)  # The latest result itself is not evicted.
         most = max(held, key=held.__getitem__)
         del self._kept[self._of(most)[0].key]
 
-    def _of(self, owner: str | None) -> list[Kept]:
+    def _of(self, owner: str | None) -> list[KeptResult]:
         return [kept for kept in self._kept.values() if kept.owner == owner]
 
 
@@ -313,9 +313,9 @@ class Paging(Struct, frozen=True):
     owner: str | None = None
     """The owner of the rest: the id of the caller, or of its session."""
     limit: int = LIMIT
-    """Bytes of JSON that one answer may hold."""
+    """Bytes of JSON in one result."""
     reader: str = ""
-    """The tool that takes a cursor and gives the next page, if the door has one."""
+    """The name of the tool that returns the page of a cursor, if the door has one."""
 
 
 def is_over(paging: Paging | None, size: int) -> bool:

@@ -1,7 +1,6 @@
-"""Seed 004's form: the data itself, or `{"error": {"code", "message", "path"}}`.
+"""Seed 004's wire form: the data itself, or `{"error": {"code", "message", "path"}}`.
 
-What goes beyond the three members is an addition, never instead: `hint`, all `issues` where there
-are several, `details` where the failure has some.
+Further members are optional: `hint`, `issues` if there are several, `details` if there are any.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _ALWAYS = ("code", "message", "path")
 
 
 def encode_error(error: CallError) -> dict[str, Any]:
-    """A failed call, for the model that has to mend it."""
+    """Encode a failed call for the model."""
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.path is not None:
         body["path"] = error.path
@@ -32,6 +31,6 @@ def encode_error(error: CallError) -> dict[str, Any]:
 
 
 def encode_issue(issue: Issue) -> dict[str, Any]:
-    """One violation: its three members, and of the others those that say something."""
+    """Encode one violation: its three members, and the others that are set."""
     members = msgspec.structs.asdict(issue)
     return {key: value for key, value in members.items() if key in _ALWAYS or value is not None}

@@ -1,6 +1,6 @@
-"""The command line's forms: `KEY=VALUE` into arguments, results and failures into text.
+"""The wire form of the command line: decodes `KEY=VALUE`, encodes results and failures as text.
 
-Text only; colours are the CLI's.
+Colours are added by the CLI.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_PARTS = 50
 
 
 def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None = None) -> Any:
-    """The arguments of a call: all of them as JSON, and `KEY=VALUE` pairs that add to them.
+    """Decode the arguments of a call: a JSON document, and `KEY=VALUE` pairs that are added to it.
 
     Raises:
         UsageError: the JSON or a pair cannot be read.
@@ -62,7 +62,7 @@ def _read_json(text: str) -> Any:
 
 
 def _read_value(schema: Any, key: str, value: str) -> Any:
-    """Text where the schema takes text; else JSON where it parses, so that the gate can judge it."""
+    """Return text if the schema accepts a string; else the parsed JSON, or text that is not JSON."""
     if "string" in types_of(schema, key):
         return value
     try:
@@ -72,7 +72,7 @@ def _read_value(schema: Any, key: str, value: str) -> Any:
 
 
 def types_of(schema: Any, key: str) -> list[str]:
-    """The types that a property of a schema takes, in the order they are declared."""
+    """Return the types of a property of a schema, in the order of their declaration."""
     found: list[str] = []
     for part in _parts(schema, properties_of(schema).get(key)):
         kinds = part.get("type", ())
@@ -83,7 +83,7 @@ def types_of(schema: Any, key: str) -> list[str]:
 
 
 def rules_of(schema: Any, key: str) -> list[str]:
-    """The rules of a property that a person wants to see, each as `name value`."""
+    """Return the most useful rules of a property, each as `name value`."""
     rules = [
         f"{name} {json_text(value)}"
         for part in _parts(schema, properties_of(schema).get(key))
@@ -94,7 +94,7 @@ def rules_of(schema: Any, key: str) -> list[str]:
 
 
 def properties_of(schema: Any) -> dict[str, Any]:
-    """The declared properties of a schema, also behind a reference; none where there are none."""
+    """Return the declared properties of a schema, also behind a reference."""
     for part in _parts(schema, schema):
         if isinstance(part.get("properties"), dict):
             return cast("dict[str, Any]", part["properties"])
@@ -102,12 +102,12 @@ def properties_of(schema: Any) -> dict[str, Any]:
 
 
 def required_of(schema: Any) -> set[str]:
-    """The properties that a schema requires."""
+    """Return the required properties of a schema."""
     return {key for part in _parts(schema, schema) for key in part.get("required") or ()}
 
 
 def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
-    """A schema, what it refers to and what it combines."""
+    """Return a schema with the schemas that it references and combines."""
     found: list[dict[str, Any]] = []
     pending: list[Any] = [node]
     while pending and len(found) < _MAX_PARTS:
@@ -124,7 +124,7 @@ def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
 
 
 def argument_names(tool: Tool) -> list[str]:
-    """The arguments of a tool, optional ones in brackets."""
+    """Return the arguments of a tool, optional ones in brackets."""
     schema = tool.contract.input
     required = required_of(schema)
     return [key if key in required else f"[{key}]" for key in properties_of(schema)]
@@ -136,9 +136,9 @@ def first_line(description: str) -> str:
 
 
 def encode_summary(tool: Tool) -> dict[str, Any]:
-    """A tool in a list; `access` and `disabled` only where not everybody can call it.
+    """Encode a tool in a list; `access` and `disabled` are present only if they restrict it.
 
-    `keys` are those that are sent for it, each with the hosts that it is sent to.
+    `keys` are the secrets that its requests carry, each with the hosts that receive it.
     """
     summary: dict[str, Any] = {
         "id": tool.id,
@@ -159,7 +159,7 @@ def encode_summary(tool: Tool) -> dict[str, Any]:
 
 
 def _encode_access(access: Access) -> dict[str, Any]:
-    """Seed 001's members, those that ask for something."""
+    """Encode access requirements with the names of seed 001, without empty ones."""
     members = {
         "requiredScopes": list(access.scopes),
         "requiredScopesAny": list(access.any_scopes),
@@ -223,7 +223,7 @@ def _terms_facts(terms: Terms) -> dict[str, str]:
 
 
 def _encode_terms(terms: Terms) -> dict[str, Any]:
-    """With the names of seed 002, those that are given."""
+    """Encode terms with the names of seed 002, without empty ones."""
     members = {
         "docs": list(terms.docs),
         "termsOfService": terms.service,
@@ -236,19 +236,19 @@ def _encode_terms(terms: Terms) -> dict[str, Any]:
 
 
 def encode_description(tool: Tool) -> dict[str, Any]:
-    """A tool in full."""
+    """Encode a tool with its schemas and terms."""
     terms = _encode_terms(tool.terms)
     details = {**encode_summary(tool), "input": tool.contract.input, "output": tool.contract.output}
     return {**details, "terms": terms} if terms else details
 
 
 def encode_json(value: Any, *, is_line: bool = False) -> str:
-    """JSON: indented, or on one line."""
+    """Encode JSON, indented or on one line."""
     return json_text(value, indent=not is_line)
 
 
 def encode_result(envelope: ResponseEnvelope[Any], form: Form) -> Any:
-    """A result in one of the forms, as JSON data."""
+    """Encode a result in one of the forms, as JSON data."""
     match form:
         case "data":
             return envelope.data
@@ -261,7 +261,7 @@ def encode_result(envelope: ResponseEnvelope[Any], form: Form) -> Any:
 
 
 def encode_failure(error: CallError, form: Form, tool_name: str) -> Any:
-    """A failure in one of the forms, as JSON data; None where the form has none."""
+    """Encode a failure in one of the forms, as JSON data; None if the form has none."""
     if form == "gate":
         return gate.encode_error(error)
     return flowmcp.encode_error(error, tool_name) if form == "flowmcp" else None
@@ -278,10 +278,10 @@ def encode_notes(envelope: ResponseEnvelope[Any]) -> list[str]:
 
 
 def encode_error(error: CallError) -> list[str]:
-    """A failure, line by line: the code, then every issue with its place and remedy."""
+    """Encode a failure as lines: the code, then every issue with its path and hint."""
     if not error.issues:
         where = f" (at {error.path})" if error.path else ""
-        details = f"  details: {json_text(error.details)}" if _tells_more(error) else None
+        details = f"  details: {json_text(error.details)}" if _has_more_details(error) else None
         return [f"{error.code}: {error.message}{where}", *([details] if details else [])]
     lines = [f"{error.code}:"]
     for issue in error.issues:
@@ -291,6 +291,6 @@ def encode_error(error: CallError) -> list[str]:
     return lines
 
 
-def _tells_more(error: CallError) -> bool:
-    """True if the details hold what the message does not say already."""
+def _has_more_details(error: CallError) -> bool:
+    """True if the details add something to the message."""
     return bool(error.details) and error.code not in {"tool_not_found", "timeout"}

@@ -1,1 +1,1 @@
-"""An agent's final answer: its shape, how it is parsed, and what replaces it."""
+"""An agent's final answer: its shape, its parser, and its fallback."""

@@ -27,7 +27,7 @@ FallbackFunction = Callable[[OutputSchemaError, str], Any | Awaitable[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fallback(Generic[T]):
-    """The second and the third tier; `canned` is data that the shape accepts."""
+    """The fallback function and the canned value; `canned` is JSON data that the shape accepts."""
 
     function: FallbackFunction | None
     canned: Any = UNSET
@@ -37,14 +37,14 @@ class Fallback(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered(Generic[T]):
-    """A value, and the tier that gave it."""
+    """A value, and the tier it came from."""
 
     value: T
     tier: Tier
 
 
 def declared_fallback(shape: Shape[T], function: Any, canned: Any) -> Fallback[T]:
-    """The tiers, checked.
+    """Check a fallback function and a canned value, and return them.
 
     Raises:
         UsageError: no tier is given, or the canned value breaks the contract itself.
@@ -74,12 +74,12 @@ async def recovered(
     emitter: Emitter,
     retries_spent: int | None,
 ) -> Recovered[T]:
-    """The value of the first tier that has one.
+    """Return the value of the first tier that has a valid one.
 
     Raises:
-        OutputSchemaError: there is no fallback, or its value breaks the contract too, and nothing
-            is canned.
-        Exception: what the fallback raised, if nothing is canned.
+        OutputSchemaError: there is no fallback, or its value breaks the contract too and there is
+            no canned value.
+        Exception: the fallback's own exception, if there is no canned value.
     """
     if fallback is None:
         raise error
@@ -109,13 +109,13 @@ async def recovered(
     )
     try:
         value = judged(copy.deepcopy(fallback.canned), shape, error.raw_output)
-    except OutputSchemaError:  # The parser accepted it before: the caller gets that value.
+    except OutputSchemaError:  # The parser accepted it when it was declared: use that value.
         value = cast("T", copy.deepcopy(fallback.parsed))
     return Recovered(value, "canned")
 
 
 def _data(shape: Shape[Any], value: Any) -> Any:
-    """JSON data; a typed value is dumped as its type says."""
+    """Return JSON data as it is, and dump a typed value."""
     if shape.dump is None or is_json(value):
         return value
     return shape.dump(value)

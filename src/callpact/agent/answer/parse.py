@@ -1,7 +1,6 @@
-"""From what a model wrote to a value under contract, in two stages: read JSON, then judge it.
+"""Parsing of an answer in two stages: read JSON, then check it against the contract.
 
-The loop and every entry point use this one function, so that the loop cannot accept what the
-caller's boundary refuses.
+The run and every entry point use `parse_answer`, so that all of them accept the same answers.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from callpact.schema.bounds import with_room
 
 T = TypeVar("T")
 
-Repairing = Literal["none", "safe"]
-"""Whether an answer is read as it is, or repaired where no meaning can be lost."""
+RepairMode = Literal["none", "safe"]
+"""`none` reads strict JSON; `safe` repairs broken JSON where no meaning can be lost."""
 
 
 class Parsed(Struct, Generic[T], frozen=True):
-    """A value, and the repairs that it took to read it."""
+    """A value, and the repairs of the text it was read from."""
 
     value: T
     repairs: tuple[Repair, ...] = ()
@@ -38,18 +37,18 @@ def parse_answer(
     raw: str,
     shape: Shape[T],
     *,
-    repair: Repairing = "none",
+    repair: RepairMode = "none",
     allow: Collection[str] = (),
     finish: str | None = None,
 ) -> Parsed[T]:
-    """Read an answer and judge it. `allow` names lossy repairs that are taken all the same.
+    """Read an answer and check it against its shape. `allow` names lossy repairs to accept.
 
-    `finish` is why the model stopped: an answer that ended by `length` or by `content_filter` is
-    taken only if it is complete, and the error names the reason.
+    `finish` is the reason why the model stopped: after `length` or `content_filter` an answer is
+    accepted only if it is complete, and the error names the reason.
 
     Raises:
-        OutputSchemaError: it is not JSON, or breaks its schema.
-        UsageError: the answer is no text, or the parser an asynchronous one.
+        OutputSchemaError: the answer is not JSON, or breaks its schema.
+        UsageError: the answer is no text, or the parser is asynchronous.
     """
     if not isinstance(cast("Any", raw), str):
         raise UsageError(f"an answer is text as the model wrote it, got {type(raw).__name__}")
@@ -69,16 +68,16 @@ def parse_answer(
 
 
 class _Candidates(Generic[T]):
-    """The values of one text. Each is parsed at most once: to choose among them, or at the end."""
+    """The values found in one text, each parsed at most once."""
 
     def __init__(self, shape: Shape[T], raw: str) -> None:
         self._shape = shape
         self._raw = raw
-        # By identity. The value is kept too, so that its id is not used again.
+        # By identity; the value is stored as well, so that its id is not reused.
         self._verdicts: dict[int, tuple[Any, Parsed[T] | OutputSchemaError]] = {}
 
     def fits(self, value: Any) -> bool:
-        """True if the shape takes a value; the parser gets a copy, because it may change it."""
+        """True if the shape accepts a value; the parser gets a copy, because it may change it."""
         if id(value) not in self._verdicts:
             copied = with_room(lambda: copy.deepcopy(value))
             try:
@@ -89,7 +88,7 @@ class _Candidates(Generic[T]):
         return isinstance(self._verdicts[id(value)][1], Parsed)
 
     def judged(self, value: Any) -> T:
-        """The value as the parser gives it.
+        """Return the parsed value.
 
         Raises:
             OutputSchemaError: the parser refused it.
@@ -103,7 +102,7 @@ class _Candidates(Generic[T]):
 
 
 def judged(value: Any, shape: Shape[T], raw: str) -> T:
-    """The value as the shape's parser gives it.
+    """Parse a value with the parser of its shape.
 
     Raises:
         OutputSchemaError: the parser refused it.
@@ -113,5 +112,5 @@ def judged(value: Any, shape: Shape[T], raw: str) -> T:
         return shape.parse(value)
     except UsageError:
         raise
-    except Exception as error:  # boundary: whatever a parser raises is its refusal
+    except Exception as error:  # boundary: every exception of a parser is a refusal
         raise OutputSchemaError("schema-validate", raw, error, issues_of(error)) from error

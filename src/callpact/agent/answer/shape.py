@@ -1,7 +1,7 @@
-"""The shape of an answer: whatever the user declares it with, as one `Shape`.
+"""The shape of an answer: every kind of declaration, converted to one `Shape`.
 
-Pydantic models, types, dataclasses, TypedDicts, structs, JSON Schemas, objects with `parse`,
-functions: each gives a parser, words for the model, and a JSON Schema where there can be one.
+Pydantic models, types, dataclasses, TypedDicts, structs, JSON Schemas, objects with `parse` and
+functions give a parser, a description for the model, and a JSON Schema if possible.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Parses(Protocol[T_co]):
-    """Anything that turns JSON data into a value, and raises for data that it does not take."""
+class Parser(Protocol[T_co]):
+    """An object that turns JSON data into a value, and raises for data that it refuses."""
 
     def parse(self, value: Any, /) -> T_co:
-        """The value."""
+        """Return the value of JSON data."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """How an answer is parsed, described to the model, and dumped as JSON."""
+    """The parser of an answer, its description for the model, and its JSON form."""
 
     parse: Callable[[Any], T]
     description: str | None = None
@@ -45,13 +45,13 @@ class Shape(Generic[T]):
     dump: Callable[[T], Any] | None = None
     label: str = "answer"
     dumped_schema: dict[str, Any] | None = None
-    """The JSON Schema of what `dump` gives, where it differs from what is parsed: aliases, …"""
+    """The JSON Schema of the dumped value, which may differ from the parsed one by aliases."""
 
 
 def shape_of(
     given: Any, *, description: str | None = None, json_schema: Mapping[str, Any] | None = None
 ) -> Shape[Any]:
-    """The shape of a declaration.
+    """Convert a declaration to a shape.
 
     Raises:
         UsageError: the declaration is not valid.
@@ -78,7 +78,7 @@ def _shape(given: Any) -> Shape[Any]:
     parse = getattr(given, "parse", None)
     if callable(parse) and not _is_typed(given):
         return _parser(given, parse)
-    # A text would be evaluated as the name of a type.
+    # Pydantic would evaluate a string as the name of a type.
     is_type = isinstance(given, type) or get_origin(given) is not None or _is_typed(given)
     if is_type and not isinstance(given, str):
         return _type(given)
@@ -91,7 +91,7 @@ def _shape(given: Any) -> Shape[Any]:
 
 
 def _is_typed(given: Any) -> bool:
-    """True for classes whose own `parse`, if they have one, is not ours to call."""
+    """True for types with a parser of their library; their own `parse` is not called."""
     if not isinstance(given, type):
         return not callable(given) and not hasattr(given, "parse")
     kind = cast("type[Any]", given)
@@ -121,7 +121,7 @@ def _type(given: Any) -> Shape[Any]:
 
 def _typed(adapter: TypeAdapter[Any], given: Any) -> Shape[Any]:
     def parse(value: Any) -> Any:
-        # As JSON, not as Python: a strict model takes a date as text only there.
+        # In JSON mode: a strict model accepts a date as text only there.
         return adapter.validate_json(_encode(value))
 
     def dump(value: Any) -> Any:
@@ -129,7 +129,7 @@ def _typed(adapter: TypeAdapter[Any], given: Any) -> Shape[Any]:
 
     try:
         schema: dict[str, Any] | None = adapter.json_schema()
-    except REFUSALS:  # A type that is parsed, and has no schema: a custom validator.
+    except REFUSALS:  # A type with a custom validator may have no schema.
         schema = None
     try:
         dumped = adapter.json_schema(mode="serialization")
@@ -157,7 +157,7 @@ def _json_schema(given: Mapping[str, Any]) -> Shape[Any]:
 def _parser(given: Any, parse: Callable[[Any], Any]) -> Shape[Any]:
     described = getattr(given, "description", None)
     return Shape(
-        _awaits_nothing(parse, _label(given)),
+        _synchronous(parse, _label(given)),
         described if isinstance(described, str) else _docstring(type(given)),
         None,
         None,
@@ -168,10 +168,10 @@ def _parser(given: Any, parse: Callable[[Any], Any]) -> Shape[Any]:
 def _function(given: Callable[[Any], Any]) -> Shape[Any]:
     described = getattr(given, "description", None)
     words = described if isinstance(described, str) else inspect.getdoc(given)
-    return Shape(_awaits_nothing(given, _label(given)), words or None, None, None, _label(given))
+    return Shape(_synchronous(given, _label(given)), words or None, None, None, _label(given))
 
 
-def _awaits_nothing(parse: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
+def _synchronous(parse: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
     refusal = f"the parser {label} is asynchronous; a parser of answers is a plain function"
     if inspect.iscoroutinefunction(parse):
         raise UsageError(refusal)
@@ -188,13 +188,13 @@ def _awaits_nothing(parse: Callable[[Any], Any], label: str) -> Callable[[Any], 
 
 
 def _docstring(given: Any) -> str | None:
-    """The author's own words; not those that Python or a library put there."""
+    """Return the docstring that the author wrote, not a generated one."""
     if not isinstance(given, type) or given.__module__ in {"builtins", "typing"}:
         return None
     words = given.__dict__.get("__doc__")
     if not isinstance(words, str) or not words.strip():
         return None
-    if words.startswith(f"{given.__name__}("):  # As dataclasses and named tuples write it.
+    if words.startswith(f"{given.__name__}("):  # Generated for dataclasses and named tuples.
         return None
     return inspect.cleandoc(words)
 
@@ -215,7 +215,7 @@ def _encode(value: Any) -> bytes:
 
 
 def issues_of(error: BaseException) -> tuple[Issue, ...]:
-    """The issues that a validator's error names; empty if it names none."""
+    """Return the issues of a validator's error; empty for other errors."""
     if isinstance(error, CallError):
         return error.issues
     if isinstance(error, ValidationError):

@@ -1,6 +1,6 @@
-"""The model behind an agent, as a protocol of two methods, and what goes to it and comes back.
+"""The protocol of a model, two methods, with its messages, requests and replies.
 
-What a model can do beyond text is declared (`abilities`), never assumed.
+Abilities beyond text are declared by the model (`abilities`), never assumed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Role = Literal["user", "assistant", "tool"]
 Finish = Literal["stop", "length", "content_filter", "tool_calls", "error"]
 """Why a model stopped writing."""
 Cut = Literal["length", "content_filter", "error"]
-"""Those that leave a reply incomplete: its tool calls never run."""
+"""Reasons that leave a reply incomplete; its tool calls are not run."""
 
 FORCED_TOOL = "forced-tool"
-"""Ability of a model that can be made to call a given tool."""
+"""Ability: the model can be forced to call a given tool."""
 NATIVE_ANSWER = "native-output"
-"""Ability of a model that holds its text to a JSON Schema itself."""
+"""Ability: the model restricts its text to a JSON Schema itself."""
 
 
 class ToolUse(Struct, frozen=True):
-    """A tool that the model wants called; `arguments` is text where it wrote no JSON object."""
+    """A tool call that the model requests; `arguments` is text if it is no JSON object."""
 
     id: str
     name: str
@@ -38,15 +38,15 @@ class ToolUse(Struct, frozen=True):
 
 
 MAX_URL = 8_192
-"""Characters of the address of a file in a message."""
+"""Characters of the URL of a file in a message."""
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}")
 
 
 class File(Struct, frozen=True, omit_defaults=True):
-    """An image or another file in a message: its bytes, or the address where the vendor finds it.
+    """An image or another file in a message: its bytes, or the URL where the vendor fetches it.
 
     Raises:
-        UsageError: there is neither or both, or the media type or the address is not valid.
+        UsageError: there is neither or both, or the media type or the URL is not valid.
     """
 
     media_type: str
@@ -84,18 +84,18 @@ Part = str | File
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation. An ephemeral one is sent, and never kept."""
+    """One message of a conversation; an ephemeral one is sent once and not stored."""
 
     role: Role
     content: str = ""
-    """Its text."""
+    """The text of the message."""
     tool_uses: tuple[ToolUse, ...] = ()
     tool_use_id: str | None = None
     tool_name: str | None = None
     is_error: bool = False
     ephemeral: bool = False
     parts: tuple[Part, ...] = ()
-    """Text and files in their order, of a user's message that has files; else empty."""
+    """Text and files in order, for a user's message with files; else empty."""
 
 
 class ToolOffer(Struct, frozen=True):
@@ -107,7 +107,7 @@ class ToolOffer(Struct, frozen=True):
 
 
 class ModelRequest(Struct, frozen=True):
-    """All that a model is asked with."""
+    """A request to a model."""
 
     system: str
     messages: tuple[Message, ...]
@@ -117,9 +117,9 @@ class ModelRequest(Struct, frozen=True):
     forced_tool: str | None = None
     """The tool that must be called, only for models with `forced-tool`."""
     settings: Mapping[str, Any] = {}
-    """As the model takes them: `temperature`, `max_tokens`, …"""
+    """Settings of the model: `temperature`, `max_tokens`, …"""
     timeout: float | None = None
-    """Seconds that are left."""
+    """Seconds left for the request."""
 
 
 class Usage(Struct, frozen=True):
@@ -131,7 +131,7 @@ class Usage(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Both directions."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -151,12 +151,12 @@ class ModelReply(Struct, frozen=True):
     tool_uses: tuple[ToolUse, ...] = ()
     usage: Usage = Usage()
     stop_reason: str | None = None
-    """Why it stopped, in the word of its vendor; None where it gives no reason."""
+    """Why the model stopped, as the vendor spells it; None if no reason was given."""
     model: str = ""
 
     @property
     def finish(self) -> Finish | None:
-        """`stop_reason` in our words. A word that is not known is `error`: nothing of it runs."""
+        """`stop_reason` as a `Finish`; an unknown reason is `error`, so its tool calls are not run."""
         if self.stop_reason is None:
             return None
         return _FINISHES.get(self.stop_reason.strip().lower().replace("-", "_"), "error")
@@ -194,11 +194,11 @@ _FINISHES: dict[str, Finish | None] = {
 
 
 class Model(Protocol):
-    """A language model. `complete` is all that is needed; `stream` gives text, then the reply.
+    """A language model. Only `complete` is required; `stream` yields text, then the reply.
 
-    An attribute `abilities`, a set of `forced-tool` and `native-output`, declares more. Both raise
-    `ModelError` for what went wrong on the way. A model that can be entered (`async with`) is entered
-    for each run, so that it can keep its connections.
+    The attribute `abilities`, a set of `forced-tool` and `native-output`, declares more. Both
+    methods raise `ModelError` if the request fails. A model that is an async context manager is
+    entered for each run, so that it can keep its connections.
     """
 
     @property
@@ -207,16 +207,16 @@ class Model(Protocol):
         ...
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Answer as a whole."""
+        """Return the whole reply."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[str | ModelReply]:
-        """Answer piece by piece; the last item is the whole reply."""
+        """Yield the reply piece by piece; the last item is the whole reply."""
         ...
 
 
 def cut_finish(reply: ModelReply) -> Cut | None:
-    """Why a reply is incomplete; None if it is not known to be."""
+    """Return the reason why a reply is incomplete; None if it is complete or the reason unknown."""
     match reply.finish:
         case "length" | "content_filter" | "error" as finish:
             return finish
@@ -231,7 +231,7 @@ def abilities_of(model: Model) -> frozenset[str]:
 
 @asynccontextmanager
 async def entered(models: Iterable[Model]) -> AsyncGenerator[None]:
-    """The models for the length of a run."""
+    """Enter the models that are async context managers, for one run."""
     async with AsyncExitStack() as stack:
         for model in models:
             if isinstance(model, AbstractAsyncContextManager):
@@ -240,12 +240,12 @@ async def entered(models: Iterable[Model]) -> AsyncGenerator[None]:
 
 
 def without_ephemeral(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages of a conversation that may be kept."""
+    """Return the messages of a conversation that may be stored."""
     return tuple(message for message in messages if not message.ephemeral)
 
 
 def as_data(value: Struct) -> Any:
-    """A message or reply as plain JSON data; of a file only what identifies it."""
+    """Convert a message or reply to plain JSON data; a file is reduced to its identification."""
     if isinstance(value, Message) and value.parts:
         parts = [part if isinstance(part, str) else _outline(part) for part in value.parts]
         return {**msgspec.to_builtins(value), "parts": parts}
@@ -253,7 +253,7 @@ def as_data(value: Struct) -> Any:
 
 
 def _outline(file: File) -> dict[str, Any]:
-    """Its bytes are too many for a record; the query of an address may hold a signature."""
+    """Identify a file without its bytes, and without the query of its URL, which may be a signature."""
     if file.url:
         return {"media_type": file.media_type, "url": file.url.partition("?")[0].partition("#")[0]}
     digest = hashlib.sha256(file.data).hexdigest()

@@ -1,7 +1,7 @@
-"""Real models by name, or at any address that speaks as OpenAI does: the extra `callpact[models]`.
+"""Real models by name, or at any OpenAI-compatible address: the extra `callpact[models]`.
 
-pydantic-ai carries the requests (its `direct` part alone); it is imported on first use. Nothing is
-sent when a model is opened.
+pydantic-ai sends the requests (only its `direct` module is used); it is imported on first use.
+Opening a model sends nothing.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def open_model(
     abilities: Iterable[str] | None = None,
     **options: Any,
 ) -> OpenedModel:
-    """A model for an agent: `open_model("openai:gpt-5")`, `open_model("anthropic:claude-opus-4-5")`.
+    """Open a model: `open_model("openai:gpt-5")`, `open_model("anthropic:claude-opus-4-5")`.
 
-    `base_url` is that of any server that speaks as OpenAI does: Ollama, vLLM, LM Studio. Without
-    `api_key` the variable of the vendor is read; a key of OpenAI's goes to OpenAI alone. What the
-    model can do is taken from pydantic-ai's profile of it; `abilities` says otherwise, and has to
-    for a server at a `base_url`. Further options are those of the vendor, such as `region_name`.
-    A model of pydantic-ai is taken as it is.
+    `base_url` is the address of any OpenAI-compatible server: Ollama, vLLM, LM Studio. Without
+    `api_key` the environment variable of the vendor is read; OpenAI's key is sent to OpenAI only.
+    The abilities are those of pydantic-ai's profile of the model; `abilities` overrides them, and
+    is required to declare any for a server at a `base_url`. Further options are those of the
+    vendor, such as `region_name`. `model` may also be a model of pydantic-ai.
 
     Raises:
-        UsageError: the name is unknown, a package or a key is missing, or an option cannot be.
+        UsageError: the name is unknown, a package or a key is missing, or an option is not valid.
     """
     try:
         from pydantic_ai.models import Model as TheirModel
@@ -81,10 +81,10 @@ def open_model(
 
 
 class NamedModel:
-    """A model by its name, as `open_model` takes it; opened when it is first used.
+    """A model by its name, opened by `open_model` on first use.
 
     Raises:
-        UsageError: the name has no vendor or no model; when it is first used, as `open_model`.
+        UsageError: the name has no vendor or no model; on first use, as `open_model`.
     """
 
     def __init__(self, name: str) -> None:
@@ -104,11 +104,11 @@ class NamedModel:
         return self._open().abilities
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Answer as a whole."""
+        """Return the whole reply."""
         return await (await asyncio.to_thread(self._open)).complete(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[str | ModelReply, None]:
-        """Answer piece by piece; the last item is the whole reply."""
+        """Yield the reply piece by piece; the last item is the whole reply."""
         model = await asyncio.to_thread(self._open)
         async with aclosing(model.stream(request)) as items:
             async for item in items:
@@ -164,7 +164,7 @@ def _built(name: str, arguments: dict[str, Any]) -> TheirModel:
     except UserError as error:
         failure = _refused(name, error.message, arguments)
     except Exception as error:  # noqa: BLE001 - boundary: clients of models raise what they like
-        # infer_provider_class says "Unknown provider".
+        # The error text of infer_provider_class.
         if isinstance(error, ValueError) and "Unknown provider" in str(error):
             failure = _unknown(name)
         else:
@@ -173,7 +173,7 @@ def _built(name: str, arguments: dict[str, Any]) -> TheirModel:
 
 
 def _compatible(name: str, arguments: dict[str, Any]) -> TheirModel:
-    """A model behind an address that speaks as OpenAI's chat completions do."""
+    """Make a model of a server that is compatible with OpenAI's chat completions."""
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -181,7 +181,7 @@ def _compatible(name: str, arguments: dict[str, Any]) -> TheirModel:
     allowed = ("base_url", "api_key", "http_client")
     _check_options(f"openai:{name}", arguments, allowed)
     server = OpenAICompatibleProvider("openai", **arguments)
-    # A stream that ends without saying why was cut: its text is no answer.
+    # A stream that ends without a finish reason was cut off: its text is no answer.
     profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
     return OpenAIChatModel(name, provider=server, profile=profile)
 
@@ -206,10 +206,10 @@ def _check_key(api_key: Any) -> None:
 
 
 def _place(base_url: Any) -> str:
-    """The host and port of an address.
+    """Return the host and port of an address.
 
     Raises:
-        UsageError: it is not an address.
+        UsageError: the text is no address.
     """
     try:
         parts = urlsplit(base_url if isinstance(base_url, str) else "")

@@ -1,8 +1,8 @@
-"""The edge to pydantic-ai: its models behind our two methods.
+"""The adapter to pydantic-ai: `OpenedModel` implements the protocol `Model` with its models.
 
-`OpenedModel` sends our requests as pydantic-ai has them and gives its responses as our replies and
-its exceptions as our errors, without a key in their texts. No other module imports pydantic-ai,
-except `models.py`, which opens a model and imports this module on first use.
+It converts requests to pydantic-ai's form, and responses and exceptions to replies and errors
+without keys in their texts. Only `open.py`, which imports this module on first use, imports
+pydantic-ai as well.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from callpact.jsonreader.reader import Unreadable, read_json
 from callpact.secrets.keys import Secrets
 
 MAX_REPLY_CHARACTERS = 5_000_000
-"""Characters of one streamed reply, thinking and arguments included; a longer one is broken off."""
+"""Characters of one streamed reply, thinking and arguments included; a longer one is an error."""
 
 _log = logging.getLogger("callpact.agent")
 
 
 class OpenedModel:
-    """A real model. `async with` keeps its connections from one request to the next.
+    """A real model. Inside `async with` its connections are reused.
 
-    Without, each request opens a connection and closes it, so nothing is left behind.
+    Without, each request opens a connection and closes it.
 
     Raises:
         UsageError: `abilities` names an unknown ability.
@@ -65,14 +65,14 @@ class OpenedModel:
         self.abilities = declared_abilities(model) if abilities is None else _known(abilities)
         self._model = model
         self._secrets = secrets
-        self._remembered = Remembered()
+        self._replies = ReplyCache()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Answer as a whole.
+        """Return the whole reply.
 
         Raises:
-            ModelError: the model could not be asked, or gave nothing that can be used.
-            UsageError: it cannot be asked so, by its settings for instance.
+            ModelError: the request failed, or the response is unusable.
+            UsageError: the request is not valid for this model, for example its settings.
         """
         failure: CallpactError
         try:
@@ -80,11 +80,11 @@ class OpenedModel:
                 return self._kept(await self._response(request))
         except Exception as error:  # noqa: BLE001 - boundary: clients of models raise what they like
             failure = failure_of(error, self.name, self._secrets)
-        # Outside of `except`: the original may show a key, and is not to hang on ours.
+        # Outside of `except`: the original may contain a key and must not become `__context__`.
         raise failure
 
     async def _response(self, request: ModelRequest) -> theirs.ModelResponse:
-        messages = their_messages(request, self._remembered)
+        messages = their_messages(request, self._replies)
         settings = their_settings(request, self._model)
         for native in self._ways(request):
             parameters = their_parameters(request, native=native)
@@ -100,10 +100,10 @@ class OpenedModel:
         raise AssertionError("the last way returns or raises")
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[str | ModelReply, None]:
-        """Answer piece by piece; the last item is the whole reply.
+        """Yield the reply piece by piece; the last item is the whole reply.
 
         Raises:
-            ModelError: as `complete`, also in the middle.
+            ModelError: as `complete`, also after some pieces.
             UsageError: as `complete`.
         """
         failure: CallpactError | None = None
@@ -117,7 +117,7 @@ class OpenedModel:
             raise failure
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[str | ModelReply, None]:
-        messages = their_messages(request, self._remembered)
+        messages = their_messages(request, self._replies)
         settings = their_settings(request, self._model)
         for native in self._ways(request):
             parameters = their_parameters(request, native=native)
@@ -155,21 +155,21 @@ class OpenedModel:
         if response.state != "complete":
             raise ModelError(f"the reply of '{self.name}' broke off in the middle", transient=True)
         reply = reply_of(response)
-        self._remembered.keep(reply, response)
+        self._replies.keep(reply, response)
         return reply
 
     def _ways(self, request: ModelRequest) -> tuple[bool, ...]:
-        """Whether to hand the schema over: first so, if it can be, and then without."""
+        """Return whether to send the schema natively, for each try: if possible first with, then without."""
         if NATIVE_ANSWER in self.abilities and is_object_schema(request.answer_schema):
             return (True, False)
         return (False,)
 
     def _check_native(self, native: bool, error: UserError) -> None:  # noqa: FBT001 - the loop variable of its callers
-        """Raise again unless it was the schema that may have been refused, before it was sent."""
+        """Raise the error again, unless it may be pydantic-ai's refusal of the native schema."""
         if not native:
             raise error
-        # Not every schema can be said natively, nor beside tools; the instruction has it as well.
-        _log.debug("'%s' is not given the schema natively: %s", self.name, error.message)
+        # Not every schema is possible natively, nor beside tools; the instruction has it as well.
+        _log.debug("the schema is not sent natively to '%s': %s", self.name, error.message)
 
     async def __aenter__(self) -> Self:
         await self._model.__aenter__()
@@ -197,7 +197,7 @@ def _known(abilities: Iterable[str]) -> frozenset[str]:
 
 
 def _piece(event: theirs.ModelResponseStreamEvent) -> tuple[str, int]:
-    """The text in an event, and the size of all that it brings."""
+    """Return the text in an event, and the size of its whole content."""
     held: object = None
     if isinstance(event, theirs.PartStartEvent):
         held = event.part
@@ -221,7 +221,7 @@ def _piece(event: theirs.ModelResponseStreamEvent) -> tuple[str, int]:
 # --- requests and replies ---------------------------------------------------------------------
 
 MAX_REMEMBERED = 200
-"""Replies with tool calls whose thinking a model gets back as it was, however many runs share it."""
+"""Replies with tool calls that a model stores in order to send their thinking back, over all runs."""
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 _FORCIBLE = frozenset(
@@ -229,15 +229,15 @@ _FORCIBLE = frozenset(
 )
 
 
-class Remembered:
-    """Replies as they came, by the calls in them: some models want their thinking back with these."""
+class ReplyCache:
+    """Original responses by the ids of their tool calls: some models require their thinking back."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, ...], tuple[ModelReply, theirs.ModelResponse]]
         self._held = OrderedDict()
 
     def keep(self, reply: ModelReply, response: theirs.ModelResponse) -> None:
-        """Keep a reply that calls tools."""
+        """Store a response that calls tools."""
         if not reply.tool_uses:
             return
         self._held[_ids(reply.tool_uses)] = (reply, response)
@@ -245,7 +245,7 @@ class Remembered:
             self._held.popitem(last=False)
 
     def find(self, message: Message) -> theirs.ModelResponse | None:
-        """The reply that a message was made of."""
+        """Return the response that a message was made from."""
         held = self._held.get(_ids(message.tool_uses)) if message.tool_uses else None
         if held is None:
             return None
@@ -258,24 +258,24 @@ def _ids(uses: Sequence[ToolUse]) -> tuple[str, ...]:
     return tuple(use.id for use in uses)
 
 
-def their_messages(request: ModelRequest, remembered: Remembered) -> list[theirs.ModelMessage]:
-    """The conversation; all messages between two replies are sent as one request."""
-    said: list[theirs.ModelMessage] = []
+def their_messages(request: ModelRequest, replies: ReplyCache) -> list[theirs.ModelMessage]:
+    """Convert a conversation; all messages between two replies become one request."""
+    sent: list[theirs.ModelMessage] = []
     parts: list[theirs.ModelRequestPart] = []
     for message in request.messages:
         if message.role == "assistant":
-            response = remembered.find(message) or _response(message)
+            response = replies.find(message) or _response(message)
             if response is None:
-                continue  # Nothing was said; several vendors refuse an empty message.
+                continue  # Several vendors refuse an empty message.
             if parts:
-                said.append(theirs.ModelRequest(parts=parts))
+                sent.append(theirs.ModelRequest(parts=parts))
                 parts = []
-            said.append(response)
+            sent.append(response)
         else:
             parts.append(_request_part(message))
     # Instructions are read from the last request; it may have no parts of its own.
-    said.append(theirs.ModelRequest(parts=parts, instructions=request.system or None))
-    return said
+    sent.append(theirs.ModelRequest(parts=parts, instructions=request.system or None))
+    return sent
 
 
 def _response(message: Message) -> theirs.ModelResponse | None:
@@ -297,8 +297,7 @@ def _request_part(message: Message) -> theirs.ModelRequestPart:
     error = _error_object(message.content)
     if error is None:
         return theirs.ToolReturnPart(name, message.content, id_, outcome="failed")
-    # Of the two outcomes that are errors only this one goes out as the object that it is, and not
-    # as text in text.
+    # Of the two outcomes that are errors, only this one is sent as an object and not as nested text.
     return theirs.ToolReturnPart(name, error, id_, outcome="retried")
 
 
@@ -320,13 +319,13 @@ _ADDRESSES: dict[str, type[theirs.ImageUrl | theirs.AudioUrl | theirs.VideoUrl]]
 
 
 def _error_object(text: str) -> Any:
-    """The value under `error` if there is no other key; vendors have a field of their own for it."""
+    """Return the value under `error` if it is the only key; vendors have a field for it."""
     value = _arguments(text)
     return value["error"] if _is_object(value) and value.keys() == {"error"} else None
 
 
 def their_parameters(request: ModelRequest, *, native: bool) -> ModelRequestParameters:
-    """Tools and, where it is wanted and can be said, the schema of the answer."""
+    """Convert the tools and, if `native` is set, the schema of the answer."""
     tools = [
         ToolDefinition(
             name=offer.name,
@@ -345,7 +344,7 @@ def their_parameters(request: ModelRequest, *, native: bool) -> ModelRequestPara
 
 
 def is_object_schema(schema: Mapping[str, Any] | None) -> bool:
-    """True if a schema is of an object: vendors that hold text to a schema take no other."""
+    """True for the schema of an object: vendors accept no other natively."""
     if schema is None:
         return False
     ref = schema.get("$ref")
@@ -361,7 +360,7 @@ def is_object_schema(schema: Mapping[str, Any] | None) -> bool:
 
 
 def their_settings(request: ModelRequest, model: TheirModel) -> ModelSettings:
-    """The settings of a request. Its client makes one attempt: the rules of the agent decide on more."""
+    """Convert the settings of a request; the client must not retry, which is up to the agent's rules."""
     settings: dict[str, Any] = {}
     if "max_retries" not in model.unsupported_settings:
         settings["max_retries"] = 0
@@ -376,7 +375,7 @@ def their_settings(request: ModelRequest, model: TheirModel) -> ModelSettings:
 
 
 def reply_of(response: theirs.ModelResponse) -> ModelReply:
-    """The text and the tool calls of a response, without its thinking."""
+    """Convert the text and the tool calls of a response, without its thinking."""
     text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
     uses = tuple(
         ToolUse(part.tool_call_id, part.tool_name, _arguments(part.args))
@@ -384,11 +383,11 @@ def reply_of(response: theirs.ModelResponse) -> ModelReply:
         if isinstance(part, theirs.ToolCallPart)
     )
     details = response.provider_details or {}
-    # A reason that pydantic-ai has no word for is only among the details.
+    # A reason that pydantic-ai does not know is only in the details.
     reason = response.finish_reason or details.get("finish_reason")
     usage = response.usage
     return ModelReply(
-        # A refusal is no text of the model to some vendors; to who reads the answer it is.
+        # Some vendors put a refusal beside the text; for the reader it is the answer.
         text or ("" if uses else str(details.get("refusal") or "")),
         uses,
         Usage(usage.input_tokens, usage.output_tokens, cost_of(response)),
@@ -415,7 +414,7 @@ def _is_object(value: Any) -> bool:
 
 
 def cost_of(response: theirs.ModelResponse) -> float | None:
-    """The cost of a reply by list price, in US dollars; None if unknown."""
+    """Return the cost of a response by list price, in US dollars; None if unknown."""
     usage = response.usage
     if usage.cost is not None:
         return float(usage.cost)
@@ -428,14 +427,14 @@ def cost_of(response: theirs.ModelResponse) -> float | None:
 
 
 def declared_abilities(model: TheirModel) -> frozenset[str]:
-    """The abilities that a model's profile and its vendor declare; none for an unknown server."""
+    """Return the abilities that a model's profile and vendor declare; none for an unknown server."""
     if model.system == "openai" and "//api.openai.com" not in (model.base_url or ""):
-        return frozenset()  # Another server uses the vendor's name, not its abilities.
+        return frozenset()  # A compatible server has the vendor's name, not its abilities.
     profile = model.profile
     abilities: set[str] = set()
     if profile.get("supports_json_schema_output", False):
         abilities.add(NATIVE_ANSWER)
-    # The default of every profile is that a call can be forced; that is no declaration.
+    # Every profile has "can be forced" as its default, which is no declaration.
     declared = _vendor_profile(model) if model.system not in {"openai", *_FORCIBLE} else profile
     forcing = declared.get("supports_forced_tool_choice", False)
     if model.system == "bedrock":
@@ -458,7 +457,7 @@ def _vendor_profile(model: TheirModel) -> Mapping[str, Any]:
 # --- errors -----------------------------------------------------------------------------------
 
 MAX_DETAIL = 500
-"""Characters of what a model's server said that an error holds."""
+"""Characters of a server's error text that an error holds."""
 
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _PLACEHOLDER = "api-key-not-set"
@@ -466,7 +465,7 @@ _TRANSIENT_STATUSES = frozenset({408, 409, 425})
 
 
 def keys_of(*sources: Mapping[str, Any]) -> Secrets:
-    """Every value whose name says that it is a key."""
+    """Collect every value whose name is that of a key."""
     found: dict[str, str] = {}
     for source in sources:
         for name, value in source.items():
@@ -476,20 +475,20 @@ def keys_of(*sources: Mapping[str, Any]) -> Secrets:
 
 
 def shown(text: str, secrets: Secrets) -> str:
-    """A text from outside: keys masked, on one line, cut to `MAX_DETAIL` characters."""
-    # Masked first: a cut would leave half a key.
+    """Mask keys in a text of others, put it on one line, and cut it to `MAX_DETAIL` characters."""
+    # Mask before cutting: half a key is not recognised.
     line = " ".join(secrets.mask(text).split())
     return line if len(line) <= MAX_DETAIL else f"{line[:MAX_DETAIL]}…"
 
 
 def failure_of(error: Exception, name: str, secrets: Secrets) -> CallpactError:
-    """Our error for one of theirs, or of the client beneath."""
+    """Convert an exception of pydantic-ai or of the vendor's client."""
     if isinstance(error, CallpactError):
         return error
     if isinstance(error, exceptions.UserError):
         return UsageError(f"'{name}' cannot be asked so: {shown(error.message, secrets)}")
     if isinstance(error, exceptions.ModelHTTPError):
-        return _answered(error, name, secrets)
+        return _http_failure(error, name, secrets)
     if isinstance(error, exceptions.ModelRequestTimeout):
         return ModelError(f"'{name}' gave no reply within {error.timeout:g} s", transient=True)
     if isinstance(error, exceptions.ModelTimeoutError | TimeoutError):
@@ -515,9 +514,9 @@ def failure_of(error: Exception, name: str, secrets: Secrets) -> CallpactError:
     return ModelError(f"'{name}' gave nothing that can be used: {type(error).__name__}: {detail}")
 
 
-def _answered(error: exceptions.ModelHTTPError, name: str, secrets: Secrets) -> ModelError:
+def _http_failure(error: exceptions.ModelHTTPError, name: str, secrets: Secrets) -> ModelError:
     status = error.status_code
-    text = f"'{name}' answered {status}: {shown(_said(error.body), secrets)}"
+    text = f"'{name}' answered {status}: {shown(_message_of(error.body), secrets)}"
     if isinstance(error, exceptions.ModelAuthenticationError):
         text += "; check the key, and what it may use"
     if error.suggested_model_id is not None:
@@ -532,8 +531,8 @@ def _answered(error: exceptions.ModelHTTPError, name: str, secrets: Secrets) -> 
     )
 
 
-def _said(body: object) -> str:
-    """The message in the body of an error, in the forms that vendors have for it."""
+def _message_of(body: object) -> str:
+    """Return the message in the body of an HTTP error, in one of the vendors' forms."""
     if isinstance(body, Mapping):
         held = cast("Mapping[str, object]", body)
         inner = held.get("error", held)
@@ -547,7 +546,7 @@ def _said(body: object) -> str:
 
 
 def _deepest(error: BaseException) -> str:
-    """The text of the innermost cause: the outer "Connection error." is not specific."""
+    """Return the text of the innermost cause; the outer "Connection error." is not specific."""
     seen: set[int] = set()
     while error.__cause__ is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,4 +1,4 @@
-"""A model that gives scripted replies: for tests and demonstrations, without a network."""
+"""A model with scripted replies, for tests and demonstrations without a network."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from callpact.schema.json_text import json_text
 Scripted = str | ModelReply | Mapping[str, Any] | Exception
 """Text, `{"text": …}`, a reply, `{"tool": name, "arguments": {…}}` for a call, or an error to raise.
 
-`"finish": "length"` beside a text or a call is the reason that the reply ends for.
+`"finish": "length"` beside a text or a call sets the finish reason of the reply.
 """
 
 _PIECE = re.compile(r"\s*\S+|\s+$")
 
 
 class ScriptedModel:
-    """Gives replies in order, or what a function of the request gives; keeps the requests.
+    """Returns replies in order, or those that a function of the request returns; stores the requests.
 
-    A list within the list is several calls in one reply. It streams word by word, and declares
-    that it can be made to call a tool.
+    A list within the list is several calls in one reply. The model streams word by word, and
+    declares the ability `forced-tool`.
 
     Raises:
-        UsageError: when it is asked more often than it has replies.
+        UsageError: on a request after the last reply.
     """
 
     def __init__(
@@ -52,46 +52,46 @@ class ScriptedModel:
         self._next = 0
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The next reply."""
+        """Return the next reply."""
         self.requests.append(request)
         return self._reply(request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | ModelReply]:
-        """The next reply, word by word."""
+        """Yield the next reply word by word."""
         reply = await self.complete(request)
         for piece in _PIECE.findall(reply.content):
             yield piece
         yield reply
 
     def reset(self) -> None:
-        """Begin again with the first reply."""
+        """Start again with the first reply."""
         self._next = 0
         self.requests.clear()
 
     def _reply(self, request: ModelRequest) -> ModelReply:
         if self._respond is not None:
-            said: Any = self._respond(request)
+            scripted: Any = self._respond(request)
         elif self._next < len(self._replies):
-            said = self._replies[self._next]
+            scripted = self._replies[self._next]
             self._next += 1
         else:
             raise UsageError(
                 f"the script of '{self.name}' has {len(self._replies)} replies, "
                 f"and this is request {len(self.requests)}"
             )
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, ModelReply):
-            return said
+        if isinstance(scripted, Exception):
+            raise scripted
+        if isinstance(scripted, ModelReply):
+            return scripted
         finish = "stop"
-        if isinstance(said, Mapping) and "text" in said:
-            given = cast("Mapping[str, Any]", said)
-            said, finish = given["text"], given.get("finish", finish)
-        if isinstance(said, str):
+        if isinstance(scripted, Mapping) and "text" in scripted:
+            given = cast("Mapping[str, Any]", scripted)
+            scripted, finish = given["text"], given.get("finish", finish)
+        if isinstance(scripted, str):
             if request.forced_tool is None:
-                return ModelReply(said, usage=self._tokens, stop_reason=finish, model=self.name)
-            said = [{"tool": request.forced_tool, "arguments": said, "finish": finish}]
-        uses: list[Any] = [said] if isinstance(said, Mapping) else said
+                return ModelReply(scripted, usage=self._tokens, stop_reason=finish, model=self.name)
+            scripted = [{"tool": request.forced_tool, "arguments": scripted, "finish": finish}]
+        uses: list[Any] = [scripted] if isinstance(scripted, Mapping) else scripted
         return ModelReply(
             "",
             tuple(self._use(index, use) for index, use in enumerate(uses)),

@@ -1,1 +1,1 @@
-"""The messages that a model is given beside the question: instructions, skills, memory."""
+"""The parts of a prompt beside the user's message: instructions, skills, memory."""

@@ -1,6 +1,6 @@
 """Parts of the system prompt beside the base prompt: instructions, skills, the answer's contract.
 
-Each is an `Injection`; the prompt is composed again for every request. Memory is added to the
+Each part is an `Injection`; the prompt is composed for every request. Memory is added to the
 messages instead (`memory.py`).
 """
 
@@ -40,7 +40,7 @@ class Injection(Struct, frozen=True):
 
 
 class Skill(Struct, frozen=True):
-    """Instructions that the model asks for when it needs them, by the tool `read_skill`."""
+    """Instructions that the model reads with the tool `read_skill` when it needs them."""
 
     name: str
     description: str
@@ -48,11 +48,11 @@ class Skill(Struct, frozen=True):
 
 
 MAX_SHOWN_SCHEMA = 50_000
-"""Characters of the JSON Schema that an instruction shows beside the words of a shape."""
+"""Characters of the JSON Schema that an instruction shows beside the description of a shape."""
 
 
 def instruction_of(shape: Shape[Any], *, shows_schema: bool = True) -> str:
-    """The contract of the final answer for the model: the author's words, and the JSON Schema."""
+    """Describe the contract of the final answer: the author's description, and the JSON Schema."""
     text = (
         "Respond ONLY with valid JSON matching the output schema. "
         "Do NOT include prose, markdown fences, or explanatory text."
@@ -68,10 +68,10 @@ def instruction_of(shape: Shape[Any], *, shows_schema: bool = True) -> str:
 
 
 def added(injections: tuple[Injection, ...], *more: Injection) -> tuple[Injection, ...]:
-    """The injections with others after them.
+    """Append injections.
 
     Raises:
-        UsageError: two of them share an id, or one is no text.
+        UsageError: two injections have the same id, or one has neither a text nor a function.
     """
     known = {injection.id for injection in injections}
     for injection in more:
@@ -91,10 +91,10 @@ def added(injections: tuple[Injection, ...], *more: Injection) -> tuple[Injectio
 def compose(
     system: str, injections: Iterable[Injection], turn: Turn
 ) -> tuple[str, tuple[str, ...]]:
-    """The system prompt of one request, and the ids of what is in it.
+    """Return the system prompt of one request, and the ids of its injections.
 
     Raises:
-        UsageError: a function gave something else than text.
+        UsageError: a function returned something else than text or None.
     """
     parts = [system] if system else []
     ids: list[str] = []
@@ -111,7 +111,7 @@ def compose(
 
 
 def skill_injections(skills: Iterable[Skill], active: Iterable[str]) -> tuple[Injection, ...]:
-    """The list of skills, and the texts of those that were read."""
+    """Return the list of skills, and the texts of those that were read, as injections."""
     skills, read = tuple(skills), set(active)
     if not skills:
         return ()

@@ -1,6 +1,6 @@
-"""Memory of an agent: the question and the accepted answer of each earlier turn.
+"""Memory of an agent: the message and the accepted answer of each earlier turn.
 
-Corrections, failed answers and tool calls are not kept. `SqliteMemory` is one file that outlives the process.
+Corrections, failed answers and tool calls are not stored. `SqliteMemory` persists it in a file.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from callpact.folders import data_folder
 T = TypeVar("T")
 
 TURNS = 20
-"""Turns of a session that a model is reminded of."""
+"""Earlier turns of a session that are sent to the model."""
 MAX_TURNS = 1_000
-"""Turns that are kept of a session; the oldest go first."""
+"""Turns that are stored of a session; older ones are deleted."""
 _APPLICATION_ID = 0x63706D65
 _VERSION = 1
 
 
 class Remembered(Struct, frozen=True):
-    """One turn: what was asked, and the answer that was accepted."""
+    """One turn: the message and the accepted answer."""
 
     message: str
     answer: str
 
 
 class Memory(Protocol):
-    """Keeps turns by session."""
+    """A store of turns by session."""
 
     async def recall(self, session: str, turns: int) -> list[Remembered]:
         """The last turns of a session, the oldest first."""
@@ -51,8 +51,8 @@ class SqliteMemory:
     """Turns in a SQLite file, created if missing; by default one in the user's data folder.
 
     Raises:
-        InvalidConfig: the file is something else, or of a later callpact.
-        UsageError: it cannot be read or written.
+        InvalidConfig: the file is another database, or written by a later version of callpact.
+        UsageError: the file cannot be read or written.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -108,7 +108,7 @@ def _add(file: sqlite3.Connection, session: str, turn: Remembered) -> None:
 
 
 def _text(text: str) -> str:
-    """As it can be written: half a character, which has no encoding, becomes '?'."""
+    """Replace lone surrogates, which cannot be encoded, by '?'."""
     return text.encode(errors="replace").decode()
 
 

@@ -1,6 +1,6 @@
-"""One reply of the model, in as many attempts as the rules allow.
+"""Attempts at one reply of the model, as many as the rules allow.
 
-Every attempt is counted and reported to the observers of calls, so it is in the audit log.
+Every attempt is counted and published to the observers of calls, so it is in the audit log.
 Without rules there is one attempt, and a failure is raised.
 """
 
@@ -65,24 +65,24 @@ from callpact.tool import Tool
 
 Phase = Literal["pre-check", "post-decide"]
 Judge = Callable[[str, Finish | None], Verdict]
-"""Parses the text of a reply as the final answer, given why the model stopped."""
+"""Parses the text of a reply as the final answer; the second argument is the finish reason."""
 _log = logging.getLogger("callpact.agent")
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A reply, and the verdict on its text; None for tool calls, and without a contract."""
+    """A reply and the verdict on its text; tool calls have no verdict, nor replies without a contract."""
 
     reply: ModelReply
     verdict: Verdict | None = None
 
     @property
     def refusal(self) -> OutputSchemaError | None:
-        """The reason why the reply cannot be the final answer, if it cannot."""
+        """The reason why the reply cannot be the final answer, if there is one."""
         return self.verdict if isinstance(self.verdict, OutputSchemaError) else None
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """One attempt: the judged reply, and the failure."""
+    """The outcome of one attempt: the judged reply, and the failure."""
 
     judged: Judged | None = None
     error: Exception | None = None
@@ -98,8 +98,8 @@ class _Outcome(msgspec.Struct, frozen=True):
 _NO_ATTEMPT = _Outcome()
 
 
-class Asking:
-    """Sends the requests of one run to models, counts their cost and reports them."""
+class Requester:
+    """Sends the requests of one run to models, counts their cost and publishes them."""
 
     def __init__(
         self,
@@ -118,12 +118,12 @@ class Asking:
         self._identity = identity
         self.on_token: Callable[[str], None] | None = None
         self.on_reset: Callable[[str], None] | None = None
-        self._said = False
+        self._has_streamed = False
         self._seen = 0
         self.spending = spending
         self.made = 0
 
-    async def once(
+    async def send(
         self,
         request: ModelRequest,
         judge: Judge | None = None,
@@ -134,7 +134,7 @@ class Asking:
         """Make one attempt, record it, and judge its text.
 
         Raises:
-            ModelError: the model could not be asked, or gave nothing that can be used.
+            ModelError: the request failed, or the reply is unusable.
         """
         model = model or self._model
         started, begun = time.time_ns() // 1_000_000, time.perf_counter()
@@ -143,7 +143,7 @@ class Asking:
         self.made += 1
         self.spending.add(requests=1)
         try:
-            reply = _answered(await self._reply(model, _fitted(request, model)), request)
+            reply = _forced_answer(await self._reply(model, _fitted(request, model)), request)
             self.spending.add(reply.usage)
             judged = _judged(reply, judge)
             failure = judged.refusal
@@ -161,21 +161,21 @@ class Asking:
         last: Any = None
         async for item in stream(request):
             if isinstance(item, str):
-                self._said = self._said or bool(item)
+                self._has_streamed = self._has_streamed or bool(item)
                 self.on_token(item)
             else:
                 last = item
         return _checked(last, model)
 
     def reset(self, reason: str) -> None:
-        """Take back the streamed text of this reply."""
-        if self._said and self.on_reset is not None:
-            self._said = False
+        """Report that the streamed text of this reply is discarded."""
+        if self._has_streamed and self.on_reset is not None:
+            self._has_streamed = False
             self.on_reset(reason)
 
     def begin(self) -> None:
-        """Begin a new reply: text that was streamed before is not taken back any more."""
-        self._said = False
+        """Start a new reply: text that was streamed before is no longer discarded."""
+        self._has_streamed = False
 
     def _record(  # noqa: PLR0917 - by position, like the event that it makes
         self,
@@ -196,7 +196,7 @@ class Asking:
             "messages": [as_data(message) for message in fresh],
         }
         envelope = None
-        if reply is not None:  # Also a refused one: people look for these in the log.
+        if reply is not None:  # Refused replies are recorded as well: the log is searched for them.
             envelope = local_envelope(as_data(reply), self._tool.id)
         self._runtime.tell(
             CallFinished(
@@ -206,7 +206,7 @@ class Asking:
                 started,
                 time.perf_counter() - begun,
                 envelope,
-                _recorded(failure, reply),
+                _record_error(failure, reply),
                 self._identity,
                 self._emitter.run_id,
                 None,
@@ -252,14 +252,14 @@ def _is_use(use: Any) -> bool:
 
 
 def _fitted(request: ModelRequest, model: Model) -> ModelRequest:
-    """Leave out of a request what the model does not declare that it can do."""
+    """Remove the native schema from a request to a model without that ability."""
     if request.answer_schema is None or NATIVE_ANSWER in abilities_of(model):
         return request
     return msgspec.structs.replace(request, answer_schema=None)
 
 
-def _answered(reply: ModelReply, request: ModelRequest) -> ModelReply:
-    """A forced call is the answer: from here on it is text like any other."""
+def _forced_answer(reply: ModelReply, request: ModelRequest) -> ModelReply:
+    """Convert a forced tool call to the text of an answer."""
     forced = request.forced_tool
     use = next((use for use in reply.tool_uses if use.name == forced), None)
     if use is None:
@@ -269,7 +269,7 @@ def _answered(reply: ModelReply, request: ModelRequest) -> ModelReply:
     return msgspec.structs.replace(reply, content=text, tool_uses=())
 
 
-def _recorded(failure: Exception | None, reply: ModelReply | None) -> CallError | None:
+def _record_error(failure: Exception | None, reply: ModelReply | None) -> CallError | None:
     if failure is None:
         return None if reply is not None else ToolError("aborted", "The model was not heard out")
     if isinstance(failure, OutputSchemaError):
@@ -283,7 +283,7 @@ class Attempts:
 
     def __init__(
         self,
-        asking: Asking,
+        requester: Requester,
         model: Model,
         reliability: Reliability,
         emitter: Emitter,
@@ -292,7 +292,7 @@ class Attempts:
         seconds_left: Callable[[], float | None],
         on_refused: Callable[[OutputSchemaError], None],
     ) -> None:
-        self._asking = asking
+        self._requester = requester
         self._on_refused = on_refused
         self._seconds_left = seconds_left
         self._models = (model, *reliability.providers)
@@ -303,10 +303,10 @@ class Attempts:
         self._rules = reliability.rules
 
     async def reply(self, request: ModelRequest) -> Judged:
-        """The reply that the rules take.
+        """Return the reply that the rules accept.
 
         Raises:
-            ReliabilityFailFastError: they gave up.
+            ReliabilityFailFastError: the rules gave up.
         """
         scope = self._scope(request, 0, 0, (), {})
         rule = _first(self._config.pre_check, scope)
@@ -352,25 +352,25 @@ class Attempts:
                 attempt=made,
                 action=verb,
                 error_kind=scope.error_kind,
-                error_message=_words(scope),
+                error_message=_error_text(scope),
                 from_provider=model.name,
                 to_provider=self._models[at].name,
                 wait_seconds=wait or None,
             )
-            self._asking.reset(scope.error_kind)
+            self._requester.reset(scope.error_kind)
             if isinstance(scope.error, OutputSchemaError):
                 self._on_refused(scope.error)
-            self._asking.spending.check()
+            self._requester.spending.check()
             if wait:
                 await self._config.sleep(wait)
             sent = await self._corrected(request, rule, scope)
         raise self._give_up("max-loop-exceeded", scope, f"{MAX_ROUNDS} attempts")
 
     def _wait(self, rule: Rule | None, scope: Scope, retries: int) -> float:
-        """Seconds to wait before the next attempt.
+        """Return the seconds to wait before the next attempt.
 
         Raises:
-            ReliabilityFailFastError: the time that is left ends before the wait does.
+            ReliabilityFailFastError: the wait is longer than the time left.
         """
         seconds, left = 0.0 if rule is None else wait_of(rule, scope.error, retries), None
         if seconds:
@@ -387,14 +387,14 @@ class Attempts:
         failure: Exception | None = None
         try:
             self._breaker.check(model.name)
-            judged = await self._asking.once(request, self._judge, model=model, attempt=attempt)
+            judged = await self._requester.send(request, self._judge, model=model, attempt=attempt)
             failure = judged.refusal
         except (UsageError, RunStopped):
             raise
         except Exception as error:  # noqa: BLE001 - boundary: the rules decide what a failure means
             failure = error
         kind = "ok" if failure is None else error_kind(failure)
-        if kind in {"ok", "schema-fail"}:  # An answer that breaks the contract is an answer.
+        if kind in {"ok", "schema-fail"}:  # The model replied, even if the answer is refused.
             self._breaker.succeeded(model.name)
         elif failure is not None and is_outage(failure):
             self._breaker.failed(model.name)
@@ -427,7 +427,7 @@ class Attempts:
             validation_errors=errors,
             attempts_per_provider=dict(counts),
             breaker_states={model.name: self._breaker.state(model.name) for model in self._models},
-            usage=self._asking.spending.usage,
+            usage=self._requester.spending.usage,
         )
 
     def _emit_failure(self, scope: Scope) -> None:
@@ -456,7 +456,7 @@ class Attempts:
     async def _fall_back(self, scope: Scope, label: str | None) -> ModelReply:
         if self._config.fallback is None:
             raise self._give_up("fallback-not-configured", scope, label)
-        self._asking.reset("fallback")
+        self._requester.reset("fallback")
         given = self._config.fallback(scope.request, scope.error)
         given = await given if isawaitable(given) else given
         if isinstance(given, str):
@@ -471,7 +471,7 @@ class Attempts:
     async def _corrected(
         self, request: ModelRequest, rule: Rule | None, scope: Scope
     ) -> ModelRequest:
-        """The request with the last failed answer and its feedback, without earlier ones."""
+        """Return the request with the last failed answer and its feedback, without earlier ones."""
         if rule is None or rule.feedback_for_llm is None:
             return request
         words = await _feedback(rule, scope)
@@ -490,7 +490,7 @@ class Attempts:
             "provider_used": scope.current_provider,
             "error_kind": scope.error_kind,
         }
-        words = _words(scope)
+        words = _error_text(scope)
         if words is not None:
             payload["error_message"] = words
         self._emitter.emit("reliability.fail_fast", kind=kind, label=label or kind, **payload)
@@ -505,7 +505,7 @@ def _first(rules: tuple[Rule, ...], scope: Scope) -> Rule | None:
             if rule.when(scope):
                 return rule
         except Exception as error:  # noqa: BLE001 - boundary: a rule that raises does not hold
-            _log.warning("the rule '%s' raised %r and is passed over", rule.kind, error)
+            _log.warning("the rule '%s' raised %r and is ignored", rule.kind, error)
     return None
 
 
@@ -516,10 +516,10 @@ async def _feedback(rule: Rule, scope: Scope) -> str:
             given = given(scope)
             given = await given if isawaitable(given) else given
         return str(given)
-    except Exception as error:  # noqa: BLE001 - boundary: a run does not end for want of words
+    except Exception as error:  # noqa: BLE001 - boundary: a failed feedback function ends no run
         _log.warning("the feedback of the rule '%s' raised %r", rule.kind, error)
         return GENERIC_FEEDBACK
 
 
-def _words(scope: Scope) -> str | None:
+def _error_text(scope: Scope) -> str | None:
     return None if scope.error is None else str(scope.error) or type(scope.error).__name__

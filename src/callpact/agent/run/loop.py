@@ -1,7 +1,7 @@
-"""One run of an agent: ask the model, call the tools that it wants, judge its answer.
+"""One run of an agent: send requests to the model, call its tools, judge its answer.
 
-A run is made for one message and used once. Everything that it may do was declared before
-(`plan.py`); its account records what it did.
+A run is made for one message and used once. `plan.py` declares everything that it may do; its
+account records the work and the cost.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from callpact.agent.models.model import (
     entered,
     without_ephemeral,
 )
-from callpact.agent.plan import ANSWER_TOOL, Plan, Who
+from callpact.agent.plan import ANSWER_TOOL, Plan, RunCaller
 from callpact.agent.prompt.instructions import Turn, compose, skill_injections
 from callpact.agent.prompt.memory import Remembered
 from callpact.agent.reliability import echo, framed, issue_lines
-from callpact.agent.run.attempts import Asking, Attempts, Judged
-from callpact.agent.run.pause import VERSION, Checkpoint, Waiting, write_checkpoint
-from callpact.agent.run.tool_calls import Using, check_waiting
+from callpact.agent.run.attempts import Attempts, Judged, Requester
+from callpact.agent.run.pause import VERSION, Checkpoint, PendingCall, write_checkpoint
+from callpact.agent.run.tool_calls import ToolCaller, check_pending_calls
 from callpact.errors import (
     LimitReached,
     OutputSchemaError,
@@ -67,18 +67,18 @@ class Run:
         plan: Plan,
         message: Message,
         session: str,
-        who: Who,
+        caller: RunCaller,
         *,
         history: Iterable[Message] = (),
     ) -> None:
         self.plan = plan
-        # Events and the memory have its text.
+        # Events and the memory hold text only.
         self._message = message.content or f"[{len(message.parts)} files]"
         self._session = session
-        self._who = who
-        self._run_id = who.run_id or new_id()
+        self._caller = caller
+        self._run_id = caller.run_id or new_id()
         self._messages: list[Message] = [*history, message]
-        self._waiting: list[Waiting] = []
+        self._pending: list[PendingCall] = []
         self._attempts: list[Attempt] = []
         self._unmet: Unmet | None = None
         self.answer: Answer | None = None
@@ -90,36 +90,38 @@ class Run:
     def _start(self, spending: Spending) -> None:
         plan, self._spending = self.plan, spending
         self._emitter = Emitter(plan.handlers, self._run_id, is_whole=plan.emits_whole_texts)
-        self._asking = Asking(
+        self._requester = Requester(
             model=plan.model,
             tool=plan.model_tool,
             runtime=plan.runtime,
             emitter=self._emitter,
-            identity=self._who.identity,
+            identity=self._caller.identity,
             spending=spending,
         )
-        self._using = Using(plan, self._who, self._emitter, spending, self._seconds_left)
+        self._tool_caller = ToolCaller(
+            plan, self._caller, self._emitter, spending, self._seconds_left
+        )
 
     @classmethod
-    def resumed(cls, plan: Plan, checkpoint: Checkpoint, answer: Any, who: Who) -> Run:
-        """A run that goes on where it paused.
+    def resumed(cls, plan: Plan, checkpoint: Checkpoint, answer: Any, caller: RunCaller) -> Run:
+        """Make a run that continues from a checkpoint.
 
         Raises:
-            UsageError: a tool that waits for an answer is not here.
+            UsageError: the agent lacks a tool that asked a question.
         """
-        check_waiting(plan, who, checkpoint)
-        run = cls(plan, Message("user", checkpoint.message), checkpoint.session, who)
+        check_pending_calls(plan, caller, checkpoint)
+        run = cls(plan, Message("user", checkpoint.message), checkpoint.session, caller)
         run._run_id = checkpoint.run_id
         run._messages = list(checkpoint.messages)
-        run._waiting = list(checkpoint.waiting)
+        run._pending = list(checkpoint.waiting)
         run._attempts = list(checkpoint.attempts)
         run._iteration, run._seconds = checkpoint.iteration, checkpoint.seconds
         spent = (checkpoint.usage, checkpoint.requests, checkpoint.tool_calls)
         run._start(Spending(plan.limits, *spent))
-        run._asking.made = checkpoint.made
-        run._using.skills = list(checkpoint.skills)
-        run._using.rejections = dict(checkpoint.rejections)
-        asked = next(waiting for waiting in run._waiting if waiting.is_paused)
+        run._requester.made = checkpoint.made
+        run._tool_caller.skills = list(checkpoint.skills)
+        run._tool_caller.rejections = dict(checkpoint.rejections)
+        asked = next(pending for pending in run._pending if pending.is_paused)
         asked.answers = [*asked.answers, answer]
         asked.is_paused, asked.question = False, None
         return run
@@ -127,9 +129,9 @@ class Run:
     def listen(
         self, on_token: Callable[[str, int], None], on_reset: Callable[[str, int], None]
     ) -> None:
-        """Pass on each streamed piece of text, and each reset of pieces that are not the answer."""
-        self._asking.on_token = lambda text: on_token(text, self._iteration)
-        self._asking.on_reset = lambda why: on_reset(why, self._iteration)
+        """Set the callbacks for streamed text, and for resets that discard it."""
+        self._requester.on_token = lambda text: on_token(text, self._iteration)
+        self._requester.on_reset = lambda why: on_reset(why, self._iteration)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -154,8 +156,8 @@ class Run:
         """Run to the answer, or to a pause.
 
         Raises:
-            RunStopped: a limit was met, or the rules gave up.
-            ModelError: the model could not be asked, and no rules say what then.
+            RunStopped: a limit was reached, or the rules gave up.
+            ModelError: a request to the model failed, and there are no rules.
         """
         emit, self._begun = self._emitter.emit, time.monotonic()
         emit("agent.turn_start", message=self._emitter.shown(self._message))
@@ -169,12 +171,12 @@ class Run:
             if not timer.expired():
                 raise
             seconds = self.plan.limits.seconds or left or 0.0
-            self._asking.reset(LimitReached.code)
+            self._requester.reset(LimitReached.code)
             raise LimitReached("seconds", seconds, self.account) from None
         except RunStopped as error:
             self._emit_unmet_by_rules(error)
             error.account = self.account
-            self._asking.reset(error.code)
+            self._requester.reset(error.code)
             raise
         finally:
             account = self.account
@@ -190,13 +192,13 @@ class Run:
         return outcome
 
     async def result(self) -> TypedResult[Any]:
-        """Run to the typed value; a fallback of the agent answers for one that breaks the contract.
+        """Run to the typed value, from the fallback if the answer breaks the contract.
 
         Raises:
-            OutputSchemaError: the answer breaks the contract, and no fallback answers.
-            RunPaused: a tool waits for an answer.
-            RunStopped: a limit was met, or the rules gave up.
-            ModelError: the model could not be asked, and no rules say what then.
+            OutputSchemaError: the answer breaks the contract, and no fallback gives a value.
+            RunPaused: a tool asked a question.
+            RunStopped: a limit was reached, or the rules gave up.
+            ModelError: a request to the model failed, and there are no rules.
         """
         self.plan.required_contract()
         try:
@@ -205,14 +207,14 @@ class Run:
             cause = error.cause
             if self.plan.fallback is None or not isinstance(cause, OutputSchemaError):
                 raise
-            # The caller was promised a value either way.
+            # With a fallback, the caller gets a value in this case, too.
             given_up = OutputSchemaError(cause.stage, cause.raw_output, error, cause.issues)
             refused = Answer(cause.raw_output, error.account, self.messages)
             try:
                 return await self._recovered(given_up, refused, error.payload["attempt"] - 1)
             except (
                 Exception
-            ) as failure:  # boundary: no tier answers, so the rules have the last word
+            ) as failure:  # boundary: the fallback failed too, so the rules' error is raised
                 raise error from failure
         if isinstance(answer, Paused):
             raise RunPaused(answer)
@@ -227,7 +229,7 @@ class Run:
     ) -> TypedResult[Any]:
         error.account = answer.account
         shape = self.plan.required_contract().shape
-        # Without an iteration: the run is over.
+        # A new emitter without an iteration: the run is over.
         emitter = Emitter(self.plan.handlers, self._run_id)
         found = await recovered(error, self.plan.fallback, shape, emitter, retries_spent)
         return TypedResult(found.value, found.tier, (), answer)
@@ -235,7 +237,7 @@ class Run:
     async def _turns(self) -> Answer | Paused:
         self._check_forced()
         outcome: Answer | Paused | None = None
-        if self._waiting:
+        if self._pending:
             self._emitter.iteration = self._iteration
             outcome = await self._use_tools()
         while outcome is None:
@@ -249,7 +251,7 @@ class Run:
 
     async def _turn(self) -> Answer | Paused | None:
         request = await self._request()
-        self._asking.begin()
+        self._requester.begin()
         self._emitter.emit(
             "stream.llm_start",
             model=self.plan.model.name,
@@ -273,9 +275,9 @@ class Run:
             )
         if reply.tool_uses:
             self._messages.append(Message("assistant", reply.content, reply.tool_uses))
-            self._waiting = [Waiting(use) for use in reply.tool_uses]
+            self._pending = [PendingCall(use) for use in reply.tool_uses]
             if finish is not None:
-                self._using.refuse(self._waiting, finish)
+                self._tool_caller.refuse(self._pending, finish)
             return await self._use_tools()
         return await self._judge(judged)
 
@@ -285,7 +287,7 @@ class Run:
         plan = self.plan
         remembered = await self._remembered()
         turn = Turn(self._run_id, self._iteration, tuple(self._messages))
-        injections = (*plan.injections, *skill_injections(plan.skills, self._using.skills))
+        injections = (*plan.injections, *skill_injections(plan.skills, self._tool_caller.skills))
         system, ids = compose(plan.system, injections, turn)
         for id_ in ids:
             self._emitter.emit("context.injected", id=id_, slot="system-prompt")
@@ -305,7 +307,7 @@ class Run:
     def _offered(self) -> tuple[ToolOffer, ...]:
         contract = self.plan.contract
         if contract is None or not self.plan.is_forced:
-            return self._using.offers()
+            return self._tool_caller.offers()
         text, words = "Give your final answer by calling this tool.", contract.shape.description
         if words and words != json_text(contract.shape.json_schema):
             text = f"{text} {words}"
@@ -335,9 +337,9 @@ class Run:
         plan = self.plan
         judge = None if plan.contract is None else plan.contract.judge
         if plan.reliability is None:
-            return await self._asking.once(request, judge)
+            return await self._requester.send(request, judge)
         attempts = Attempts(
-            self._asking,
+            self._requester,
             plan.model,
             plan.reliability,
             self._emitter,
@@ -350,20 +352,20 @@ class Run:
     # --- tools ----------------------------------------------------------------------------
 
     async def _use_tools(self) -> Answer | Paused | None:
-        """Call what is wanted and has no result yet; None to go on."""
-        await self._using.use(self._waiting)
-        paused = next((waiting for waiting in self._waiting if waiting.is_paused), None)
+        """Run the pending tool calls; None if the run continues with the next request."""
+        await self._tool_caller.use(self._pending)
+        paused = next((pending for pending in self._pending if pending.is_paused), None)
         if paused is not None:
             return self._paused(paused)
-        self._messages += [waiting.result for waiting in self._waiting if waiting.result]
-        self._waiting = []
-        if (tool := self._using.given_up) is None:
+        self._messages += [pending.result for pending in self._pending if pending.result]
+        self._pending = []
+        if (tool := self._tool_caller.given_up) is None:
             return None
-        # Seed 004: the model never satisfied the gate, and the user is shown a message that says so.
+        # Seed 004: if the model never satisfies the gate, the user is shown a message about it.
         text, contract = exhausted_message(tool), self.plan.contract
-        return self._stand(Judged(ModelReply(text), contract.judge(text) if contract else None))
+        return self._conclude(Judged(ModelReply(text), contract.judge(text) if contract else None))
 
-    def _paused(self, waiting: Waiting) -> Paused:
+    def _paused(self, pending: PendingCall) -> Paused:
         account = self.account
         checkpoint = Checkpoint(
             VERSION,
@@ -373,30 +375,30 @@ class Run:
             self._session,
             self._iteration,
             list(without_ephemeral(tuple(self._messages))),
-            self._waiting,
+            self._pending,
             account.usage,
             account.requests,
             account.tool_calls,
             self._attempts,
-            self._using.skills,
-            self._using.rejections,
+            self._tool_caller.skills,
+            self._tool_caller.rejections,
             account.seconds,
-            self._asking.made,
+            self._requester.made,
         )
-        self._emitter.emit("agent.paused", tool=waiting.use.name)
-        return Paused(waiting.question, write_checkpoint(checkpoint), waiting.use.name, account)
+        self._emitter.emit("agent.paused", tool=pending.use.name)
+        return Paused(pending.question, write_checkpoint(checkpoint), pending.use.name, account)
 
     # --- judging --------------------------------------------------------------------------
 
     async def _judge(self, judged: Judged) -> Answer | None:
         contract, refusal = self.plan.contract, judged.refusal
         if contract is not None and refusal is not None:
-            # Retries by rules leave no correction in the conversation, and are not counted here.
+            # Retries by rules add no correction to the conversation and are not counted here.
             attempt = 1 + sum(row.corrective_message_hash is not None for row in self._attempts)
             if attempt <= contract.retries and self._iteration < self.plan.limits.iterations:
                 self._ask_again(refusal, attempt, contract.retries)
                 return None
-        answer = self._stand(judged)
+        answer = self._conclude(judged)
         is_whole = contract is not None or cut_finish(judged.reply) is None
         if refusal is None and is_whole and self.plan.memory is not None:
             await self.plan.memory.keep(self._session, Remembered(self._message, str(answer)))
@@ -417,10 +419,10 @@ class Run:
             path=refusal.path,
             corrective_message_hash=hashed,
         )
-        self._asking.reset("schema-fail")
+        self._requester.reset("schema-fail")
 
-    def _stand(self, judged: Judged) -> Answer:
-        """Take a reply as the answer, whether it keeps the contract or not."""
+    def _conclude(self, judged: Judged) -> Answer:
+        """Make a reply the answer of the run, whether it keeps the contract or not."""
         reply, self._verdict = judged.reply, judged.verdict
         if isinstance(judged.verdict, Parsed):
             repairs = tuple(repair.code for repair in judged.verdict.repairs)
@@ -430,7 +432,7 @@ class Run:
         elif judged.verdict is not None:
             self._add_attempt("exhausted", judged.verdict)
             self._emit_unmet(judged.verdict, len(self._attempts))
-            self._asking.reset("schema-fail")
+            self._requester.reset("schema-fail")
         text = reply.content
         self._messages.append(Message("assistant", text))
         self.answer = Answer(text, self.account, tuple(self._messages), reply.finish)
@@ -466,7 +468,7 @@ class Run:
             fallback_configured=has_fallback,
             iteration=self._iteration,
         )
-        # Only the stage: a model's text may hold secrets or personal data.
+        # Log only the stage: a model's text may hold secrets or personal data.
         _log.warning(
             "the answer of agent '%s' (run %s) breaks its contract at stage %s after %s attempts",
             self.plan.name,
@@ -486,7 +488,7 @@ class Run:
 
     def _seconds_left(self) -> float | None:
         spent = self._seconds + time.monotonic() - self._begun
-        limit, deadline = self.plan.limits.seconds, self._who.deadline
+        limit, deadline = self.plan.limits.seconds, self._caller.deadline
         left = [] if limit is None else [limit - spent]
         if deadline is not None:
             left.append(deadline / 1000 - time.time())

@@ -1,4 +1,4 @@
-"""Tools as offers to a model, and their results as messages to it."""
+"""Tools as offers to a model, and their outputs as messages to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from callpact.context import Identity
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import AccessDenied, CallError, InvalidInput, Issue
 from callpact.gate import grant
-from callpact.jsonreader.reader import Read, Unreadable, read_json
+from callpact.jsonreader.reader import ReadResult, Unreadable, read_json
 from callpact.schema.json_text import json_text
 from callpact.tool import OPEN, Tool
 from callpact.wire.paging import preview
@@ -20,7 +20,7 @@ from callpact.wire.plain import encode_error
 
 
 class Offers:
-    """The tools of a catalog as offers; made once for as long as the catalog is the same."""
+    """The tools of a catalog as offers, cached until the catalog is replaced."""
 
     def __init__(self) -> None:
         self._catalog: Catalog | None = None
@@ -29,7 +29,7 @@ class Offers:
     def of(
         self, catalog: Catalog, identity: Identity | None, *, trusted: bool
     ) -> tuple[ToolOffer, ...]:
-        """The tools that this caller may use and a model can call."""
+        """Return the tools that this caller may use and a model can call."""
         if self._catalog is not catalog:
             self._made = tuple((tool, offer_of(tool)) for tool in callable_tools(catalog))
             self._catalog = catalog
@@ -37,12 +37,12 @@ class Offers:
 
 
 def callable_tools(tools: Iterable[Tool]) -> Iterable[Tool]:
-    """The tools that return one result and are not disabled."""
+    """Return the tools that have one output and are not disabled."""
     return (tool for tool in tools if tool.kind != "subscription" and tool.disabled is None)
 
 
 def offer_of(tool: Tool) -> ToolOffer:
-    """One tool under its wire name."""
+    """Convert a tool to an offer under its wire name."""
     return ToolOffer(tool.wire_name, tool.description, tool.contract.input)
 
 
@@ -65,20 +65,20 @@ PURE_SYNTAX = frozenset(
         "whitespace",
     }
 )
-"""Repairs of a call's arguments: another notation of the same value. Whatever adds, closes or leaves
-out a part of the text is not among them, for half a call must not run."""
+"""Allowed repairs of a call's arguments: other notations of the same value. Repairs that add, close or
+omit a part of the text are not allowed, because half a call must not run."""
 
 
-def arguments_of(use: ToolUse) -> Read:
-    """The arguments that a model wrote; text is read, with repairs of pure syntax.
+def arguments_of(use: ToolUse) -> ReadResult:
+    """Return the arguments of a tool call; text is parsed, with repairs of pure syntax.
 
     Raises:
         InvalidInput: the text cannot be read without guessing.
     """
     if not isinstance(use.arguments, str):
-        return Read(use.arguments)
+        return ReadResult(use.arguments)
     if not use.arguments.strip():
-        return Read({})
+        return ReadResult({})
     try:
         read = read_json(use.arguments)
     except Unreadable as error:
@@ -99,7 +99,7 @@ def _unreadable(text: str, code: str, at: int) -> InvalidInput:
 
 
 def cut_off(finish: Cut) -> InvalidInput:
-    """The refusal of a tool call in a reply that is not complete."""
+    """Return the refusal of a tool call in an incomplete reply."""
     message, hint = _CUT_OFF[finish]
     return InvalidInput(lambda: [Issue("truncated", message, hint=hint)])
 
@@ -121,7 +121,7 @@ _CUT_OFF = {
 
 
 def result_message(use: ToolUse, envelope: ResponseEnvelope[Any]) -> Message:
-    """A result as the model reads it, with a note on values that a cast invented."""
+    """Convert an output to a message for the model, with a note on values that a cast invented."""
     data = envelope.data
     if isinstance(data, bytes):
         data = envelope.to_wire()
@@ -140,6 +140,6 @@ def result_message(use: ToolUse, envelope: ResponseEnvelope[Any]) -> Message:
 
 
 def error_message(use: ToolUse, error: CallError) -> Message:
-    """A failure as the model reads it: code, message, path, and all issues."""
+    """Convert a failure to a message for the model: code, message, path, and all issues."""
     text = json_text(encode_error(error))
     return Message("tool", text, tool_use_id=use.id, tool_name=use.name, is_error=True)

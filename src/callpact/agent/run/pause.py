@@ -1,7 +1,7 @@
-"""Paused runs: how a tool asks for an answer from outside, and the checkpoint to resume from.
+"""Paused runs: a tool's question to the outside, and the checkpoint to resume from.
 
-A checkpoint is JSON text that any process with the same agent can resume. It holds the conversation
-of the run: keep it as safe as that.
+A checkpoint is JSON text that any process with the same agent can resume. It contains the
+conversation of the run, and needs the same protection.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from callpact.schema import is_json
 
 VERSION = 1
 MAX_CHECKPOINT = 32 << 20
-"""Bytes of a checkpoint that are read."""
+"""Bytes of a checkpoint."""
 
 
-class Waiting(Struct, omit_defaults=True):
-    """A tool that a reply wants called, as far as it is: its result, or what it paused with."""
+class PendingCall(Struct, omit_defaults=True):
+    """The state of one tool call of a reply: its result, or the question it paused with."""
 
     use: ToolUse
     result: Message | None = None
@@ -33,7 +33,7 @@ class Waiting(Struct, omit_defaults=True):
     is_paused: bool = False
     answers: list[Any] = []
     state: Any = None
-    """The state that the tool resumes from, with its first answer; None if it starts again."""
+    """The state that the tool resumes from, with its first answer; None if it starts anew."""
     is_rejected: bool = False
 
 
@@ -47,7 +47,7 @@ class Checkpoint(Struct, omit_defaults=True):
     session: str
     iteration: int
     messages: list[Message]
-    waiting: list[Waiting]
+    waiting: list[PendingCall]
     usage: Usage
     requests: int
     tool_calls: int
@@ -56,14 +56,14 @@ class Checkpoint(Struct, omit_defaults=True):
     rejections: dict[str, int]
     seconds: float
     made: int = 0
-    """Requests to the agent's own models; `requests` counts those of agents below as well."""
+    """Requests to the agent's own models; `requests` includes those of nested agents."""
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> str:
-    """A checkpoint as JSON text; half a character, which has no encoding, becomes '?'.
+    """Encode a checkpoint as JSON text; lone surrogates become '?'.
 
     Raises:
-        UsageError: it is larger than one that is read, so the answer would be lost.
+        UsageError: the checkpoint is too large to be read again.
     """
     try:
         text = msgspec.json.encode(checkpoint).decode()
@@ -79,10 +79,10 @@ def write_checkpoint(checkpoint: Checkpoint) -> str:
 
 
 def read_checkpoint(text: str | bytes, agent: str) -> Checkpoint:
-    """The checkpoint of a text.
+    """Decode a checkpoint.
 
     Raises:
-        UsageError: it is not a checkpoint, or it is another agent's.
+        UsageError: the text is no checkpoint, or one of another agent.
     """
     if not isinstance(cast("Any", text), str | bytes) or len(text) > MAX_CHECKPOINT:
         raise UsageError("a checkpoint is the JSON text that a paused run gave")
@@ -96,27 +96,29 @@ def read_checkpoint(text: str | bytes, agent: str) -> Checkpoint:
         )
     if checkpoint.agent != agent:
         raise UsageError(f"the checkpoint is of the agent '{checkpoint.agent}', not of '{agent}'")
-    if not any(waiting.is_paused for waiting in checkpoint.waiting):
+    if not any(pending.is_paused for pending in checkpoint.waiting):
         raise UsageError("the checkpoint waits for no answer")
     return checkpoint
 
 
 class RunClient(Client):
-    """The client of a tool that an agent calls: it can pause; all else goes to the agent's caller."""
+    """The client of a tool that an agent calls: it can pause, and forwards to the agent's caller."""
 
-    def __init__(self, above: Client | None, waiting: Waiting, *, is_trusted: bool = False) -> None:
+    def __init__(
+        self, above: Client | None, pending: PendingCall, *, is_trusted: bool = False
+    ) -> None:
         self._above = above
         self.is_trusted = is_trusted
-        self._answers = list(waiting.answers)
+        self._answers = list(pending.answers)
         self._given = 0
-        if waiting.state is not None and self._answers:
-            self.resumed = Resumed(waiting.state, self._answers.pop(0))
+        if pending.state is not None and self._answers:
+            self.resumed = Resumed(pending.state, self._answers.pop(0))
 
     async def pause(self, question: Any, state: Any = None) -> Any:
-        """The answer to the question, if it is there already.
+        """Return the answer to the question, if it is known already.
 
         Raises:
-            PauseAsked: it is not.
+            PauseAsked: there is no answer yet.
             UsageError: the question or the state is not JSON.
         """
         if not is_json(question) or not is_json(state):
@@ -144,7 +146,7 @@ class RunClient(Client):
     async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Elicited:
         """Ask the user of the agent's caller."""
         if self._above is None:
-            _nobody()
+            _raise_no_client()
         return await self._above.elicit(message, schema, key=key)
 
     async def sample(
@@ -159,7 +161,7 @@ class RunClient(Client):
     ) -> Sampled:
         """Ask the model of the agent's caller."""
         if self._above is None:
-            _nobody()
+            _raise_no_client()
         return await self._above.sample(
             messages,
             max_tokens=max_tokens,
@@ -170,9 +172,9 @@ class RunClient(Client):
         )
 
     async def roots(self, *, key: str = "") -> tuple[Root, ...]:
-        """The folders of the agent's caller."""
+        """Return the folders of the agent's caller."""
         if self._above is None:
-            _nobody()
+            _raise_no_client()
         return await self._above.roots(key=key)
 
     async def log(self, level: LogLevel, data: Any) -> None:
@@ -181,8 +183,8 @@ class RunClient(Client):
             await self._above.log(level, data)
 
     async def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Nothing: a tool is a part of the run, and its progress is not the run's."""
+        """Do nothing: the progress of a tool is not the progress of the run."""
 
 
-def _nobody() -> NoReturn:
+def _raise_no_client() -> NoReturn:
     raise ClientUnable("the agent was called by code: there is no client to ask; use context.pause")

@@ -1,4 +1,4 @@
-"""A run as a stream: tokens, a reset where they are discarded, and the end."""
+"""A run as a stream: tokens, a reset if they are discarded, and the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Token(Struct, frozen=True):
-    """A piece of text as the model writes it; provisional until the answer is judged."""
+    """A piece of streamed text; provisional until the answer is judged."""
 
     text: str
     iteration: int
@@ -24,7 +24,7 @@ class Token(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """The tokens of this iteration are no answer: others follow, or the fallback answers, or none."""
+    """The tokens of this iteration are discarded: they are not part of the answer."""
 
     reason: str
     iteration: int
@@ -33,8 +33,8 @@ class Reset(Struct, frozen=True):
 class Finished(Struct, Generic[T], frozen=True):
     """The end of a stream: the answer as the model wrote it, or the pause; and the typed result.
 
-    `result` is None without an `output_schema`, after a pause, and where the answer breaks its
-    contract and there is no fallback; then `refusal` has the reason.
+    Without an `output_schema` and after a pause there is no `result`. If the answer breaks its
+    contract and no fallback is declared, `refusal` has the reason instead.
     """
 
     answer: Answer | Paused

@@ -1,6 +1,6 @@
-"""The tools that a model wants called in one reply: called through the runtime, like any other.
+"""The tool calls of one reply, run through the runtime like all others.
 
-A failure is a result that the model reads; only a pause ends the run for now.
+A failure becomes a result that the model reads; only a pause interrupts the run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from callpact.agent.answer_events import Emitter
 from callpact.agent.budget import MAX_AT_ONCE, MAX_TOOL_USES, TOOL_SECONDS, Spending
 from callpact.agent.models.model import Cut, Message, ToolOffer, ToolUse
-from callpact.agent.plan import READ_SKILL, AgentHandler, Plan, Who
+from callpact.agent.plan import READ_SKILL, AgentHandler, Plan, RunCaller
 from callpact.agent.prompt.instructions import Skill
 from callpact.agent.run.offered_tools import arguments_of, cut_off, error_message, result_message
-from callpact.agent.run.pause import Checkpoint, RunClient, Waiting, read_checkpoint
+from callpact.agent.run.pause import Checkpoint, PendingCall, RunClient, read_checkpoint
 from callpact.context import LogLine
 from callpact.errors import (
     CallError,
@@ -30,29 +30,29 @@ from callpact.errors import (
     UnknownTool,
     UsageError,
 )
-from callpact.jsonreader.reader import Read
+from callpact.jsonreader.reader import ReadResult
 from callpact.observers import CallFinished
 from callpact.protocol.events import new_id
 from callpact.runtime import MAX_NESTED
 from callpact.tool import Call
 
 MAX_NOTED = 20
-"""Repairs of a call's arguments that its event and its record name: the first."""
+"""Repairs of a call's arguments that its event and its record list."""
 
 
-class Using:
-    """Calls tools in one run: counts the calls, and the refusals of each tool in a row."""
+class ToolCaller:
+    """Runs the tool calls of one run; counts them, and the consecutive refusals of each tool."""
 
     def __init__(
         self,
         plan: Plan,
-        who: Who,
+        caller: RunCaller,
         emitter: Emitter,
         spending: Spending,
         seconds_left: Callable[[], float | None],
     ) -> None:
         self._plan = plan
-        self._who = who
+        self._caller = caller
         self._emitter = emitter
         self._seconds_left = seconds_left
         self._spending = spending
@@ -61,17 +61,17 @@ class Using:
 
     @property
     def given_up(self) -> str | None:
-        """The tool whose gate the model did not satisfy, however often it tried."""
+        """The tool with the maximum number of consecutive refusals, if there is one."""
         limit = self._plan.limits.rejections
         return next((name for name, times in self.rejections.items() if times >= limit), None)
 
     def offers(self) -> tuple[ToolOffer, ...]:
         """The tools that the model may call now."""
-        return offered(self._plan, self._who)
+        return offered(self._plan, self._caller)
 
-    async def use(self, wanted: list[Waiting]) -> None:
-        """Call what has no result yet; each gets its result, or what it paused with."""
-        # One that still waits for its own answer is left alone.
+    async def use(self, wanted: list[PendingCall]) -> None:
+        """Run the calls without a result; each gets a result, or the question it paused with."""
+        # Calls that are paused wait for their own answer.
         todo = [each for each in wanted if each.result is None and not each.is_paused]
         if len(todo) == 1:
             await self._use(todo[0])
@@ -79,29 +79,29 @@ class Using:
             return
         room = asyncio.Semaphore(MAX_AT_ONCE)
 
-        async def use_one(waiting: Waiting) -> None:
+        async def use_one(pending: PendingCall) -> None:
             async with room:
-                await self._use(waiting)
+                await self._use(pending)
 
-        for waiting in todo[MAX_TOOL_USES:]:
-            waiting.result = error_message(waiting.use, _TOO_MANY)
+        for pending in todo[MAX_TOOL_USES:]:
+            pending.result = error_message(pending.use, _TOO_MANY)
         async with asyncio.TaskGroup() as group:
-            for waiting in todo[:MAX_TOOL_USES]:
-                group.create_task(use_one(waiting))
+            for pending in todo[:MAX_TOOL_USES]:
+                group.create_task(use_one(pending))
         self._count_rejections(todo)
 
-    def refuse(self, wanted: list[Waiting], finish: Cut) -> None:
-        """Give each call of an incomplete reply the refusal that the model reads; none runs."""
-        for waiting in wanted:
-            waiting.result = self._refused(waiting, cut_off(finish))
+    def refuse(self, wanted: list[PendingCall], finish: Cut) -> None:
+        """Refuse all calls of an incomplete reply."""
+        for pending in wanted:
+            pending.result = self._refused(pending, cut_off(finish))
         self._count_rejections(wanted)
 
-    def _refused(self, waiting: Waiting, error: InvalidInput) -> Message:
-        """The refusal of a call that does not reach the runtime; on record like any other.
+    def _refused(self, pending: PendingCall, error: InvalidInput) -> Message:
+        """Publish and return the refusal of a call that does not reach the runtime.
 
-        Its arguments are not: text that is no JSON cannot be masked by the tool's schema.
+        The record has no arguments: text that is no JSON cannot be masked by the tool's schema.
         """
-        use, waiting.is_rejected = waiting.use, True
+        use, pending.is_rejected = pending.use, True
         tool = self._plan.runtime.catalog.get(use.name)
         self._plan.runtime.tell(
             CallFinished(
@@ -111,7 +111,7 @@ class Using:
                 time.time_ns() // 1_000_000,
                 0.0,
                 error=error,
-                identity=self._who.identity,
+                identity=self._caller.identity,
                 parent_id=self._emitter.run_id,
                 tool=tool,
                 via="agent",
@@ -119,46 +119,46 @@ class Using:
         )
         return error_message(use, error)
 
-    def _count_rejections(self, used: list[Waiting]) -> None:
-        """By reply: a model that wants one wrong call five times at once has failed once."""
+    def _count_rejections(self, used: list[PendingCall]) -> None:
+        """Count refusals once per reply: the same wrong call five times in one reply is one refusal."""
         done = {each.use.name for each in used if each.result is not None and not each.is_rejected}
         for name in done:
             self.rejections.pop(name, None)
         for name in {each.use.name for each in used if each.is_rejected} - done:
             self.rejections[name] = self.rejections.get(name, 0) + 1
 
-    async def _use(self, waiting: Waiting) -> None:
-        use = waiting.use
+    async def _use(self, pending: PendingCall) -> None:
+        use = pending.use
         self._emitter.emit("stream.tool_start", tool=use.name, tool_use_id=use.id)
         try:
-            waiting.result = await self._called(waiting)
+            pending.result = await self._called(pending)
         except PauseAsked as asked:
-            waiting.is_paused, waiting.question = True, asked.question
-            if asked.state is not None:  # It goes on from there, and needs no earlier answers.
-                waiting.state, waiting.answers = asked.state, []
+            pending.is_paused, pending.question = True, asked.question
+            if asked.state is not None:  # The state replaces the earlier answers.
+                pending.state, pending.answers = asked.state, []
         except CallError as error:
-            waiting.result = error_message(use, error)
-            waiting.is_rejected = isinstance(error, Rejected | UnknownTool)
-        self._spending.add(tool_calls=not waiting.is_paused)
+            pending.result = error_message(use, error)
+            pending.is_rejected = isinstance(error, Rejected | UnknownTool)
+        self._spending.add(tool_calls=not pending.is_paused)
         self._emitter.emit(
             "stream.tool_end",
             tool=use.name,
             tool_use_id=use.id,
-            is_error=waiting.result is not None and waiting.result.is_error,
-            is_paused=waiting.is_paused or None,
+            is_error=pending.result is not None and pending.result.is_error,
+            is_paused=pending.is_paused or None,
         )
 
-    async def _called(self, waiting: Waiting) -> Message:
-        use, who, plan = waiting.use, self._who, self._plan
+    async def _called(self, pending: PendingCall) -> Message:
+        use, caller, plan = pending.use, self._caller, self._plan
         if use.name == READ_SKILL and plan.skills:
             return self._read_skill(use)
         try:
             read = arguments_of(use)
         except InvalidInput as error:
-            return self._refused(waiting, error)
+            return self._refused(pending, error)
         if not plan.has_tools:
             raise UnknownTool(use.name)
-        chain = (*who.chain, plan.name)
+        chain = (*caller.chain, plan.name)
         if len(chain) > MAX_NESTED:
             raise ToolError("too_deep", f"Agents and tools nest more than {MAX_NESTED} deep")
         if read.repairs:
@@ -177,9 +177,9 @@ class Using:
         )
         envelope = await plan.runtime.call(
             call,
-            who.identity,
-            trusted=who.is_trusted,  # Else the agent may do what its caller may.
-            client=RunClient(who.client, waiting, is_trusted=who.is_trusted),
+            caller.identity,
+            trusted=caller.is_trusted,  # Else the agent has the rights of its caller.
+            client=RunClient(caller.client, pending, is_trusted=caller.is_trusted),
         )
         return result_message(use, envelope)
 
@@ -190,7 +190,7 @@ class Using:
         return seconds if left is None else min(seconds, left)
 
     def _read_skill(self, use: ToolUse) -> Message:
-        with suppress(InvalidInput):  # Without a name, the error lists those that there are.
+        with suppress(InvalidInput):  # Without a name, the error below lists all skills.
             use = msgspec.structs.replace(use, arguments=arguments_of(use).value)
         held: Any = use.arguments
         given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
@@ -207,38 +207,38 @@ class Using:
         return Message("tool", text, tool_use_id=use.id, tool_name=use.name)
 
 
-def offered(plan: Plan, who: Who) -> tuple[ToolOffer, ...]:
-    """The tools that an agent's model may call on behalf of this caller."""
+def offered(plan: Plan, caller: RunCaller) -> tuple[ToolOffer, ...]:
+    """Return the tools that an agent's model may call on behalf of this caller."""
     offers: tuple[ToolOffer, ...] = ()
     if plan.has_tools:
-        offers = plan.offers.of(plan.runtime.catalog, who.identity, trusted=who.is_trusted)
+        offers = plan.offers.of(plan.runtime.catalog, caller.identity, trusted=caller.is_trusted)
     return (*offers, _skill_offer(plan.skills)) if plan.skills else offers
 
 
-def check_waiting(plan: Plan, who: Who, checkpoint: Checkpoint) -> None:
-    """See that the tools that wait for an answer can be called, in agents below as well.
+def check_pending_calls(plan: Plan, caller: RunCaller, checkpoint: Checkpoint) -> None:
+    """Check that the paused tools can be called, also those of nested agents.
 
     Raises:
-        UsageError: one cannot. Nothing was run, and the checkpoint is as good as before.
+        UsageError: one cannot be called. Nothing was run, and the checkpoint stays valid.
     """
-    held = {offer.name for offer in offered(plan, who)}
-    for waiting in checkpoint.waiting:
-        if not waiting.is_paused:
+    held = {offer.name for offer in offered(plan, caller)}
+    for pending in checkpoint.waiting:
+        if not pending.is_paused:
             continue
-        tool = plan.runtime.catalog.get(waiting.use.name)
+        tool = plan.runtime.catalog.get(pending.use.name)
         if tool is None or tool.wire_name not in held:
             known = ", ".join(sorted(held)) or "none"
             raise UsageError(
-                f"the run waits with a question of the tool '{waiting.use.name}', which the agent "
+                f"the run waits with a question of the tool '{pending.use.name}', which the agent "
                 f"'{plan.name}' does not have for this caller; it has {known:.500}. Nothing was run: "
                 "resume the checkpoint with an agent that has the tool"
             )
-        if isinstance(tool.handler, AgentHandler) and waiting.state is not None:
+        if isinstance(tool.handler, AgentHandler) and pending.state is not None:
             below = tool.handler.plan
-            check_waiting(below, who, read_checkpoint(waiting.state, below.name))
+            check_pending_calls(below, caller, read_checkpoint(pending.state, below.name))
 
 
-def _noted(read: Read) -> tuple[LogLine, ...]:
+def _noted(read: ReadResult) -> tuple[LogLine, ...]:
     return tuple(
         LogLine(
             "warning",

@@ -54,7 +54,7 @@ from callpact.errors import (
 if TYPE_CHECKING:
     from callpact.agent.account import Account, Answer, Paused, TypedResult
     from callpact.agent.agent import Agent
-    from callpact.agent.answer.parse import Repairing
+    from callpact.agent.answer.parse import RepairMode
     from callpact.agent.answer.shape import Shape
     from callpact.agent.models.model import Model
     from callpact.agent.run.stream import Streamed
@@ -105,7 +105,7 @@ class Display:
     checkpoint: Path | None
 
 
-def repairing(repair: RepairName | None, allow: list[str] | None) -> Repairing:
+def repairing(repair: RepairName | None, allow: list[str] | None) -> RepairMode:
     """The repair mode for an answer; `--allow` implies `safe`.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Who calls over HTTP: bearer tokens and OAuth."""
+"""Authentication of callers over HTTP: bearer tokens and OAuth."""

@@ -1,8 +1,8 @@
 """Authentication of callers over HTTP: bearer tokens, the challenge without one, and `identify`.
 
-Static tokens are checked here, those of an OAuth issuer by `oauth.py`. A token is checked once, before
-the body of its request is read, and then removed from the request: nothing behind the guard can
-show it.
+Static tokens are checked here, those of an OAuth issuer by `oauth.py`. A token is checked once,
+before the body of its request is read, and then removed from the request, so that nothing behind
+the guard can leak it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from callpact.context import Identity
 from callpact.errors import InvalidConfig
 from callpact.serve.http.guard import header_values
 from callpact.serve.jsonrpc import (
-    Refused,
+    RequestRefused,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from callpact.secrets.keys import Secrets
 
 MIN_TOKEN_LENGTH = 16
-"""Characters of a static token at the least."""
+"""Minimum number of characters of a static token."""
 MAX_TOKEN_BYTES = 16 << 10
 """Size of a token that a caller sends."""
 
@@ -44,11 +44,11 @@ _CHALLENGED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
 class BadToken(Exception):
-    """A token that is not accepted; the reason holds nothing of it."""
+    """A token is not accepted; the reason contains no part of it."""
 
 
-class CannotTell(Exception):
-    """A token that cannot be checked now: its issuer did not give its keys."""
+class IssuerUnavailable(Exception):
+    """A token cannot be checked now: the keys of its issuer cannot be fetched."""
 
 
 class Verified(Struct, frozen=True):
@@ -58,11 +58,11 @@ class Verified(Struct, frozen=True):
     client_id: str
     issuer: str | None = None
     until: float | None = None
-    """Epoch seconds; None for always."""
+    """Epoch seconds; None if the token does not expire."""
 
 
 class Issuer(Protocol):
-    """Checks the tokens of an issuer (`oauth.OAuth`)."""
+    """Verifies the tokens of an issuer (`oauth.OAuth`)."""
 
     issuer: str
     resource: str
@@ -75,18 +75,18 @@ class Issuer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """A static token and the identity of its caller. Only a digest of its value is kept."""
+class BearerToken:
+    """A static token and the identity of its caller; only a digest of its value is stored."""
 
     identity: Identity
     digest: bytes = field(repr=False)
 
     @staticmethod
-    def of(value: str, identity: Identity) -> Token:
-        """Make the token with this value.
+    def of(value: str, identity: Identity) -> BearerToken:
+        """Make a token from its value.
 
         Raises:
-            InvalidConfig: it is too short, or cannot be sent; never with the value.
+            InvalidConfig: the value is too short, or has invalid characters; the text omits it.
         """
         if len(value) < MIN_TOKEN_LENGTH:
             raise InvalidConfig(
@@ -98,11 +98,11 @@ class Token:
                 f"a token has {MAX_TOKEN_BYTES:,} characters at the most: letters, digits and "
                 "'-', '.', '_', '~', '+', '/', with '=' at its end"
             )
-        return Token(identity, _digest(value))
+        return BearerToken(identity, _digest(value))
 
 
 class TokenTable(Protocol):
-    """A `[serve.tokens.NAME]` table: which secret is the token, and what its caller holds."""
+    """A `[serve.tokens.NAME]` table: the name of the secret, and the rights of the caller."""
 
     @property
     def secret(self) -> str: ...
@@ -114,18 +114,18 @@ class TokenTable(Protocol):
     def resources(self) -> Mapping[str, Sequence[str]]: ...
 
 
-def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Token]:
-    """Read the tokens that a configuration names; their values come only from the secrets.
+def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[BearerToken]:
+    """Read the tokens of a configuration; their values come only from the secrets.
 
     Raises:
-        InvalidConfig: a secret that is not set, too short, or the same as another.
+        InvalidConfig: a secret is not set, too short, or the same as another.
     """
-    tokens: dict[bytes, Token] = {}
+    tokens: dict[bytes, BearerToken] = {}
     for name, table in tables.items():
         place = f"[serve.tokens.{name}]"
         value = secrets.get(table.secret)
         if value is None:
-            # The entry is not shown: it may be the token itself, written there by mistake.
+            # The text omits the entry, which may be the token itself by mistake.
             raise InvalidConfig(
                 f"{place} secret: no secret of this name is set; write the name of a variable of "
                 "the environment or of the secrets file, and put the token there"
@@ -133,7 +133,7 @@ def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Toke
         resources = {key: tuple(actions) for key, actions in table.resources.items()}
         identity = Identity(table.id or name, tuple(table.scopes), resources)
         try:
-            token = Token.of(value, identity)
+            token = BearerToken.of(value, identity)
         except InvalidConfig as error:
             raise InvalidConfig(f"{place}: {error}") from None
         if token.digest in tokens:
@@ -143,13 +143,13 @@ def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Toke
 
 
 class Caller(AuthenticatedUser):
-    """The sender of a request. The SDK binds sessions and the state of requests to it."""
+    """The authenticated caller of a request; the SDK binds sessions and request state to it."""
 
     def __init__(self, verified: Verified) -> None:
         identity = verified.identity
         claims = None if verified.issuer is None else {"iss": verified.issuer}
         held = list(identity.scopes)
-        # The SDK has no use for the token itself, and would show it.
+        # The SDK does not need the token itself, and could leak it.
         super().__init__(
             AccessToken(
                 token="",
@@ -163,25 +163,22 @@ class Caller(AuthenticatedUser):
 
 
 def identify(context: ServerRequestContext[Any, Any]) -> Identity | None:
-    """Return the caller of one request, in both eras, by the token of that request.
-
-    None where no token is needed, as over stdio.
-    """
+    """Return the identity of a request's caller, by its token; None if no token is needed."""
     scope: Mapping[str, Any] = getattr(context.request, "scope", {})
     caller = scope.get("user")
     return caller.verified.identity if isinstance(caller, Caller) else None
 
 
 class Authentication:
-    """Admits requests with a good bearer token, and challenges the others.
+    """Admits requests with a valid bearer token, and challenges the others.
 
-    Closed with the server that it was given to.
+    The server that uses it closes it.
 
     Raises:
         InvalidConfig: there are neither tokens nor an issuer.
     """
 
-    def __init__(self, tokens: Iterable[Token] = (), oauth: Issuer | None = None) -> None:
+    def __init__(self, tokens: Iterable[BearerToken] = (), oauth: Issuer | None = None) -> None:
         self._tokens = tuple(tokens)
         self._oauth = oauth
         if not self._tokens and oauth is None:
@@ -191,7 +188,7 @@ class Authentication:
 
     @property
     def host(self) -> str | None:
-        """The host under which clients know the server; None if it is not configured."""
+        """The public host name of the server; None if it is not configured."""
         return None if self._oauth is None else urlsplit(self._oauth.resource).hostname
 
     def __str__(self) -> str:
@@ -215,8 +212,8 @@ class Authentication:
     def public(self, path: str, served: str) -> bytes | None:
         """Return the public metadata at a path (RFC 9728); None if the path has none.
 
-        It is served for the path of the door, for the path of the address that clients use (which
-        differs behind a proxy), and for the root.
+        It is served for the path of the door, for the path of the public address (which differs
+        behind a proxy), and for the root.
         """
         if self._oauth is None or not path.startswith(WELL_KNOWN):
             return None
@@ -224,11 +221,11 @@ class Authentication:
         return self._metadata if path.removeprefix(WELL_KNOWN).rstrip("/") in known else None
 
     async def admit(self, scope: Scope) -> float | None:
-        """Put the caller into a request and remove the token; returns the expiry of the token.
+        """Add the caller to a request and remove the token; returns the expiry of the token.
 
         Raises:
-            Refused: 401 without a good token, 403 without a scope that everybody needs, 503 if
-                the token cannot be checked.
+            RequestRefused: 401 without a valid token, 403 without a required scope, 503 if the
+                token cannot be checked.
         """
         given = list(header_values(scope, b"authorization"))
         scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"authorization"]
@@ -243,9 +240,9 @@ class Authentication:
             verified = await self._verified(token)
         except BadToken as bad:
             raise self._refused(401, "invalid_token", str(bad)) from None
-        except CannotTell:
+        except IssuerUnavailable:
             text = "The token cannot be checked now: its issuer does not answer"
-            raise Refused(503, text) from None
+            raise RequestRefused(503, text) from None
         if verified.issuer is not None and self._oauth is not None:
             held = verified.identity.scopes
             if any(needed not in held for needed in self._oauth.required_scopes):
@@ -259,7 +256,7 @@ class Authentication:
             raise BadToken(f"A token may have {MAX_TOKEN_BYTES:,} bytes")
         found = None
         digest = _digest(token)
-        for known in self._tokens:  # All of them, so that the time taken reveals nothing.
+        for known in self._tokens:  # All of them, so that the time reveals nothing.
             if hmac.compare_digest(known.digest, digest):
                 found = known
         if found is not None:
@@ -268,7 +265,7 @@ class Authentication:
             raise BadToken("The token is not one that is known here")
         return await self._oauth.verify(token)
 
-    def _refused(self, status: int, error: str | None, text: str) -> Refused:
+    def _refused(self, status: int, error: str | None, text: str) -> RequestRefused:
         """Return the challenge of RFC 6750 and RFC 9728."""
         parts = {} if error is None else {"error": error, "error_description": text}
         if self._oauth is not None:
@@ -278,7 +275,9 @@ class Authentication:
         challenge = ", ".join(
             f'{key}="{_CHALLENGED.sub("", value)}"' for key, value in parts.items()
         )
-        return Refused(status, text, headers={"www-authenticate": f"Bearer {challenge}".strip()})
+        return RequestRefused(
+            status, text, headers={"www-authenticate": f"Bearer {challenge}".strip()}
+        )
 
 
 def _digest(token: str) -> bytes:
@@ -286,7 +285,7 @@ def _digest(token: str) -> bytes:
 
 
 def _metadata(oauth: Issuer) -> bytes:
-    """RFC 9728, section 2; addresses exactly as they were written, as clients compare them so."""
+    """Encode the metadata of RFC 9728, section 2; addresses are unchanged, as clients compare them."""
     metadata: dict[str, Any] = {
         "resource": oauth.resource,
         "authorization_servers": [oauth.issuer],
@@ -298,7 +297,7 @@ def _metadata(oauth: Issuer) -> bytes:
 
 
 def _metadata_url(resource: str) -> str:
-    """RFC 9728, section 3.1."""
+    """Return the address of the metadata (RFC 9728, section 3.1)."""
     parts = urlsplit(resource)
     path = "" if parts.path == "/" else parts.path
     return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{path}"

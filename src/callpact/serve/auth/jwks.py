@@ -1,7 +1,7 @@
-"""The keys of an issuer of tokens: read from where it says they are, kept, and read again.
+"""The public keys of a token issuer (JWKS): discovered, fetched, cached and refreshed.
 
-Everything is fetched through `net`, within its limits and to the addresses that it lets through.
-An issuer that cannot be reached costs nothing but new keys: those that are known stay in use.
+Everything is fetched through `net`, within its limits and address rules. While an issuer cannot be
+reached, its known keys stay in use.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from jwt import PyJWK, PyJWTError
 from callpact.errors import CallpactError, InvalidConfig
 from callpact.net import HttpTransport, Limits, Request
 from callpact.net.address import Place, Refused, place_of
-from callpact.serve.auth.bearer import CannotTell
+from callpact.serve.auth.bearer import IssuerUnavailable
 
 if TYPE_CHECKING:
     from callpact.net import Transport
 
 KEYS_FRESH_SECONDS = 600.0
-"""Seconds after which the keys of an issuer are asked for again."""
+"""Seconds after which the keys of an issuer are fetched again."""
 KEYS_PAUSE_SECONDS = 10.0
-"""Seconds between two times that an issuer is asked for its keys, whatever tokens come."""
+"""Minimum seconds between two fetches of an issuer's keys."""
 KEYS_TOTAL_SECONDS = 10.0
-"""Seconds for reading the keys of an issuer, and what says where they are."""
+"""Seconds for fetching the metadata and the keys of an issuer."""
 MAX_KEYS_BYTES = 512 << 10
-"""Size of an answer of an issuer."""
+"""Size of a response of an issuer."""
 MAX_KEYS = 100
-"""Keys of an issuer; more are not looked at."""
+"""Keys of an issuer; further ones are ignored."""
 
 ALGORITHMS: dict[str, tuple[str, str | None]] = {
     "RS256": ("RSA", None),
@@ -47,8 +47,8 @@ ALGORITHMS: dict[str, tuple[str, str | None]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Ways to sign that can be accepted, and the keys that they need. None has a secret that is shared:
-whoever can check such a signature could have made it."""
+"""Signature algorithms that can be accepted, with their key type and curve. There is no algorithm
+with a shared secret: everybody who can check such a signature can also make it."""
 
 _PUBLIC = ("kty", "n", "e", "crv", "x", "y")
 _LIMITS = Limits(
@@ -57,19 +57,19 @@ _LIMITS = Limits(
 _log = logging.getLogger("callpact.serve.auth")
 
 
-class _Unread(Exception):
-    """An answer of the issuer that is not what it should be."""
+class _BadResponse(Exception):
+    """A response of the issuer that cannot be used."""
 
 
 class IssuerKeys:
     """The public keys of one issuer.
 
-    `jwks_uri` says where they are; else the issuer's metadata does (RFC 8414, OpenID Connect).
-    `hosts` are the private addresses that may be reached for it, and the only ones over plain http.
+    They are fetched from `jwks_uri`, or from the address in the issuer's metadata (RFC 8414, OpenID
+    Connect). `hosts` are the private addresses that are allowed, and the only ones over plain http.
 
     Raises:
-        InvalidConfig: an address that is not valid.
-        SourceRefused: what sends requests is not installed.
+        InvalidConfig: an address is not valid.
+        SourceRefused: the HTTP client is not installed.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class IssuerKeys:
         self._reading: asyncio.Task[None] | None = None
 
     async def find(self, kid: str | None, algorithm: str) -> list[PyJWK]:
-        """The keys that a token may be signed with: none, if its issuer has no such key.
+        """Return the keys that match a token's header; empty if its issuer has no such key.
 
         Raises:
-            CannotTell: the issuer could not be asked.
+            IssuerUnavailable: the keys could not be fetched.
         """
         found = self._suitable(kid, algorithm)
         if found:
@@ -116,18 +116,18 @@ class IssuerKeys:
             await asyncio.shield(self.read())
             found = self._suitable(kid, algorithm)
         if not found and self._has_failed:
-            raise CannotTell
+            raise IssuerUnavailable
         return found
 
     def read(self) -> asyncio.Task[None]:
-        """Ask the issuer, unless that is under way; never fails."""
+        """Start to fetch the keys, unless a fetch is running; failures are logged."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read())
             self._reading.add_done_callback(self._forget)
         return self._reading
 
     async def aclose(self) -> None:
-        """Ask no more."""
+        """Stop fetching and close the transport."""
         if self._reading is not None:
             self._reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -153,10 +153,10 @@ class IssuerKeys:
         try:
             self._known = await self._keys()
             self._has_failed = False
-        except (_Unread, CallpactError) as error:
+        except (_BadResponse, CallpactError) as error:
             self._has_failed = True
             kept = "; those that are known stay in use" if self._known else ""
-            _log.warning("the keys of %s cannot be read: %s%s", self._place.host, error, kept)
+            _log.warning("the keys of %s cannot be fetched: %s%s", self._place.host, error, kept)
         finally:
             self._asked = time.monotonic()
 
@@ -165,20 +165,20 @@ class IssuerKeys:
         uri = self._jwks_uri or await self._discovered(deadline)
         listed = (await self._fetched(uri, deadline)).get("keys")
         if not isinstance(listed, list):
-            raise _Unread("the answer has no list of keys")
+            raise _BadResponse("the answer has no list of keys")
         given = cast("list[Any]", listed)[:MAX_KEYS]
-        keys = tuple(made for jwk in given for made in _made(jwk, self._algorithms))
+        keys = tuple(made for jwk in given for made in _keys_of(jwk, self._algorithms))
         if not keys:
-            raise _Unread("none of its keys can be used")
+            raise _BadResponse("none of its keys can be used")
         return keys
 
     async def _discovered(self, deadline: float) -> str:
-        """Where the issuer's metadata says that its keys are."""
+        """Return the address of the keys from the issuer's metadata."""
         why = "there is no metadata of an issuer"
         for url in _metadata_urls(self._place):
             try:
                 metadata = await self._fetched(url, deadline)
-            except _Unread as error:
+            except _BadResponse as error:
                 why = str(error)
                 continue
             uri = metadata.get("jwks_uri")
@@ -188,23 +188,23 @@ class IssuerKeys:
                 why = "its metadata has no jwks_uri"
             else:
                 return uri
-        raise _Unread(f"{why}; jwks_uri can say where the keys are")
+        raise _BadResponse(f"{why}; jwks_uri can say where the keys are")
 
     async def _fetched(self, url: str, deadline: float) -> dict[str, Any]:
         try:
             self._checked("jwks_uri", url)
         except InvalidConfig as error:
-            raise _Unread(str(error)) from None
+            raise _BadResponse(str(error)) from None
         asked = Request("GET", url, {"accept": "application/json"})
-        answer = await self._transport.send(asked, deadline=deadline)
-        if answer.status != 200:
-            raise _Unread(f"the answer has the status {answer.status}")
+        response = await self._transport.send(asked, deadline=deadline)
+        if response.status != 200:
+            raise _BadResponse(f"the answer has the status {response.status}")
         try:
-            found = orjson.loads(answer.body)
+            found = orjson.loads(response.body)
         except orjson.JSONDecodeError:
             found = None
         if not isinstance(found, dict):
-            raise _Unread("the answer is no JSON object")
+            raise _BadResponse("the answer is no JSON object")
         return cast("dict[str, Any]", found)
 
     def _checked(self, key: str, url: str) -> Place:
@@ -223,7 +223,7 @@ class IssuerKeys:
 
 
 def _metadata_urls(issuer: Place) -> Iterator[str]:
-    """Where the metadata of an issuer may be, in the order in which MCP has it."""
+    """Yield the possible addresses of an issuer's metadata, in the order of the MCP specification."""
     path = issuer.tail.rstrip("/")
     root = issuer.url.removesuffix(issuer.tail)
     yield f"{root}/.well-known/oauth-authorization-server{path}"
@@ -232,8 +232,8 @@ def _metadata_urls(issuer: Place) -> Iterator[str]:
         yield f"{root}{path}/.well-known/openid-configuration"
 
 
-def _made(jwk: Any, algorithms: Iterable[str]) -> Iterator[tuple[str | None, PyJWK]]:
-    """A key for each algorithm that it can be used with; one that is bad leaves the others alone."""
+def _keys_of(jwk: Any, algorithms: Iterable[str]) -> Iterator[tuple[str | None, PyJWK]]:
+    """Yield a key for each algorithm that it can be used with; an invalid key is logged."""
     if not isinstance(jwk, dict):
         return
     given = cast("dict[str, Any]", jwk)

@@ -1,8 +1,7 @@
-"""Tokens of an OAuth issuer (JWT): whether one is good, and whose it is.
+"""Verification of the tokens of an OAuth issuer (JWT).
 
 This server is a resource server in the sense of OAuth 2.1: it checks tokens and issues none. PyJWT
-reads and verifies; what a token's own header says of where keys are (`jku`, `x5u`, `jwk`) is not
-looked at.
+decodes and verifies; key locations in a token's own header (`jku`, `x5u`, `jwk`) are ignored.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ _WORDS: tuple[tuple[type[jwt.PyJWTError], str], ...] = (
 
 
 class OAuth:
-    """Checks the tokens of one issuer.
+    """Verifies the tokens of one issuer.
 
-    `audience` is what its tokens must be meant for (RFC 8707): the address of this server, or else
-    `resource` says under which address its clients know it. `required_scopes` must be held by
-    every caller; `scopes` are the others that clients may ask the issuer for.
+    `audience` is the required audience of the tokens (RFC 8707): the public address of this server,
+    unless `resource` is that address. Every caller needs the `required_scopes`; `scopes` are
+    others that clients may request from the issuer.
 
     Raises:
-        InvalidConfig: an address or an algorithm that cannot be used.
-        SourceRefused: what sends requests is not installed.
+        InvalidConfig: an address or an algorithm is not valid.
+        SourceRefused: the HTTP client is not installed.
     """
 
     def __init__(
@@ -75,19 +74,19 @@ class OAuth:
         self._keys = keys or IssuerKeys(issuer, jwks_uri, hosts, algorithms=self._algorithms)
 
     def start(self) -> None:
-        """Ask for the keys before the first token comes; what goes wrong is logged."""
+        """Start to fetch the keys before the first token; failures are logged."""
         self._keys.read()
 
     async def aclose(self) -> None:
-        """Ask for no more keys."""
+        """Stop fetching keys."""
         await self._keys.aclose()
 
     async def verify(self, token: str) -> Verified:
-        """Whose token it is.
+        """Verify a token and return its owner.
 
         Raises:
-            BadToken: it is not accepted.
-            CannotTell: the token cannot be checked now.
+            BadToken: the token is not accepted.
+            IssuerUnavailable: the token cannot be checked now.
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -139,10 +138,10 @@ class OAuth:
 def _check_claims(token: str) -> None:
     """Refuse claims that are not strict JSON or have an invalid time, before PyJWT reads them.
 
-    PyJWT takes `Infinity`, lone surrogates, booleans and texts of digits.
+    PyJWT accepts `Infinity`, lone surrogates, booleans and strings of digits.
 
     Raises:
-        BadToken: with the claim.
+        BadToken: a claim is not valid; the text names it.
     """
     try:
         claims = orjson.loads(base64url_decode(token.split(".")[1]))
@@ -158,7 +157,7 @@ def _check_claims(token: str) -> None:
 
 
 def _scopes(claims: dict[str, Any]) -> tuple[str, ...]:
-    """The scopes of a token: one text, or a list (RFC 9068; some issuers call it `scp`)."""
+    """Return the scopes of a token: one string, or a list (RFC 9068; `scp` with some issuers)."""
     given = claims.get("scope", claims.get("scp", ""))
     held = given.split() if isinstance(given, str) else given
     if not isinstance(held, list) or not all(isinstance(item, str) for item in cast("Any", held)):
@@ -179,7 +178,7 @@ def _accepted(algorithms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _address(url: str, key: str) -> str:
-    """The address of this server as its clients have it, exactly as it is written."""
+    """Check the public address of this server, and return it unchanged."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
@@ -198,5 +197,5 @@ def _address(url: str, key: str) -> str:
 
 
 def _is_quotable(url: str) -> bool:
-    """True if it can be quoted in a header."""
+    """True if a URL can be quoted in a header."""
     return url.isascii() and url.isprintable() and not set(url) & set(' "\\')

@@ -1,1 +1,1 @@
-"""HTTP in front of the doors: framing, guard, sessions, the server itself."""
+"""The HTTP server of the doors: framing, guard, sessions."""

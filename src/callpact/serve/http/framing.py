@@ -1,20 +1,20 @@
-"""The framing of HTTP/1.1, checked strictly before any parser sees a byte (RFC 9112).
+"""A strict check of HTTP/1.1 framing before any parser sees a byte (RFC 9112).
 
-Two readers of one connection that differ about where a request ends let a client smuggle requests
-past the first of them. What is ambiguous is therefore refused, and the connection is closed. It
-knows bytes alone: no sockets, no ASGI, no MCP.
+If a proxy and this server disagree about where a request ends, a client can smuggle requests past
+the proxy. Ambiguous requests are therefore refused, and the connection is closed. Works on bytes,
+without sockets, ASGI or MCP.
 """
 
 from __future__ import annotations
 
 import re
 
-from callpact.serve.jsonrpc import Refused
+from callpact.serve.jsonrpc import RequestRefused
 
 MAX_REQUEST_LINE_BYTES = 8 << 10
 """Size of the first line of a request over HTTP: method, target and version."""
 MAX_HEADERS = 100
-"""Headers of a request over HTTP; trailers count anew."""
+"""Headers of a request over HTTP; trailers are counted separately."""
 MAX_CHUNK_LINE_BYTES = 256
 """Size of the line that begins a chunk of a body over HTTP."""
 MAX_HEADER_BYTES = 64 << 10
@@ -33,10 +33,9 @@ _PRINTED = bytes(byte for byte in range(256) if byte in b"\t\r\n" or byte not in
 
 
 class Framing:
-    """The messages of one connection, one after the other.
+    """The framing of one connection's messages.
 
-    `feed` gives the bytes that a parser may have; `passed` is what it may still have when the rest
-    was refused.
+    `feed` returns the checked bytes for the parser; after a refusal, `passed` has those before it.
     """
 
     def __init__(self, header_bytes: int = MAX_HEADER_BYTES) -> None:
@@ -48,10 +47,10 @@ class Framing:
         self.passed = bytearray()
 
     def feed(self, data: bytes) -> bytes:
-        """The bytes that are good by now; those of a message's head come when it is whole.
+        """Check more bytes and return those for the parser; a message's head is returned whole.
 
         Raises:
-            Refused: the connection cannot be read any more.
+            RequestRefused: the framing is not valid; nothing more can be read.
         """
         self._held += data
         self.passed = bytearray()
@@ -62,7 +61,7 @@ class Framing:
     # --- the parts of a message ---------------------------------------------------------------
 
     def _head(self) -> bool:
-        if b"\r".startswith(self._held):  # Nothing, or half of an empty line.
+        if b"\r".startswith(self._held):  # Nothing, or half of an empty line's CRLF.
             return False
         if self._held.startswith(b"\r\n"):
             del self._held[:2]  # RFC 9112, section 2.2: an empty line before a request.
@@ -139,13 +138,15 @@ class Framing:
         return bool(self._held)
 
     def _block(self, end: bytes, kind: str) -> bytes | None:
-        """Lines up to an empty one, taken out of what is held; None while they are not whole."""
+        """Remove the lines up to an empty one from the buffer; None while they are incomplete."""
         found = self._held.find(end, max(0, self._seen - 3))
         size = len(self._held) if found < 0 else found
         is_half = self._held.endswith(b"\r", 0, self._seen)
         _check_lines(self._held[self._seen - is_half : size], kind, is_whole=found >= 0)
         if size > self._header_bytes:
-            raise Refused(431, f"The {kind} of a request may have {self._header_bytes:,} bytes")
+            raise RequestRefused(
+                431, f"The {kind} of a request may have {self._header_bytes:,} bytes"
+            )
         if found < 0:
             self._seen = size
             return None
@@ -156,7 +157,7 @@ class Framing:
 
 
 class _Head:
-    """The request line, as a parser may have it, and how the body is framed."""
+    """The normalised request line, and the framing of the body."""
 
     def __init__(self, line: bytes, lines: list[bytes]) -> None:
         if len(line) > MAX_REQUEST_LINE_BYTES:
@@ -166,18 +167,18 @@ class _Head:
             raise _bad("A request begins with its method, its target and its version of HTTP")
         method, target, version = found.groups()
         if version not in {b"1.0", b"1.1"}:
-            raise Refused(505, "Requests are read in HTTP/1.1 and HTTP/1.0")
+            raise RequestRefused(505, "Requests are read in HTTP/1.1 and HTTP/1.0")
         fields = _fields(lines)
         host = _host(fields.get(b"host", []), is_needed=version == b"1.1")
         self.line = b"%b %b HTTP/%b" % (method, _path(method, target, host), version)
         self.is_chunked = _is_chunked(fields, version)
         self.length = 0 if self.is_chunked else _length(fields.get(b"content-length", []))
         if any(value.lower() != b"100-continue" for value in fields.get(b"expect", [])):
-            raise Refused(417, "The only Expect that is met is 100-continue")
+            raise RequestRefused(417, "The only Expect that is met is 100-continue")
 
 
 def _check_lines(text: bytearray, kind: str, *, is_whole: bool) -> None:
-    """Refuse control characters, and a CR or LF alone; a CR at the end may still go on with LF."""
+    """Refuse control characters and a lone CR or LF; LF may still follow a CR at the end."""
     ends, half = text.count(b"\r\n"), not is_whole and text.endswith(b"\r")
     if text.count(b"\n") != ends or text.count(b"\r") - half != ends:
         raise _bad(f"There is a line that ends without CRLF in the {kind} of the request")
@@ -186,9 +187,9 @@ def _check_lines(text: bytearray, kind: str, *, is_whole: bool) -> None:
 
 
 def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
-    """The values of each header, by its name in lower case."""
+    """Return the values of each header, by its name in lower case."""
     if len(lines) > MAX_HEADERS:
-        raise Refused(431, f"A request may have {MAX_HEADERS} headers")
+        raise RequestRefused(431, f"A request may have {MAX_HEADERS} headers")
     fields: dict[bytes, list[bytes]] = {}
     for line in lines:
         if line[:1] in (b" ", b"\t"):
@@ -233,7 +234,7 @@ def _is_chunked(fields: dict[bytes, list[bytes]], version: bytes) -> bool:
     if version == b"1.0":
         raise _bad("There is no Transfer-Encoding in HTTP/1.0")
     if [coding.lower() for coding in codings] != [b"chunked"]:
-        raise Refused(501, "The only Transfer-Encoding that is read is chunked, once")
+        raise RequestRefused(501, "The only Transfer-Encoding that is read is chunked, once")
     return True
 
 
@@ -245,9 +246,11 @@ def _length(values: list[bytes]) -> int:
     return int(values[0])
 
 
-def _bad(text: str) -> Refused:
-    return Refused(400, text)
+def _bad(text: str) -> RequestRefused:
+    return RequestRefused(400, text)
 
 
-def _line_too_long() -> Refused:
-    return Refused(414, f"The first line of a request may have {MAX_REQUEST_LINE_BYTES:,} bytes")
+def _line_too_long() -> RequestRefused:
+    return RequestRefused(
+        414, f"The first line of a request may have {MAX_REQUEST_LINE_BYTES:,} bytes"
+    )

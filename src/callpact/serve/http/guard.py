@@ -1,8 +1,8 @@
-"""The guard of the HTTP door: which hosts and origins are accepted, and the limits of a request.
+"""The guard of the HTTP door: accepted hosts and origins, and the limits of a request.
 
-An ASGI middleware that authenticates a request, reads it whole within limits, and passes on only one
-message of JSON-RPC in strict JSON. Of MCP it knows only which requests are answered by a stream;
-tokens are checked by a `Doorkeeper` (`auth.py`).
+An ASGI middleware that authenticates a request, reads its whole body within limits, and forwards
+only one JSON-RPC message in strict JSON. Of MCP it knows only which requests have a stream as their
+response; tokens are checked by an `Authenticator` (`auth/bearer.py`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from urllib.parse import urlsplit
 import orjson
 from starlette.middleware.cors import CORSMiddleware
 
-from callpact.serve.concurrency import Shares, caller_of
+from callpact.serve.concurrency import CallerSlots, caller_of
 from callpact.serve.http.framing import MAX_HEADER_BYTES
 from callpact.serve.jsonrpc import (
     INTERNAL_ERROR,
     MAX_MESSAGE_DEPTH,
     STOPPED,
     BadMessage,
-    Refused,
+    RequestRefused,
     read_message,
     respond,
 )
@@ -43,20 +43,20 @@ MAX_BODY_BYTES = 4 << 20
 """Size of a request over HTTP."""
 MAX_CLIENT_SECONDS = 30.0
 """Seconds that a client may take to send the headers of a request, to send its body, and to read
-an answer."""
+a response."""
 MAX_CONNECTIONS = 1_000
-"""Connections over HTTP at the same time; for one more, the peer that has the most loses the one
-that idles longest."""
+"""Concurrent connections over HTTP; for one more, the longest idle one of the peer with the most is
+closed."""
 MAX_SESSIONS = 5_000
-"""Sessions over HTTP at the same time, which clients of 2026-07-28 do not need; for one more, the
-caller that has the most loses the one that idles longest."""
+"""Concurrent sessions over HTTP, which clients of 2026-07-28 do not need; for one more, the longest
+idle one of the caller with the most is ended."""
 MAX_STREAMS = 500
-"""Streams of notices over HTTP at the same time; for one more, the caller that has the most loses
-its oldest."""
+"""Concurrent notification streams over HTTP; for one more, the oldest of the caller with the most
+is ended."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class HttpLimits:
     """Limits of a client over HTTP."""
 
     body_bytes: int = MAX_BODY_BYTES
@@ -69,11 +69,11 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Knockers:
+class HostPolicy:
     """The `Host` names and the `Origin`s that a server accepts.
 
-    Those of this machine are always accepted; `hosts` are names without a port, `origins` as browsers
-    send them (`https://app.example.com`).
+    Those of this machine are always accepted; `hosts` are names without a port, `origins` are
+    spelled as browsers send them (`https://app.example.com`).
     """
 
     hosts: frozenset[str] = frozenset()
@@ -83,18 +83,20 @@ class Knockers:
         """Refuse a request that a foreign web page could send.
 
         Raises:
-            Refused: 403
+            RequestRefused: 403
         """
         hosts = list(header_values(scope, b"host"))
         if len(hosts) != 1 or not self._is_host(_name_of(hosts[0])):
-            others = " or one that it was told of" if self.hosts else ""
-            raise Refused(
+            others = " or a configured host" if self.hosts else ""
+            raise RequestRefused(
                 403,
                 f"The Host of a request must be this machine{others}, as in 127.0.0.1:8420",
             )
         if not all(map(self._is_origin, header_values(scope, b"origin"))):
-            others = ", one that it was told of," if self.origins else ","
-            raise Refused(403, f"The Origin of a request must be this machine{others} or absent")
+            others = ", a configured origin," if self.origins else ","
+            raise RequestRefused(
+                403, f"The Origin of a request must be this machine{others} or absent"
+            )
 
     def _is_host(self, name: str) -> bool:
         return is_loopback(name) or name.lower() in self.hosts
@@ -103,7 +105,7 @@ class Knockers:
         return origin.lower() in self.origins or _is_local_origin(origin)
 
 
-class Doorkeeper(Protocol):
+class Authenticator(Protocol):
     """Authenticates requests."""
 
     def public(self, path: str, served: str) -> bytes | None:
@@ -111,17 +113,17 @@ class Doorkeeper(Protocol):
         ...
 
     async def admit(self, scope: Scope) -> float | None:
-        """Put the caller into a request; returns until when it may last, in epoch seconds.
+        """Add the caller to a request; returns the expiry of its token in epoch seconds.
 
         Raises:
-            Refused: this caller is not admitted.
+            RequestRefused: the caller is not admitted.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Exchange:
-    """A request that was admitted."""
+    """An admitted request."""
 
     is_stream: bool
     until: float | None
@@ -134,7 +136,7 @@ class _Exchange:
     is_events: bool = False
     """True if the response is a stream of events."""
     last: bytes = b""
-    """The event that was sent last."""
+    """The last event sent."""
 
     @property
     def is_answered(self) -> bool:
@@ -148,56 +150,56 @@ class _Exchange:
 
 
 class Guard:
-    """ASGI middleware that passes on requests within the limits and refuses the rest."""
+    """ASGI middleware that forwards requests within the limits and refuses the others."""
 
     def __init__(
         self,
         app: ASGIApp,
-        limits: Limits,
+        limits: HttpLimits,
         *,
         path: str = "/mcp",
-        knockers: Knockers | None = None,
-        doorkeeper: Doorkeeper | None = None,
+        host_policy: HostPolicy | None = None,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self._app = app
         self._limits = limits
         self._path = path
-        self._knockers = knockers or Knockers()
-        self._doorkeeper = doorkeeper
+        self._host_policy = host_policy or HostPolicy()
+        self._authenticator = authenticator
         self._stopping = asyncio.Event()
-        self._streams: Shares[_Exchange] = Shares(limits.streams)
-        self._inner: ASGIApp = self._let_in
-        if self._knockers.origins:
+        self._streams: CallerSlots[_Exchange] = CallerSlots(limits.streams)
+        self._inner: ASGIApp = self._admit
+        if self._host_policy.origins:
             self._inner = CORSMiddleware(
-                self._let_in,
-                allow_origins=sorted(self._knockers.origins),
+                self._admit,
+                allow_origins=sorted(self._host_policy.origins),
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
                 expose_headers=["mcp-session-id", "www-authenticate"],
             )
 
     def stop(self) -> None:
-        """End the streams that would stay open for good; calls under way go on."""
+        """End the notification streams; running calls continue."""
         self._stopping.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._knockers.check(scope)
-        except Refused as refused:
+            self._host_policy.check(scope)
+        except RequestRefused as refused:
             await refused.send(send)
             return
         await self._inner(scope, receive, send)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             until = None
-            if self._doorkeeper is not None:
-                public = self._doorkeeper.public(scope["path"], self._path)
+            if self._authenticator is not None:
+                public = self._authenticator.public(scope["path"], self._path)
                 if public is not None and scope["method"] in {"GET", "HEAD"}:
                     await respond(send, 200, public, {"cache-control": "public, max-age=3600"})
                     return
                 # Before the body is read, so that unauthenticated requests cost little.
-                until = await self._doorkeeper.admit(scope)
+                until = await self._authenticator.admit(scope)
             _check_headers(scope, self._limits)
             body = await _read(receive, self._limits)
             if body is None:  # The client has gone.
@@ -208,19 +210,19 @@ class Guard:
                 body = set_aside(scope, message, body)
                 is_stream = message.get("method") == "subscriptions/listen"
                 asked = message.get("id") if "method" in message else None
-        except Refused as refused:
+        except RequestRefused as refused:
             await refused.send(send)
             return
         exchange = _Exchange(is_stream, until, asked)
         if is_stream:
             self._make_room(exchange, caller_of(scope))
         try:
-            await self._hand_on(exchange, scope, self._replayed(exchange, body, receive), send)
+            await self._forward(exchange, scope, self._replayed(exchange, body, receive), send)
         finally:
             self._streams.leave(exchange)
 
     def _make_room(self, exchange: _Exchange, caller: str) -> None:
-        """Open a stream; if all are taken, end the oldest of the caller with the most."""
+        """Open a stream; at the limit, end the oldest stream of the caller with the most."""
         if self._streams.are_taken:
             victim = self._streams.victim(caller)
             if victim is not None:
@@ -228,7 +230,7 @@ class Guard:
                 victim.cut.set()
         self._streams.take(exchange, caller)
 
-    async def _hand_on(
+    async def _forward(
         self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
         is_begun = is_ended = False
@@ -258,7 +260,7 @@ class Guard:
             event = _event(exchange) if self._is_broken_off(exchange) else b""
             await send({"type": "http.response.body", "body": event})
         else:
-            await Refused(503, STOPPED, INTERNAL_ERROR, exchange.id).send(send)
+            await RequestRefused(503, STOPPED, INTERNAL_ERROR, exchange.id).send(send)
 
     def _is_broken_off(self, exchange: _Exchange) -> bool:
         """True if the events of a call end before its response because the server stops."""
@@ -308,7 +310,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _check_headers(scope: Scope, limits: Limits) -> None:
+def _check_headers(scope: Scope, limits: HttpLimits) -> None:
     """Refuse headers that no MCP client sends."""
     for length in header_values(scope, b"content-length"):
         if length.isdecimal() and int(length[:20]) > limits.body_bytes:
@@ -318,7 +320,7 @@ def _check_headers(scope: Scope, limits: Limits) -> None:
             kind.split(";")[0].strip().lower() for kind in header_values(scope, b"content-type")
         ]
         if kinds != ["application/json"]:
-            raise Refused(415, "The Content-Type of a request must be application/json")
+            raise RequestRefused(415, "The Content-Type of a request must be application/json")
 
 
 def header_values(scope: Scope, name: bytes) -> Iterable[str]:
@@ -340,11 +342,11 @@ def _is_local_origin(origin: str) -> bool:
     return is_web and is_loopback(parts.hostname or "")
 
 
-def _too_large(limits: Limits) -> Refused:
-    return Refused(413, f"A request may have {limits.body_bytes:,} bytes")
+def _too_large(limits: HttpLimits) -> RequestRefused:
+    return RequestRefused(413, f"A request may have {limits.body_bytes:,} bytes")
 
 
-async def _read(receive: Receive, limits: Limits) -> bytes | None:
+async def _read(receive: Receive, limits: HttpLimits) -> bytes | None:
     """Read the whole body; None if the client is gone."""
     body = bytearray()
     try:
@@ -360,19 +362,19 @@ async def _read(receive: Receive, limits: Limits) -> bytes | None:
                     return bytes(body)
     except TimeoutError:
         text = f"A request must be sent within {limits.client_seconds:g} seconds"
-        raise Refused(408, text) from None
+        raise RequestRefused(408, text) from None
 
 
-def _checked(body: bytes, limits: Limits) -> dict[str, Any]:
+def _checked(body: bytes, limits: HttpLimits) -> dict[str, Any]:
     try:
         return read_message(body, limits.depth)
     except BadMessage as bad:
-        raise Refused(400, str(bad), bad.code, bad.id) from None
+        raise RequestRefused(400, str(bad), bad.code, bad.id) from None
 
 
 def _event(exchange: _Exchange) -> bytes:
-    """Return the event that ends a call which the server broke off."""
-    refused = Refused(503, STOPPED, INTERNAL_ERROR, exchange.id)
+    """Return the error event for a call that the server aborts."""
+    refused = RequestRefused(503, STOPPED, INTERNAL_ERROR, exchange.id)
     return b"event: message\r\ndata: " + refused.body + b"\r\n\r\n"
 
 
@@ -387,7 +389,7 @@ class SlowClients:
         """Check the connections of uvicorn; called periodically."""
         slow: dict[Any, tuple[str, float]] = {}
         for connection in connections:
-            doing = _what_delays(connection)
+            doing = _awaited(connection)
             if doing is None:
                 continue
             before, since = self._since.get(connection, (doing, now))
@@ -397,17 +399,17 @@ class SlowClients:
         self._since = slow
 
 
-def _what_delays(connection: Any) -> str | None:
-    """Return what a connection awaits from the client; None if it waits for us or is idle."""
+def _awaited(connection: Any) -> str | None:
+    """Return what the server awaits from the client; None if the client waits or idles."""
     if connection.transport.get_write_buffer_size():
         return "reading"
     is_open = connection.cycle is not None and not connection.cycle.response_complete
-    # The timer runs while a connection idles between requests, and bounds that.
+    # The keep-alive timer bounds the idle time between requests.
     return None if is_open or connection.timeout_keep_alive_task is not None else "sending"
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """Reset a connection and drop what the system still buffers for it."""
+    """Reset a connection and discard the data that the system still buffers."""
     if os.name == "posix":
         at_once = struct.pack("ii", 1, 0)
         connected = transport.get_extra_info("socket")

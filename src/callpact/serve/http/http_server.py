@@ -1,7 +1,7 @@
 """The MCP door over Streamable HTTP: the SDK's application on uvicorn, behind a guard.
 
-Without authentication (`auth.py`) it is bound to this machine alone. No web page can drive it:
-requests with a foreign `Host` or `Origin` are refused (`guard.py`).
+Without authentication (`auth/bearer.py`) it is bound to this machine only. Foreign web pages cannot
+use it: requests with a foreign `Host` or `Origin` are refused (`guard.py`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from callpact.errors import InvalidConfig
 from callpact.net.address import Refused as BadHost
 from callpact.net.address import normal_host
 from callpact.serve.auth.bearer import Caller
-from callpact.serve.concurrency import Shares
-from callpact.serve.http.guard import Guard, Knockers, Limits, SlowClients, is_loopback
+from callpact.serve.concurrency import CallerSlots
+from callpact.serve.http.guard import Guard, HostPolicy, HttpLimits, SlowClients, is_loopback
 from callpact.serve.http.sessions import Sessions
 from callpact.serve.http.uvicorn_protocol import Connection
-from callpact.serve.mcp.prebuilt import Filling
+from callpact.serve.mcp.prebuilt import PrebuiltBodies
 from callpact.telemetry.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ DEFAULT_PORT = 8420
 DEFAULT_PATH = "/mcp"
 METRICS_PATH = "/metrics"
 METRICS_SCOPE = "metrics"
-"""The scope that a caller needs to read the page, where callers are known."""
+"""The scope that callers need for the page, if the server authenticates them."""
 MAX_IDLE_SECONDS = 65
 """Seconds that a connection over HTTP may idle between requests."""
 MAX_ENDING_SECONDS = 5
-"""Seconds that calls under way over HTTP have when the server stops."""
+"""Seconds that running calls over HTTP have when the server stops."""
 
 _ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PATH = re.compile(r"/|(/[A-Za-z0-9._~-]+)+/?")
@@ -67,11 +67,11 @@ def check_place(
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     authentication: Authentication | None = None,
-) -> Knockers:
+) -> HostPolicy:
     """Refuse an address that cannot or must not be served; returns the accepted hosts and origins.
 
     Raises:
-        InvalidConfig: with what to do instead.
+        InvalidConfig: the address is refused; the text names the remedy.
     """
     named = {_host(name) for name in hosts}
     bare = _bare(host)
@@ -106,7 +106,7 @@ def check_place(
         )
     if path.rstrip("/") == METRICS_PATH:
         raise InvalidConfig(f"--path {path}: that is where numbers for Prometheus stand")
-    return Knockers(frozenset(named), frozenset(map(_origin, origins)))
+    return HostPolicy(frozenset(named), frozenset(map(_origin, origins)))
 
 
 def _host(name: str) -> str:
@@ -142,7 +142,7 @@ async def serve_http(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
     path: str = DEFAULT_PATH,
-    limits: Limits | None = None,
+    limits: HttpLimits | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     authentication: Authentication | None = None,
@@ -150,44 +150,44 @@ async def serve_http(
     page: Callable[[], bytes] | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until the task is cancelled; `on_ready` gets the address.
+    """Serve until the task is cancelled; `on_ready` is called with the address.
 
-    Calls under way then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
-    and only then may the address be one that others reach: under the names in `hosts`, and from the
-    web pages in `origins`. `bound` is the socket from `reserve`, `page` renders /metrics.
+    Running calls then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
+    and only then may the address be public: under the names in `hosts`, and for the web pages in
+    `origins`. `bound` is the socket from `reserve`, `page` renders /metrics.
 
     Raises:
-        InvalidConfig: the place cannot be served.
+        InvalidConfig: the address cannot be served.
     """
-    knockers = check_place(
+    host_policy = check_place(
         host, port, path, hosts=hosts, origins=origins, authentication=authentication
     )
-    limits = limits or Limits()
+    limits = limits or HttpLimits()
     async with contextlib.AsyncExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(bound or reserve(host, port)))
-        with _explained(host, port):  # Two may have bound it; only one can listen.
+        with _explained(host, port):  # Two processes may bind an address; only one can listen.
             listening.listen()
         app = server.streamable_http_app(
             streamable_http_path=path,
             max_request_body_size=limits.body_bytes,
-            max_sessions=None,  # They are counted by caller, in `sessions.py`.
-            # The guard has looked already, at every path, and names the machine's other addresses.
+            max_sessions=None,  # `sessions.py` counts them by caller.
+            # The guard has checked every path already, and knows the configured host names.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         if authentication is not None:
             stack.push_async_callback(authentication.aclose)
             authentication.start()
-        # The SDK binds the state of a request to the caller that it finds there.
+        # The SDK binds request state to the caller in this context.
         bound_app = app if authentication is None else AuthContextMiddleware(app)
-        inner: ASGIApp = Filling(Sessions(bound_app, limits.sessions))
+        inner: ASGIApp = PrebuiltBodies(Sessions(bound_app, limits.sessions))
         if page is not None:
-            inner = Scraping(inner, page, is_open=authentication is None)
+            inner = MetricsEndpoint(inner, page, is_open=authentication is None)
         guard = Guard(
             inner,
             limits,
             path=path,
-            knockers=knockers,
-            doorkeeper=authentication,
+            host_policy=host_policy,
+            authenticator=authentication,
         )
         running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
         if on_ready is not None:
@@ -205,11 +205,11 @@ async def serve_http(
             raise
 
 
-class Scraping:
+class MetricsEndpoint:
     """ASGI middleware that serves `GET /metrics` and passes on every other request.
 
-    The page has the names of all tools. With authentication it is therefore for callers that hold
-    the scope `metrics`; without, the door is open to this machine alone, and so is the page.
+    The page lists all tools. With authentication it therefore needs the scope `metrics`; without,
+    the server is bound to this machine only.
     """
 
     def __init__(self, app: ASGIApp, page: Callable[[], bytes], *, is_open: bool) -> None:
@@ -221,9 +221,9 @@ class Scraping:
         if scope["type"] != "http" or scope["path"] != METRICS_PATH:
             await self._app(scope, receive, send)
             return
-        await self._answer(scope)(scope, receive, send)
+        await self._response(scope)(scope, receive, send)
 
-    def _answer(self, scope: Scope) -> Response:
+    def _response(self, scope: Scope) -> Response:
         if scope["method"] not in {"GET", "HEAD"}:
             return PlainTextResponse("GET it", 405, {"allow": "GET, HEAD"})
         caller = scope.get("user")
@@ -233,12 +233,12 @@ class Scraping:
         return Response(self._page(), headers={"content-type": CONTENT_TYPE})
 
 
-def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
-    shares: Shares[Connection] = Shares(limits.connections)
+def _config(guard: Guard, limits: HttpLimits) -> uvicorn.Config:
+    slots: CallerSlots[Connection] = CallerSlots(limits.connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return uvicorn.Config(
         guard,
-        http=cast("Any", partial(Connection, shares, limits.header_bytes)),
+        http=cast("Any", partial(Connection, slots, limits.header_bytes)),
         ws="none",
         log_config=None,
         access_log=False,
@@ -271,7 +271,7 @@ class _Uvicorn(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
-        if self.server_state.tasks:  # They were cancelled after their time; that takes a moment.
+        if self.server_state.tasks:  # uvicorn has cancelled them; wait for their end.
             await asyncio.wait(self.server_state.tasks, timeout=1)
 
     @contextlib.contextmanager
@@ -287,16 +287,16 @@ def _bare(host: str) -> str:
 def reserve(host: str, port: int) -> socket.socket:
     """Bind a socket, so that an address in use is reported before anything is loaded.
 
-    It does not listen yet: a client is refused at once instead of waiting for the start.
+    The socket does not listen yet: a client is refused at once instead of waiting for the start.
 
     Raises:
-        InvalidConfig: the place cannot be served.
+        InvalidConfig: the address cannot be bound.
     """
     with _explained(host, port), contextlib.ExitStack() as stack:
         found = socket.getaddrinfo(_bare(host), port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         bound = stack.enter_context(socket.socket(family, kind, protocol))
-        if os.name == "posix":  # Elsewhere it would let two programs share a port.
+        if os.name == "posix":  # On Windows it would let two programs share a port.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         stack.pop_all()

@@ -1,8 +1,8 @@
-"""The sessions of older clients over HTTP, shared fairly between callers.
+"""The limit of sessions of older clients over HTTP, fair between callers.
 
-An ASGI middleware before the SDK's application, which holds the sessions. At the limit the caller with
-the most sessions loses the one that is idle longest: it is ended as its client would end it (DELETE),
-so that its id is answered with 404 and the client begins anew.
+An ASGI middleware before the SDK's application, which owns the sessions. At the limit, the longest
+idle session of the caller with the most is ended by a DELETE request, as its client would do. Its id
+then gets 404, and the client initializes a new session.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from callpact.serve.concurrency import Shares, caller_of
-from callpact.serve.jsonrpc import INTERNAL_ERROR, Refused
+from callpact.serve.concurrency import CallerSlots, caller_of
+from callpact.serve.jsonrpc import INTERNAL_ERROR, RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -29,9 +29,9 @@ class Sessions:
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
-        self._shares: Shares[bytes] = Shares(most)
+        self._slots: CallerSlots[bytes] = CallerSlots(most)
         self._scopes: dict[bytes, Scope] = {}
-        """The request that opened each session, as only its caller may end it."""
+        """The request that opened each session: only its caller may end it."""
         self._calls: Counter[bytes] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,24 +47,24 @@ class Sessions:
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = caller_of(scope)
-        while self._shares.are_taken:
-            victim = self._shares.victim(caller, lambda session: not self._calls[session])
+        while self._slots.are_taken:
+            victim = self._slots.victim(caller, lambda session: not self._calls[session])
             if victim is None:
                 text = "Calls run in all sessions; try again when one of yours has ended"
-                await Refused(503, text, INTERNAL_ERROR).send(send)
+                await RequestRefused(503, text, INTERNAL_ERROR).send(send)
                 return
             await self._end(victim)
 
         def begun(message: Message) -> None:
             session = _first(message, _ID)
             if message["status"] < 400 and session is not None:
-                self._shares.take(session, caller)
+                self._slots.take(session, caller)
                 self._scopes[session] = scope
 
         await self._app(scope, receive, _watching(send, begun))
 
     async def _go_on(self, session: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        self._shares.use(session)
+        self._slots.use(session)
         is_call = scope["method"] == "POST"
 
         def begun(message: Message) -> None:
@@ -81,7 +81,7 @@ class Sessions:
                 del self._calls[session]
 
     def _is_opener(self, session: bytes, scope: Scope) -> bool:
-        """True if a request is of the caller who opened the session; others get 404, too."""
+        """True if a request's caller opened the session; other callers get 404 as well."""
         opened = self._scopes.get(session)
         return opened is not None and caller_of(opened) == caller_of(scope)
 
@@ -102,7 +102,7 @@ class Sessions:
         await self._app(scope, receive, send)
 
     def _forget(self, session: bytes) -> dict[str, Any]:
-        self._shares.leave(session)
+        self._slots.leave(session)
         return dict(self._scopes.pop(session, {}))
 
 

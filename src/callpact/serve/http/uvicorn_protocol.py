@@ -1,7 +1,7 @@
-"""The connections of the HTTP door: uvicorn's protocol behind strict framing, and shared fairly.
+"""The connections of the HTTP door: uvicorn's protocol with strict framing and a fair limit.
 
-A connection whose bytes are not clearly HTTP/1.1 is answered once and closed (`framing.py`). When
-all connections are taken, the peer address with the most of them loses the one that is idle longest.
+A connection with invalid framing gets an error response and is closed (`framing.py`). At the limit of
+connections, the longest idle connection of the peer address with the most is closed.
 """
 
 from __future__ import annotations
@@ -10,60 +10,59 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callpact.serve.concurrency import Shares, peer_of
+from callpact.serve.concurrency import CallerSlots, peer_of
 from callpact.serve.http.framing import Framing
-from callpact.serve.jsonrpc import INTERNAL_ERROR, Refused
+from callpact.serve.jsonrpc import INTERNAL_ERROR, RequestRefused
 
 if TYPE_CHECKING:
     import asyncio
 
 LINGER_SECONDS = 1.0
-"""Seconds that a connection over HTTP stays open after it was refused, so that the client can read
-why."""
+"""Seconds that a refused connection over HTTP stays open, so that the client can read the error."""
 
 
 class Connection(H11Protocol):
     """One connection of a client."""
 
-    def __init__(self, shares: Shares[Connection], header_bytes: int, **given: Any) -> None:
+    def __init__(self, slots: CallerSlots[Connection], header_bytes: int, **given: Any) -> None:
         super().__init__(**given)
-        self._shares = shares
+        self._slots = slots
         self._framing = Framing(header_bytes)
-        self._refused: Refused | None = None
+        self._refused: RequestRefused | None = None
         self._is_answered = False
 
     @property
     def is_idle(self) -> bool:
-        """True if no request is under way."""
+        """True if no request is being served."""
         cycle: Any = self.cycle  # None before the first request.
         return cycle is None or cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn
         super().connection_made(transport)
         peer = peer_of(self.client)
-        if self._shares.are_taken:
-            victim = self._shares.victim(peer, lambda one: one.is_idle)
+        if self._slots.are_taken:
+            victim = self._slots.victim(peer, lambda one: one.is_idle)
             if victim is None:
                 text = "All connections are in use; try again when a call of yours has ended"
-                self._refused = Refused(503, text, INTERNAL_ERROR)
+                self._refused = RequestRefused(503, text, INTERNAL_ERROR)
                 self._refuse(self._refused)
                 return
-            self._shares.leave(victim)
+            self._slots.leave(victim)
             victim.transport.close() if victim.is_idle else victim.transport.abort()
-        self._shares.take(self, peer)
+        self._slots.take(self, peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._shares.leave(self)
+        self._slots.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refused is not None:  # The connection is closing: ignore the rest.
             return
         self._unset_keepalive_if_required()
-        self._shares.use(self)
+        self._slots.use(self)
         try:
             good = self._framing.feed(data)
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refused = refused
             good = bytes(self._framing.passed)
         if good:
@@ -72,7 +71,7 @@ class Connection(H11Protocol):
             self._end(self._refused)
 
     def send_400_response(self, msg: str) -> None:
-        self._refused = Refused(400, msg)
+        self._refused = RequestRefused(400, msg)
         self._refuse(self._refused)
 
     def on_response_complete(self) -> None:
@@ -80,8 +79,8 @@ class Connection(H11Protocol):
         if self._refused is not None:
             self._end(self._refused)
 
-    def _end(self, refused: Refused) -> None:
-        """Refuse what came last, once the requests before it are answered."""
+    def _end(self, refused: RequestRefused) -> None:
+        """Refuse the last request, once the requests before it have their responses."""
         if not self.is_idle:
             if not self.cycle.more_body:
                 return
@@ -90,13 +89,13 @@ class Connection(H11Protocol):
             self.cycle.message_event.set()
         self._refuse(refused)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RequestRefused) -> None:
         if self._is_answered or self.transport.is_closing():
             return
         self._is_answered = True
         self._unset_keepalive_if_required()
         self.transport.write(refused.closing_response)
-        # At once it would be a reset, which clients see before they have read the answer.
+        # Closing at once would reset the connection before the client has read the response.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)

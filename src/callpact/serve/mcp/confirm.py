@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from callpact.tool import Tool
 
 MAX_SHOWN_ARGUMENTS = 500
-"""Characters of the arguments that a user is shown before a tool runs."""
+"""Characters of the arguments in the question to the user."""
 _HIDDEN = "•••"
 _QUESTION: dict[str, Any] = {
     "type": "object",
@@ -30,10 +30,10 @@ _QUESTION: dict[str, Any] = {
 }
 
 
-def asking_first(catalog: Catalog) -> Catalog:
-    """Return the same catalog; its tools with `destructiveHint` run only if the user agrees."""
+def with_confirmation(catalog: Catalog) -> Catalog:
+    """Return the catalog with a confirmation before each tool with `destructiveHint`."""
     return Catalog(
-        (_asking(tool) if is_destructive(tool) else tool for tool in catalog),
+        (_with_confirmation(tool) if is_destructive(tool) else tool for tool in catalog),
         resources=catalog.resources,
         prompts=catalog.prompts,
     )
@@ -44,13 +44,13 @@ def is_destructive(tool: Tool) -> bool:
     return tool.annotations.get("destructiveHint") is True and tool.kind != "subscription"
 
 
-def _asking(tool: Tool) -> Tool:
+def _with_confirmation(tool: Tool) -> Tool:
     async def handler(arguments: dict[str, Any], context: Context) -> Any:
         await _confirmed(tool, arguments, context)
         value: Any = tool.handler(arguments, context)
         return await cast("Awaitable[Any]", value) if hasattr(value, "__await__") else value
 
-    # The time that the user takes does not count against the tool.
+    # The tool's own timeout does not include the user's time.
     timeout = (tool.timeout or DEFAULT_TIMEOUT) + ANSWER_SECONDS
     return replace(tool, handler=handler, timeout=timeout)
 

@@ -1,8 +1,8 @@
 """The MCP door: tools, resources, prompts and completions of a runtime, on the official SDK.
 
 The SDK implements the protocol, the runtime runs the calls, and this module joins the two. Lists are
-made in `views.py`, questions to clients in `asking.py` and `rounds.py`, notifications of changes in
-`changes.py`.
+made in `views.py`, questions to clients in `peer.py` and `input_rounds.py`, notifications of changes
+in `notify.py`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from callpact.serve.concurrency import (
     caller_of,
 )
 from callpact.serve.mcp.completion import complete
-from callpact.serve.mcp.input_rounds import Rounds
-from callpact.serve.mcp.large_results import KeptReader
-from callpact.serve.mcp.notify import Changes
-from callpact.serve.mcp.peer import AskedPeer, Peer
+from callpact.serve.mcp.input_rounds import InputRounds
+from callpact.serve.mcp.large_results import ResultReader
+from callpact.serve.mcp.notify import ChangeNotifier
+from callpact.serve.mcp.peer import Peer, RequestPeer
 from callpact.serve.mcp.prebuilt import Prebuilt, arguments_of, put_aside, take_out
 from callpact.serve.mcp.views import (
     LIST_UP_TO,
     LISTS,
-    View,
-    Views,
+    CatalogView,
+    ViewCache,
     is_modern,
     is_served,
     key_of,
@@ -75,10 +75,10 @@ if TYPE_CHECKING:
 
     from callpact.context import Client
     from callpact.runtime import Runtime
-    from callpact.wire.mcp.published import Advertise, Rendering
+    from callpact.wire.mcp.published import AdvertiseMode, Rendering
 
 LIST_TTL_MS = 2_000
-"""Milliseconds for which a client may take a list for current."""
+"""Milliseconds for which a client may cache a list."""
 _MISSING = -32002
 """The error code of an unknown resource before 2026-07-28."""
 _ABLE: dict[str, types.ClientCapabilities] = {
@@ -94,14 +94,14 @@ _LISTED: dict[str, type[BaseModel]] = {
 }
 _log = logging.getLogger("callpact.serve.mcp")
 
-Identify = Callable[["ServerRequestContext[Any]"], Identity | None]
+IdentityLookup = Callable[["ServerRequestContext[Any]"], Identity | None]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 SubjectT = TypeVar("SubjectT", Tool, Resource, Prompt)
 OfferT = TypeVar("OfferT", Resource, Prompt)
 
 
 class _Server(Server[Any]):
-    """The SDK's server; it declares to clients of both eras that it notifies of changes."""
+    """The SDK's server; it declares notifications of changes to clients of both eras."""
 
     def create_initialization_options(
         self,
@@ -118,14 +118,14 @@ class _Server(Server[Any]):
 
 
 class _Sender(Struct, frozen=True):
-    """The sender of one request: an identity for tools, and an owner for what is counted or kept."""
+    """The sender of one request: an identity for access, and an owner for limits and kept results."""
 
     identity: Identity | None
     owner: str | None
-    """None where there is only one."""
+    """None if the door has only one client."""
 
 
-class _Ran(Struct, Generic[SubjectT], frozen=True):
+class _CallOutcome(Struct, Generic[SubjectT], frozen=True):
     """A call's envelope, and the tool, resource or prompt it came from."""
 
     envelope: ResponseEnvelope[Any]
@@ -133,13 +133,13 @@ class _Ran(Struct, Generic[SubjectT], frozen=True):
 
 
 class Door:
-    """An MCP server over what a runtime holds, for both eras of the protocol.
+    """An MCP server for the tools, resources and prompts of a runtime, in both eras of the protocol.
 
-    `identity` is the caller, or a function that returns the caller of each request: what it may not
-    use is neither listed nor run. More than `list_up_to` tools are not listed, but replaced by three
-    tools that search, describe and call them. `advertise` is how much of an output schema the list
-    shows, `rendering` the form of results. Results over `result_limit` bytes come in pages of whole
-    items. More calls at one time than `calls_per_tool` and `calls_per_caller` are refused.
+    `identity` is the caller, or a function that returns the caller of each request; only what it may
+    use is listed and run. More than `list_up_to` tools are not listed, but replaced by three tools
+    that search, describe and call them. `advertise` is the part of an output schema that the list
+    shows, `rendering` the form of results. Results over `result_limit` bytes are delivered in pages
+    of whole items. More concurrent calls than `calls_per_tool` and `calls_per_caller` are refused.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class Door:
         version: str = "",
         instructions: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
-        identity: Identity | Identify | None = None,
+        identity: Identity | IdentityLookup | None = None,
         list_up_to: int = LIST_UP_TO,
-        advertise: Advertise = "full",
+        advertise: AdvertiseMode = "full",
         rendering: Rendering = "mcp",
         result_limit: int = LIMIT,
         calls_per_tool: int = CALLS_PER_TOOL,
@@ -161,18 +161,18 @@ class Door:
         self._runtime = runtime
         self._timeout = timeout
         self._identity = identity
-        self._advertise: Advertise = advertise
+        self._advertise: AdvertiseMode = advertise
         self._rendering: Rendering = rendering
-        self._views = Views(
+        self._views = ViewCache(
             runtime, list_up_to=list_up_to, advertise=advertise, rendering=rendering
         )
-        self._rounds = Rounds()
+        self._rounds = InputRounds()
         self._running = RunningCalls(calls_per_tool, calls_per_caller)
-        self._kept = KeptReader(result_limit)
+        self._kept = ResultReader(result_limit)
         self.writes_lines = False
-        """True where orjson encodes the responses, so that prebuilt JSON is passed on as it is."""
+        """True if orjson encodes the responses, so that prebuilt JSON is inserted as it is."""
         bus = InMemorySubscriptionBus()
-        self.changes = Changes(bus)
+        self.changes = ChangeNotifier(bus)
         self._listening = ListenHandler(bus)
         listed = CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
         hints: dict[CacheableMethod, CacheHint] = dict.fromkeys(LISTS, listed)
@@ -195,7 +195,7 @@ class Door:
             get_tool_input_schema=self._input_schema,
             cache_hints=hints,
         )
-        # Not by the constructor, which warns: clients of the handshake era still set their level.
+        # The constructor would warn of deprecation: clients of the handshake era still use it.
         self.server.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self.changes.set_level
         )
@@ -204,7 +204,7 @@ class Door:
         self.server.middleware.extend((self.changes.notice, state, self._filled))
 
     async def aclose(self) -> None:
-        """End the calls that wait for their clients, and the streams of changes."""
+        """End the calls that wait for their clients, and the notification streams."""
         self._rounds.close()
         self._listening.close()
 
@@ -213,7 +213,7 @@ class Door:
     async def _list(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> Any:
-        """Return a list without its entries, which are encoded already: `_filled` puts them in."""
+        """Return a list without its entries, which are encoded already; `_filled` inserts them."""
         method, cursor = context.method, None if params is None else params.cursor
         more = self._kept.tools if method == "tools/list" else ()
         view = self._views.of(self._sender(context).identity)
@@ -235,7 +235,7 @@ class Door:
         return _Sender(identity, None if identity is None else identity.id)
 
     def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
-        # The SDK asks before a caller is known, and only for arguments that headers repeat.
+        # The SDK calls this before the caller is known, only for arguments repeated in headers.
         tool = self._runtime.catalog.get(tool_name)
         given = self._identity
         if tool is None or not (callable(given) or is_served(tool, given)):
@@ -251,7 +251,7 @@ class Door:
         name = params.name
         arguments = arguments_of(context, params.arguments)
 
-        async def begin(client: Client) -> _Ran[Tool]:
+        async def begin(client: Client) -> _CallOutcome[Tool]:
             nonlocal name
             view = self._views.of(sender.identity)
             tool = self._tool(view, params.name, sender.owner)
@@ -265,7 +265,7 @@ class Door:
                 envelope = await self._runtime.call(
                     call, sender.identity, client=client, found=admitted
                 )
-            return _Ran(envelope, tool)
+            return _CallOutcome(envelope, tool)
 
         try:
             ran = await self._run(context, params, begin, sender.owner)
@@ -287,15 +287,15 @@ class Door:
         try:
             return _result(take_out(result))
         except ValidationError as error:
-            _log.error("tool %s: its answer is no MCP result: %s", tool.id, error)
+            _log.error("tool %s: its output is no valid MCP result: %s", tool.id, error)
             return self._failed(HandlerCrashed(tool.id), tool.name)
 
     def _failed(self, error: CallError, tool_name: str) -> types.CallToolResult:
         wired = wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
         return _result(wired)
 
-    def _tool(self, view: View, name: str, owner: str | None) -> Tool | None:
-        """Find the tool of a name; one that is not listed may be called, too."""
+    def _tool(self, view: CatalogView, name: str, owner: str | None) -> Tool | None:
+        """Find a tool by its name; tools that are not listed can be called as well."""
         tool = view.front.catalog.get(name) or view.catalog.get(name)
         if tool is None and name in {self._kept.tool.id, self._kept.tool.wire_name}:
             return self._kept.reading(owner)
@@ -304,12 +304,12 @@ class Door:
     async def _unknown(
         self,
         context: ServerRequestContext[Any],
-        view: View,
+        view: CatalogView,
         name: str,
         arguments: Any,
         sender: _Sender,
     ) -> MCPError:
-        """Put a call of an unknown tool on record; returns the error of such a request."""
+        """Record a call of an unknown tool; returns the error response."""
         try:
             await view.front.call(self._request(context, name, arguments, None), sender.identity)
         except UnknownTool as error:
@@ -332,20 +332,19 @@ class Door:
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        begin: Callable[[Peer], Coroutine[Any, Any, _Ran[SubjectT]]],
+        begin: Callable[[Peer], Coroutine[Any, Any, _CallOutcome[SubjectT]]],
         owner: str | None,
-    ) -> _Ran[SubjectT] | types.InputRequiredResult:
-        """Begin a call whose client can be asked, in the way of its era, or resume it.
+    ) -> _CallOutcome[SubjectT] | types.InputRequiredResult:
+        """Start a call that may ask its client, in the way of its era, or resume it.
 
-        `begin` looks up what is called: a call that waits for its client ends on the version that
-        it began with.
+        `begin` looks up the tool only when the call starts: a resumed call uses the same version.
 
         Raises:
-            CallError: as the call.
-            MCPError: the client lacks what the call has to ask of it.
+            CallError: the call failed.
+            MCPError: the client lacks a capability that the call needs.
         """
         if not is_modern(context.protocol_version):
-            return await begin(AskedPeer(context, self.changes.level_of(context)))
+            return await begin(RequestPeer(context, self.changes.level_of(context)))
         try:
             return await self._rounds.run(context, params, begin, owner)
         except ClientUnable as error:
@@ -420,20 +419,20 @@ class Door:
         params: types.InputResponseRequestParams,
         sender: _Sender,
         find: Callable[[], tuple[OfferT, dict[str, str]]],
-    ) -> _Ran[OfferT] | types.InputRequiredResult:
+    ) -> _CallOutcome[OfferT] | types.InputRequiredResult:
         """Run a resource or a prompt as a call.
 
         Raises:
-            MCPError: with the failure as every wire renders it.
+            MCPError: the call failed; its data is the error in seed 004's form.
         """
 
-        async def begin(client: Client) -> _Ran[OfferT]:
+        async def begin(client: Client) -> _CallOutcome[OfferT]:
             offer, arguments = find()
             call = self._request(context, offer.tool.id, arguments, offer.tool)
             envelope = await self._runtime.call(
                 call, sender.identity, client=client, found=offer.tool
             )
-            return _Ran(envelope, offer)
+            return _CallOutcome(envelope, offer)
 
         try:
             return await self._run(context, params, begin, sender.owner)
@@ -472,7 +471,7 @@ async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> Handle
     """Log an unexpected error, which the SDK would send to clients of the handshake era verbatim."""
     try:
         return await call_next(ctx)
-    except (MCPError, ValidationError):  # The SDK's own words for a wrong request.
+    except (MCPError, ValidationError):  # The SDK's own errors for an invalid request.
         raise
     except Exception:  # noqa: BLE001 - boundary: an error of ours, not of the caller
         _log.exception("%s failed", ctx.method)
@@ -480,7 +479,7 @@ async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> Handle
 
 
 def _client_name(context: ServerRequestContext[Any]) -> str:
-    """Return the name and version that the client gives itself, as in `claude-code 2.1.0`."""
+    """Return the client's own name and version, as in `claude-code 2.1.0`."""
     given = context.session.client_params
     return "" if given is None else f"{given.client_info.name} {given.client_info.version}".strip()
 
@@ -493,7 +492,7 @@ def _valid(kind: type[ResultT], wired: dict[str, Any], tool: Tool) -> ResultT:
     try:
         return kind.model_validate(wired)
     except ValidationError as error:
-        _log.error("%s: its answer is no %s: %s", tool.id, kind.__name__, error)
+        _log.error("%s: its output is no valid %s: %s", tool.id, kind.__name__, error)
         crashed = HandlerCrashed(tool.id)
         raise MCPError(
             code=types.INTERNAL_ERROR, message=crashed.message, data=encode_gate_error(crashed)

@@ -1,8 +1,8 @@
-"""Calls that wait for answers of their client between its requests (MCP 2026-07-28).
+"""Calls that wait for input of their client between its requests (MCP 2026-07-28).
 
-A call that asks waits in this process. Its questions are the response to the request; the client sends
-the request again with the answers, and the call resumes. It is never run twice and leaves one record.
-After a restart the client has to call anew.
+A call that asks its client is paused in this process. Its questions are the response to the request;
+the client sends the request again with the answers, and the call resumes. It runs once and leaves one
+record. Paused calls do not survive a restart: the client has to call again.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.errors import ClientUnable
 from callpact.execution import start
-from callpact.serve.concurrency import Shares
+from callpact.serve.concurrency import CallerSlots
 from callpact.serve.mcp.peer import Answer, Peer, Question
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
-MAX_WAITING = 100
-"""Calls that may wait for their clients at one time; then the oldest of the caller with the most ends."""
+MAX_PAUSED_CALLS = 100
+"""Calls that may be paused at one time; for one more, the oldest of the caller with the most ends."""
 ANSWER_SECONDS = 300
-"""Seconds that a call waits for its client to come back."""
+"""Seconds that a paused call waits for its client's next request."""
 MAX_QUESTIONS = 20
 """Questions that one call may ask."""
 
 T = TypeVar("T")
 
 
-class WaitingPeer(Peer):
-    """A client that is asked by the answer to its request."""
+class RoundsPeer(Peer):
+    """A client that gets questions as the response to its request."""
 
     def __init__(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
         super().__init__(request)
@@ -43,10 +43,10 @@ class WaitingPeer(Peer):
         self._asked = 0
         self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
         self.turn = asyncio.Event()
-        """Set when there may be something to send to the client: a question, or the end."""
+        """Set when there is a new question, or the call has ended."""
 
     async def ask(self, question: Question, key: str) -> Answer:
-        """Wait until the client comes back with an answer."""
+        """Wait for a request of the client with the answer."""
         self._asked += 1
         if self._asked > MAX_QUESTIONS:
             raise ClientUnable(f"A call may ask {MAX_QUESTIONS} questions, and this one asks more")
@@ -71,16 +71,16 @@ class WaitingPeer(Peer):
         }
 
     def resume(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
-        """Continue with a new request of the client; questions without an answer stay open."""
+        """Resume with a new request of the client; questions without an answer stay open."""
         self.request = request
         for key in answers.keys() & self.questions.keys():
             self._open[key][1].set_result(answers[key])
 
 
-class _Waiting:
-    """A call under way, and its client."""
+class _PausedCall:
+    """A running call, and its client."""
 
-    def __init__(self, peer: WaitingPeer, task: asyncio.Task[Any], owner: str | None) -> None:
+    def __init__(self, peer: RoundsPeer, task: asyncio.Task[Any], owner: str | None) -> None:
         self.peer = peer
         self.task = task
         self.owner = owner
@@ -92,47 +92,47 @@ class _Waiting:
         self.task.cancel()
 
 
-class Rounds:
-    """The calls that wait."""
+class InputRounds:
+    """Starts and resumes calls, and stores those that are paused."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Waiting] = {}
-        self._shares: Shares[str] = Shares(MAX_WAITING)
+        self._paused: dict[str, _PausedCall] = {}
+        self._slots: CallerSlots[str] = CallerSlots(MAX_PAUSED_CALLS)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._paused)
 
     async def run(
         self,
         request: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        begin: Callable[[WaitingPeer], Coroutine[Any, Any, T]],
+        begin: Callable[[RoundsPeer], Coroutine[Any, Any, T]],
         owner: str | None = None,
     ) -> T | types.InputRequiredResult:
-        """Begin a call of an owner or resume one; returns its result, or the questions it asks.
+        """Start a call of an owner or resume one; returns its result, or its questions.
 
         Raises:
-            MCPError: the call to resume no longer waits.
-            BaseException: what the call raises.
+            MCPError: the call to resume has ended.
+            BaseException: the call's own exception.
         """
         answers = params.input_responses or {}
         if params.request_state is None:
-            peer = WaitingPeer(request, answers)
+            peer = RoundsPeer(request, answers)
             task = start(begin(peer))
             task.add_done_callback(partial(_seen, peer))
-            waiting = _Waiting(peer, task, owner)
+            waiting = _PausedCall(peer, task, owner)
         else:
             waiting = self._taken(params.request_state)
             waiting.peer.resume(request, answers)
         return await self._turn(waiting)
 
     def close(self) -> None:
-        """End every call that waits."""
-        for waiting in self._waiting.values():
+        """End every paused call."""
+        for waiting in self._paused.values():
             waiting.end()
-        self._waiting.clear()
+        self._paused.clear()
 
-    async def _turn(self, waiting: _Waiting) -> Any:
+    async def _turn(self, waiting: _PausedCall) -> Any:
         peer, task = waiting.peer, waiting.task
         try:
             while not task.done() and not peer.questions:
@@ -147,9 +147,9 @@ class Rounds:
             input_requests=dict(peer.questions), request_state=self._kept(waiting)
         )
 
-    def _taken(self, state: str) -> _Waiting:
-        self._shares.leave(state)
-        waiting = self._waiting.pop(state, None)
+    def _taken(self, state: str) -> _PausedCall:
+        self._slots.leave(state)
+        waiting = self._paused.pop(state, None)
         if waiting is None:
             raise MCPError(
                 code=types.INVALID_PARAMS,
@@ -159,21 +159,21 @@ class Rounds:
             waiting.expiry.cancel()
         return waiting
 
-    def _kept(self, waiting: _Waiting) -> str:
-        if self._shares.are_taken:
-            victim = self._shares.victim(waiting.owner or "")
+    def _kept(self, waiting: _PausedCall) -> str:
+        if self._slots.are_taken:
+            victim = self._slots.victim(waiting.owner or "")
             if victim is not None:
                 self._expire(victim)
         state = secrets.token_urlsafe(16)
-        self._waiting[state] = waiting
-        self._shares.take(state, waiting.owner or "")
+        self._paused[state] = waiting
+        self._slots.take(state, waiting.owner or "")
         loop = asyncio.get_running_loop()
         waiting.expiry = loop.call_later(ANSWER_SECONDS, self._expire, state)
         return state
 
     def _expire(self, state: str) -> None:
-        self._shares.leave(state)
-        waiting = self._waiting.pop(state, None)
+        self._slots.leave(state)
+        waiting = self._paused.pop(state, None)
         if waiting is not None:
             waiting.end()
 
@@ -183,8 +183,8 @@ async def _ended(task: asyncio.Task[Any]) -> None:
     await asyncio.wait((task,), timeout=5)
 
 
-def _seen(peer: WaitingPeer, task: asyncio.Task[Any]) -> None:
-    """Retrieve its exception, which is on record already, so that asyncio does not log it."""
+def _seen(peer: RoundsPeer, task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a call, which is recorded already, so that asyncio does not log it."""
     peer.turn.set()
     if not task.cancelled():
         task.exception()

@@ -1,6 +1,6 @@
-"""Results that are too large for one response: the rest is kept, and a tool reads it.
+"""Results that are too large for one response: the rest is stored, and a tool reads it.
 
-The tool is listed from the first such result on; a catalog with small results does not need it.
+The tool is listed after the first such result; a catalog with small outputs does not need it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _INPUT: dict[str, Any] = {
 }
 
 
-class KeptReader:
-    """The rest of large results, by cursor or address."""
+class ResultReader:
+    """Stores large results, and makes the tool that reads them by cursor."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -62,7 +62,7 @@ class KeptReader:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tool, once it is listed."""
+        """The tool, if it is listed already."""
         return (self.tool,) if self._is_shown else ()
 
     def reading(self, owner: str | None) -> Tool:

@@ -1,7 +1,6 @@
 """Notifications of changes to clients, in both eras of the protocol.
 
-Clients of the handshake era are notified on their session, later ones on the stream that they listen
-to. Both are notified only of real changes.
+Clients of the handshake era are notified on their session, later ones on their notification stream.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SEND_SECONDS = 2
 _log = logging.getLogger("callpact.serve.mcp")
 
 
-class Changes:
+class ChangeNotifier:
     """The sessions to notify, with the subscriptions and the log level of each."""
 
     def __init__(self, bus: SubscriptionBus) -> None:
@@ -53,7 +52,7 @@ class Changes:
         self._by_caller: dict[str | None, WeakSet[Connection]] = {}
 
     async def notice(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-        """Remember the session of a request, as a middleware of the server."""
+        """Register the session of a request, as a middleware of the server."""
         if not is_modern(ctx.protocol_version):
             self._sessions.add(_connection(ctx))
         return await call_next(ctx)
@@ -87,7 +86,7 @@ class Changes:
             for uri in self._subscribed.get(session, set()).intersection(uris):
                 await session.send_resource_updated(uri)
 
-        # Concurrently, so that clients that do not read delay no others.
+        # Concurrently, so that a client that does not read delays no others.
         await asyncio.gather(
             *(self._notified(session, notify) for session in tuple(self._sessions))
         )

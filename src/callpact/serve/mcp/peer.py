@@ -1,8 +1,8 @@
 """The client of a call over MCP: messages and questions to it, in both eras of the protocol.
 
-Before 2026-07-28 a server asks by a request of its own. Since then it ends the client's request with
-its questions, and the client sends it again with the answers. The call waits in between
-(`rounds.py`), so that nothing is run twice.
+Before 2026-07-28 a server sends a request of its own. Since then it responds to the client's request
+with its questions, and the client repeats the request with the answers. The call is paused in between
+(`input_rounds.py`), so that it runs once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
 MAX_MESSAGES = 100
-"""Messages that a tool may send to its client's model at once."""
+"""Messages in one request of a tool to its client's model."""
 LEVELS: tuple[LogLevel, ...] = (
     "debug",
     "info",
@@ -54,7 +54,7 @@ _ANSWERS: dict[type[Any], type[Any]] = {
 
 
 class Peer(Client):
-    """The client behind one request; how it is asked differs by era."""
+    """The client of one request; the subclasses ask it in the way of their era."""
 
     def __init__(self, request: ServerRequestContext[Any], level: LogLevel = "debug") -> None:
         self.request = request
@@ -62,10 +62,10 @@ class Peer(Client):
 
     @abstractmethod
     async def ask(self, question: Question, key: str) -> Answer:
-        """Put a question to the client.
+        """Ask the client a question.
 
         Raises:
-            ClientUnable: there is no answer.
+            ClientUnable: there is no usable answer.
         """
 
     @property
@@ -85,7 +85,7 @@ class Peer(Client):
 
     @property
     def can_list_roots(self) -> bool:
-        """True if it can say which folders it works in."""
+        """True if it can list its folders."""
         return self._capabilities.roots is not None
 
     async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Elicited:
@@ -111,7 +111,7 @@ class Peer(Client):
         stop: Sequence[str] = (),
         key: str = "",
     ) -> Sampled:
-        """Ask the model to go on."""
+        """Ask the client's model for a completion."""
         request = _sampling(messages, max_tokens, system, temperature, stop)
         if not self.can_sample:
             raise _unable("ask its model (sampling)", "sampling")
@@ -125,9 +125,9 @@ class Peer(Client):
         return Sampled("\n".join(texts), tuple(blocks), answer.model, answer.stop_reason)
 
     async def roots(self, *, key: str = "") -> tuple[Root, ...]:
-        """Ask which folders it works in."""
+        """Ask the client for its folders."""
         if not self.can_list_roots:
-            raise _unable("tell its folders (roots)", "roots")
+            raise _unable("list its folders (roots)", "roots")
         answer = await self.ask(types.ListRootsRequest(), key)
         if not isinstance(answer, types.ListRootsResult):
             raise ClientUnable("The client's answer names no folders")
@@ -141,7 +141,7 @@ class Peer(Client):
             return
         session, request_id = self.request.session, self.request.request_id
         with warnings.catch_warnings():
-            # Older clients have logging, whatever the newest revision thinks of it.
+            # Older clients support logging, which the newest revision deprecates.
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             sending = session.send_log_message(  # pyright: ignore[reportDeprecated] - see above
                 level, sendable(data), related_request_id=request_id
@@ -153,8 +153,8 @@ class Peer(Client):
         await _sent(self.request.session.report_progress(done, total, message))
 
 
-class AskedPeer(Peer):
-    """A client of the handshake era: it is asked by requests of the server."""
+class RequestPeer(Peer):
+    """A client of the handshake era: the server sends it requests."""
 
     @property
     def _capabilities(self) -> types.ClientCapabilities:
@@ -163,7 +163,7 @@ class AskedPeer(Peer):
         return super()._capabilities
 
     async def ask(self, question: Question, key: str) -> Answer:  # noqa: ARG002 - for other eras
-        """Send the question, and wait; over this wire questions need no key."""
+        """Send the question as a request, which needs no key."""
         metadata = ServerMessageMetadata(related_request_id=self.request.request_id)
         expected = _ANSWERS[type(question)]
         try:
@@ -210,10 +210,10 @@ def _message(item: Any) -> Any:
 
 
 def _asked(schema: Mapping[str, Any]) -> CompiledSchema:
-    """Compile a schema that clients can make a form of.
+    """Compile a schema that clients can show as a form.
 
     Raises:
-        UsageError: it is not a schema, has more than one level, or no properties.
+        UsageError: the schema is not valid, has more than one level, or no properties.
     """
     properties = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(properties, Mapping) or not properties:

@@ -1,9 +1,9 @@
 """JSON that bypasses the SDK: list pages that are encoded once, and values nested too deeply for it.
 
-The SDK copies and encodes every result anew and stops at about 200 levels. It is given an empty part
-instead. The response gets the prebuilt JSON at the edge: from orjson where the door writes lines, and
-from `Filling` in the bodies of HTTP, where a placeholder marks its position. Deep arguments wait in
-the scope of their request.
+The SDK copies and encodes every result, and fails at about 200 levels. It gets an empty part
+instead, and the response gets the prebuilt JSON: through `orjson.Fragment` if the door writes lines,
+and through `PrebuiltBodies` over HTTP, where the SDK carries a placeholder. Deep arguments are
+stored in the scope of their request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_SDK_DEPTH = 150
-"""Levels of JSON that are left to the SDK."""
+"""Levels of JSON that the SDK handles."""
 _ARGUMENTS = "callpact.arguments"
 _PARTS = "callpact.parts"
 _PLACEHOLDER = f"callpact-{secrets.token_hex(16)}"
@@ -67,7 +67,7 @@ class Prebuilt:
     def put_in(
         self, context: ServerRequestContext[Any], result: HandlerResult, *, is_line: bool
     ) -> HandlerResult:
-        """Return the result with its prebuilt parts; `is_line` says that orjson encodes it."""
+        """Return the result with its prebuilt parts; `is_line` is true if orjson encodes it."""
         if not self._parts:
             return result
         parts = {
@@ -77,12 +77,12 @@ class Prebuilt:
 
 
 def put_aside(key: str, written: bytes) -> None:
-    """Keep the JSON of one part of the current result, which has an empty part under that key."""
+    """Store the JSON of one part of the current result, which is empty under that key."""
     _current.get()[key] = written
 
 
 def take_out(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with an empty object for deep structured content, which is put aside."""
+    """Return a result with its deep structured content replaced by an empty object and put aside."""
     structured = result.get("structuredContent")
     if is_shallow(structured, MAX_SDK_DEPTH):
         return result
@@ -91,7 +91,7 @@ def take_out(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _carried(context: ServerRequestContext[Any], written: bytes, *, is_line: bool) -> Any:
-    """Return what the SDK carries for prebuilt JSON; the value itself where nothing fills it in."""
+    """Return the placeholder or fragment for prebuilt JSON; the value itself if neither is possible."""
     if is_line:
         return orjson.Fragment(written)
     scope = getattr(context.request, "scope", None)
@@ -102,7 +102,7 @@ def _carried(context: ServerRequestContext[Any], written: bytes, *, is_line: boo
     return _PLACEHOLDER
 
 
-class Filling:
+class PrebuiltBodies:
     """ASGI middleware that replaces the placeholder in a response body by the prebuilt JSON."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -117,7 +117,7 @@ class Filling:
             if not parts:
                 await send(message)
             elif message["type"] == "http.response.start":
-                held = message  # Its length is known with the body.
+                held = message  # Its content-length depends on the body.
             else:
                 body = message.get("body", b"").replace(_QUOTED, parts[0], 1)
                 if held is not None:

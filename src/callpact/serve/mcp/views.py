@@ -1,7 +1,6 @@
-"""The lists of one caller: the tools, resources and prompts of a catalog, in pages encoded once.
+"""The lists of tools, resources and prompts for one caller, in pages that are encoded once.
 
-A view belongs to a set of rights, not to a caller: all with the same scopes share it, until the
-catalog is replaced.
+Callers with the same scopes share a view, until the catalog is replaced.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
     from callpact.resources import Prompt, Resource
     from callpact.runtime import Runtime
     from callpact.tool import Tool
-    from callpact.wire.mcp.published import Advertise, Rendering
+    from callpact.wire.mcp.published import AdvertiseMode, Rendering
 
 PAGE_ENTRIES = 500
 """Entries in one page of a list of tools, resources or prompts."""
 LIST_UP_TO = 200
-"""Tools that are still listed one by one; more are behind `search_tools`."""
+"""Tools that are listed one by one; larger catalogs are reached through `search_tools`."""
 MAX_VIEWS = 64
-"""Sets of scopes for which a list is kept ready."""
+"""Sets of rights with a cached view."""
 _CURSOR = re.compile(r"[0-9]{1,9}", re.ASCII)
 _KEYS: dict[CacheableMethod, str] = {
     "tools/list": "tools",
@@ -49,12 +48,12 @@ _KEYS: dict[CacheableMethod, str] = {
     "prompts/list": "prompts",
 }
 LISTS: tuple[CacheableMethod, ...] = tuple(_KEYS)
-"""The methods that list something."""
+"""The list methods."""
 _REFUSALS = (ValidationError, PydanticSerializationError, orjson.JSONEncodeError)
 _log = logging.getLogger("callpact.serve.mcp")
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """Entries of a list as JSON, and the cursor of the next page."""
 
     entries: bytes
@@ -78,7 +77,7 @@ def is_served(tool: Tool, identity: Identity | None) -> bool:
     return tool.kind != "subscription" and tool.disabled is None
 
 
-class View:
+class CatalogView:
     """The part of a catalog that callers with one set of rights may use."""
 
     def __init__(
@@ -87,28 +86,28 @@ class View:
         identity: Identity | None,
         *,
         list_up_to: int,
-        advertise: Advertise,
+        advertise: AdvertiseMode,
         rendering: Rendering,
     ) -> None:
         self.catalog = runtime.catalog
         self._runtime = runtime
         self._identity = identity
-        self._advertise: Advertise = advertise
+        self._advertise: AdvertiseMode = advertise
         self._rendering: Rendering = rendering
         self._pages: dict[tuple[str, str], list[bytes]] = {}
-        tools = tuple(tool for tool in self.catalog if self._sees(tool))
-        self.has_stand_ins = len(tools) > list_up_to
+        tools = tuple(tool for tool in self.catalog if self._is_served(tool))
+        self.has_search_tools = len(tools) > list_up_to
         self.front = runtime
-        """A runtime of the listed tools: all of them, or those that search and call them."""
-        if self.has_stand_ins:
+        """The runtime of the listed tools: all tools, or those that search and call them."""
+        if self.has_search_tools:
             self.front = runtime.over(discovery_tools(runtime, identity=identity))
             always = (tool for tool in tools if tool.always_listed)
             tools = (*self.front.catalog, *always)
         self.tools = tools
-        self.resources = tuple(r for r in self.catalog.resources if self._sees(r.tool))
-        self.prompts = tuple(p for p in self.catalog.prompts if self._sees(p.tool))
+        self.resources = tuple(r for r in self.catalog.resources if self._is_served(r.tool))
+        self.prompts = tuple(p for p in self.catalog.prompts if self._is_served(p.tool))
 
-    def _sees(self, tool: Tool) -> bool:
+    def _is_served(self, tool: Tool) -> bool:
         return is_served(tool, self._identity)
 
     def resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
@@ -126,7 +125,9 @@ class View:
                 return prompt
         return None
 
-    def page(self, method: str, era: str, cursor: str | None, more: Iterable[Tool] = ()) -> Page:
+    def page(
+        self, method: str, era: str, cursor: str | None, more: Iterable[Tool] = ()
+    ) -> ListPage:
         """Return a page of a list, in the wire form of the era; `more` tools are on the last one.
 
         Raises:
@@ -134,16 +135,16 @@ class View:
         """
         pages = self._pages.get((method, era))
         if pages is None:
-            pages = self._pages[method, era] = _written_pages(
+            pages = self._pages[method, era] = _encoded_pages(
                 method, era, self._entries(method, era)
             )
         number = 0 if cursor is None else int(cursor) if _CURSOR.fullmatch(cursor) else -1
         if not 0 <= number < len(pages):
             raise MCPError(code=types.INVALID_PARAMS, message="This cursor is not one of this list")
         if number + 1 < len(pages):
-            return Page(pages[number], str(number + 1))
+            return ListPage(pages[number], str(number + 1))
         added = [self._tool(era, tool) for tool in more]
-        return Page(_joined((pages[number], _written(method, era, added))))
+        return ListPage(_joined((pages[number], _encoded_entries(method, era, added))))
 
     def _entries(self, method: str, era: str) -> list[dict[str, Any]]:
         if method == "tools/list":
@@ -164,29 +165,31 @@ def key_of(method: str) -> str:
     return _KEYS[cast("CacheableMethod", method)]
 
 
-def _written_pages(method: str, era: str, entries: list[dict[str, Any]]) -> list[bytes]:
+def _encoded_pages(method: str, era: str, entries: list[dict[str, Any]]) -> list[bytes]:
     starts = range(0, max(len(entries), 1), PAGE_ENTRIES)
-    return [_written(method, era, entries[start : start + PAGE_ENTRIES]) for start in starts]
+    return [
+        _encoded_entries(method, era, entries[start : start + PAGE_ENTRIES]) for start in starts
+    ]
 
 
-def _written(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
-    """Encode entries as JSON, without those for which the SDK would refuse the whole list."""
+def _encoded_entries(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
+    """Encode entries as JSON, without those that the SDK refuses."""
     try:
-        return _sieved(method, era, entries)
+        return _encoded(method, era, entries)
     except _REFUSALS:
         return _joined(_one(method, era, entry) for entry in entries)
 
 
 def _one(method: str, era: str, entry: dict[str, Any]) -> bytes:
     try:
-        return _sieved(method, era, [entry])
+        return _encoded(method, era, [entry])
     except _REFUSALS as error:
-        text = "%s is not listed: MCP does not take its definition: %s"
+        text = "%s is not listed: MCP does not allow its definition: %s"
         _log.error(text, entry.get("name"), error)
         return b"[]"
 
 
-def _sieved(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
+def _encoded(method: str, era: str, entries: list[dict[str, Any]]) -> bytes:
     """Encode entries as the SDK serializes them."""
     whole: dict[str, Any] = {key_of(method): entries}
     if is_modern(era):
@@ -199,19 +202,19 @@ def _joined(lists: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(inner for part in lists if (inner := part[1:-1])) + b"]"
 
 
-class Views:
-    """A cache of views, one for each set of rights that was seen recently."""
+class ViewCache:
+    """A cache of views by set of rights; the least recently used is evicted."""
 
     def __init__(
-        self, runtime: Runtime, *, list_up_to: int, advertise: Advertise, rendering: Rendering
+        self, runtime: Runtime, *, list_up_to: int, advertise: AdvertiseMode, rendering: Rendering
     ) -> None:
         self._runtime = runtime
         self._list_up_to = list_up_to
-        self._advertise: Advertise = advertise
+        self._advertise: AdvertiseMode = advertise
         self._rendering: Rendering = rendering
-        self._views: OrderedDict[Any, View] = OrderedDict()
+        self._views: OrderedDict[Any, CatalogView] = OrderedDict()
 
-    def of(self, identity: Identity | None) -> View:
+    def of(self, identity: Identity | None) -> CatalogView:
         """Return the view of a caller's rights over the current catalog."""
         rights = (
             None
@@ -223,7 +226,7 @@ class Views:
         )
         view = self._views.get(rights)
         if view is None or view.catalog is not self._runtime.catalog:
-            view = View(
+            view = CatalogView(
                 self._runtime,
                 identity,
                 list_up_to=self._list_up_to,

@@ -1,8 +1,8 @@
-"""Lines in and out of file descriptors on asyncio, which stay blocking as they are.
+"""Reading and writing of lines on blocking file descriptors with asyncio.
 
-Pipes, sockets, terminals and files alike; a thread only where the loop can watch none of them
-(Windows). The descriptors may be shared with others, so they are never made non-blocking: that
-would reach standard error too where it is the same terminal. What a line says is not known here.
+Works with pipes, sockets, terminals and files; a thread is used only where the loop can watch none
+of them (Windows). The descriptors may be shared with other processes, so they are never made
+non-blocking: that would also affect standard error on the same terminal.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any
 
 _CHUNK_BYTES = 64 << 10
 _BOM = b"\xef\xbb\xbf"
-# As much as a pipe takes without waiting once it is said to be ready (POSIX).
+# Bytes that a pipe accepts without blocking once poll reports it ready (POSIX).
 _PIECE_BYTES = getattr(select, "PIPE_BUF", 512)
 _log = logging.getLogger("callpact.serve.stdio")
 
 
 class LineTooLong(Exception):
-    """A line was longer than allowed; its rest is not kept, and the next one can be read."""
+    """A line was longer than allowed; its rest is discarded, and the next one can be read."""
 
 
 class LineReader:
-    """The lines of a descriptor that hold something; a mark of the byte order before is left out."""
+    """Reads the non-empty lines of a descriptor; a byte order mark at the start is dropped."""
 
     def __init__(self, descriptor: int, most: int) -> None:
         self._descriptor = descriptor
@@ -41,11 +41,11 @@ class LineReader:
         self._coming: asyncio.Future[bytes] | None = None
 
     async def read(self) -> bytes:
-        """The next line, without its end; the last one may have none.
+        """Return the next line without its line break, which the last line may lack.
 
         Raises:
-            LineTooLong: it has more bytes than allowed; raised as soon as they are read.
-            EOFError: there is no more.
+            LineTooLong: the line exceeds the limit; raised as soon as that is known.
+            EOFError: there are no more lines.
         """
         while not self._is_stopped:
             if self._lines.whole:
@@ -77,14 +77,14 @@ class LineReader:
         try:
             loop.add_reader(self._descriptor, self._read_into, coming)
             is_watched = True
-        except PermissionError:  # A file: it cannot be watched, and never makes us wait.
+        except PermissionError:  # A file: it cannot be watched, and never blocks.
             loop.call_soon(self._read_into, coming)
         except NotImplementedError:  # Windows
             _start(partial(os.read, self._descriptor, _CHUNK_BYTES), coming)
         try:
             return await coming
         except OSError as error:
-            _log.info("what is read has ended: %s", error)
+            _log.info("the input has ended: %s", error)
             return b""
         finally:
             if is_watched:
@@ -95,14 +95,14 @@ class LineReader:
             return
         try:
             coming.set_result(os.read(self._descriptor, _CHUNK_BYTES))
-        except BlockingIOError:  # Others made it non-blocking, and there was nothing after all.
+        except BlockingIOError:  # Another process made it non-blocking, and there is no data.
             return
         except OSError as error:
             coming.set_exception(error)
 
 
 class _Lines:
-    """Cuts what comes into lines; of one that is too long it keeps None."""
+    """Splits chunks into lines; None replaces a line that is too long."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -119,7 +119,7 @@ class _Lines:
         self._hold(rest)
 
     def end(self) -> None:
-        """End the line that was begun."""
+        """End the current line."""
         line = bytes(self._held)
         if self._is_first:
             line = line.removeprefix(_BOM)
@@ -139,7 +139,7 @@ class _Lines:
 
 
 class LineWriter:
-    """Writes lines to a descriptor, each whole, one after another; none blocks the loop."""
+    """Writes whole lines to a descriptor in order, without blocking the loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -150,9 +150,9 @@ class LineWriter:
         self.written = 0
 
     async def write(self, line: bytes, on_end: Callable[[], None] = lambda: None) -> None:
-        """Return once the system has the line; `on_end` is called when it is written or lost.
+        """Write a line; `on_end` is called when it is written or lost.
 
-        A line that was begun is written to its end even if the waiting task is cancelled.
+        A partly written line is completed even if the task is cancelled.
 
         Raises:
             BrokenPipeError: the other end is closed.
@@ -173,7 +173,7 @@ class LineWriter:
         await unsent.sent
 
     def close(self) -> None:
-        """Give up what is not written yet."""
+        """Discard the unwritten lines."""
         if self._unsent:
             self._break()
 
@@ -191,7 +191,7 @@ class LineWriter:
             asyncio.get_running_loop().remove_writer(self._descriptor)
 
     def _flush(self) -> None:
-        """Write as much as goes now of what could not be written before."""
+        """Write as many of the pending lines as possible without blocking."""
         while self._unsent:
             rest = self._written(self._unsent[0].rest)
             if self._is_broken:
@@ -203,7 +203,7 @@ class LineWriter:
         self._unwatch()
 
     def _flushed(self, sent: asyncio.Future[int]) -> None:
-        """Go on where a thread has written."""
+        """Continue after a write in a thread."""
         if sent.exception() is not None:
             self._break()
         if not self._unsent:
@@ -216,16 +216,16 @@ class LineWriter:
             self._watch()
 
     def _written(self, rest: memoryview) -> memoryview:
-        """Write as much as fits without waiting; returns the rest."""
+        """Write as much as possible without blocking; returns the rest."""
         try:
             while rest and self._is_ready():
                 number = os.write(self._descriptor, rest[:_PIECE_BYTES])
                 self.written += number
                 rest = rest[number:]
-        except BlockingIOError:  # Others made it non-blocking, and there was no room after all.
+        except BlockingIOError:  # Another process made it non-blocking, and the pipe is full.
             pass
         except OSError as error:
-            _log.info("the client hung up before it had read every answer: %s", error)
+            _log.info("the client hung up before it had read every response: %s", error)
             self._break()
         return rest
 
@@ -240,7 +240,7 @@ class LineWriter:
 
 @dataclass(slots=True)
 class _Unsent:
-    """A line of which a rest is still to be written."""
+    """The unwritten rest of a line."""
 
     rest: memoryview
     on_end: Callable[[], None]
@@ -248,11 +248,11 @@ class _Unsent:
 
     def end(self, error: Exception | None = None) -> None:
         self.on_end()
-        _tell(self.sent, None, error)
+        _settle(self.sent, None, error)
 
 
 def _polled(descriptor: int) -> Callable[[], object]:
-    """Tells whether a descriptor takes `_PIECE_BYTES` without waiting; on Windows never."""
+    """Return a function that is true if `_PIECE_BYTES` can be written without blocking."""
     if sys.platform == "win32":
         return lambda: False
     poll = select.poll()
@@ -261,7 +261,7 @@ def _polled(descriptor: int) -> Callable[[], object]:
 
 
 def _start(work: Callable[[], Any], done: asyncio.Future[Any]) -> None:
-    """Do what waits in a thread that no exit waits for."""
+    """Run blocking work in a daemon thread, and set the future to its result."""
     loop = asyncio.get_running_loop()
 
     def go() -> None:
@@ -271,12 +271,12 @@ def _start(work: Callable[[], Any], done: asyncio.Future[Any]) -> None:
         except OSError as error:
             failed = error
         with contextlib.suppress(RuntimeError):  # The loop has ended.
-            loop.call_soon_threadsafe(_tell, done, value, failed)
+            loop.call_soon_threadsafe(_settle, done, value, failed)
 
     threading.Thread(target=go, daemon=True).start()
 
 
-def _tell(waiting: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
+def _settle(waiting: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
     if waiting.done():  # The waiting task was cancelled.
         return
     if error is None:

@@ -1,8 +1,8 @@
-"""The MCP door over standard input and output: one message a line, and no line costs the next.
+"""The MCP door over standard input and output: one JSON-RPC message per line.
 
-What is no message of JSON-RPC is answered here, within limits; all that a message means is the
-SDK's. There is one client, and it owns the process: one that does not read its answers is waited
-for, and until it does no more is read from it than the limits allow.
+Lines that are no valid message get an error response here; the SDK handles the messages. There is
+one client, which owns the process: if it does not read its responses, the server waits, and reads
+no more requests than the limits allow.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 4 << 20
 """Size of a line over stdio, which is one message."""
 MAX_REQUESTS = 1_000
-"""Requests under way over stdio; until one of them is answered no more is read."""
+"""Open requests over stdio; at the limit, reading stops until one of them has its response."""
 MAX_REQUESTS_BYTES = 32 << 20
-"""Size of all requests under way over stdio together, as the number of them."""
+"""Total size of the open requests over stdio; at the limit, reading stops as well."""
 MAX_LEAVING_SECONDS = 1.5
-"""Seconds that requests under way over stdio have when the client hangs up. Clients wait for 2 and
-kill the server then."""
+"""Seconds that open requests over stdio have when the client hangs up. Clients kill the server after
+2 seconds."""
 
 _STREAM = "subscriptions/listen"
 _log = logging.getLogger("callpact.serve.stdio")
@@ -75,13 +75,13 @@ class LineLimits:
 async def serve_stdio(server: Server[Any], limits: LineLimits | None = None) -> None:
     """Serve over standard input and output until the client hangs up.
 
-    What a tool or its children print goes to standard error, and they have nothing to read; the
-    protocol has both streams to itself.
+    The protocol uses both streams exclusively: output of tools and their child processes goes to
+    standard error, and their standard input is empty.
 
     Raises:
         InvalidConfig: there is no standard input or output.
     """
-    # What is printed would otherwise wait in a buffer and end up on the wire at the exit.
+    # Otherwise printed text would be buffered, and written to the wire at the exit.
     with _claimed() as (incoming, outgoing), contextlib.redirect_stdout(sys.stderr):
         await serve_lines(server, incoming, outgoing, limits)
 
@@ -91,15 +91,15 @@ async def serve_lines(
 ) -> None:
     """Serve over two file descriptors until the first one ends; both stay open.
 
-    Requests under way then have `limits.leaving_seconds`, also when the task is cancelled; what is
-    still not answered gets an error.
+    Open requests then have `limits.leaving_seconds`, also when the task is cancelled; those without
+    a response get an error.
     """
     limits = limits or LineLimits()
-    under_way = _UnderWay(limits)
+    open_requests = _OpenRequests(limits)
     writer = LineWriter(outgoing)
-    messages = _Incoming(incoming, writer, under_way, limits)
+    messages = _Incoming(incoming, writer, open_requests, limits)
     writer.on_broken = messages.stop
-    answers = _Outgoing(writer, under_way)
+    answers = _Outgoing(writer, open_requests)
     running = asyncio.ensure_future(
         server.run(messages, answers, server.create_initialization_options())
     )
@@ -114,8 +114,8 @@ async def serve_lines(
         writer.close()
 
 
-class _UnderWay:
-    """The requests that are not answered yet, and those that the server itself has sent."""
+class _OpenRequests:
+    """The requests of the client without a response, and those that the server has sent to it."""
 
     def __init__(self, limits: LineLimits) -> None:
         self._limits = limits
@@ -148,12 +148,12 @@ class _UnderWay:
         self._bytes += size
         self._streams += streams
 
-    def ask(self, id: RequestId) -> None:
-        """The client is asked; what it says must be read, however much is under way."""
+    def sent_request(self, id: RequestId) -> None:
+        """Register a request to the client: its response must be read even at the limits."""
         self._asked.add(str(id))
         self._changed.set()
 
-    def hear(self, id: RequestId | None) -> None:
+    def got_response(self, id: RequestId | None) -> None:
         self._asked.discard(str(id))
 
     async def until_room(self) -> None:
@@ -162,19 +162,19 @@ class _UnderWay:
             await self._change()
 
     async def until_answered(self, seconds: float) -> None:
-        """Wait for all that has an end, some seconds at most."""
+        """Wait for the responses to all requests but streams, with a timeout in seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._number > self._streams and not self._is_given_up:
                     await self._change()
 
     def end_reading(self) -> None:
-        """Wake all that wait for room: no more will be read."""
+        """Wake the tasks that wait for room: reading ends."""
         self._is_ending = True
         self._changed.set()
 
     def give_up(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         self._is_given_up = True
         self._changed.set()
 
@@ -190,10 +190,10 @@ class _Request:
 
 
 class _Stream:
-    """The methods that the SDK needs of both streams, beside `receive` and `send`."""
+    """The methods of both streams that the SDK needs, beside `receive` and `send`."""
 
     async def aclose(self) -> None:
-        """Nothing: the descriptors are not ours to close."""
+        """Do nothing: the descriptors belong to the caller."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,25 +208,25 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """The messages of a client; a line that is not a message is answered here."""
+    """The messages of a client; a line that is no message gets an error response."""
 
     def __init__(
-        self, descriptor: int, writer: LineWriter, under_way: _UnderWay, limits: LineLimits
+        self, descriptor: int, writer: LineWriter, open_requests: _OpenRequests, limits: LineLimits
     ) -> None:
         self._reader = LineReader(descriptor, limits.line_bytes)
         self._writer = writer
-        self._under_way = under_way
+        self._open_requests = open_requests
         self._limits = limits
 
     def end(self) -> None:
-        """Read no more; what is under way has its time."""
+        """Stop reading; open requests may still finish."""
         self._reader.stop()
-        self._under_way.end_reading()
+        self._open_requests.end_reading()
 
     def stop(self) -> None:
-        """Do nothing: the client is gone."""
+        """Stop reading and waiting: the client is gone."""
         self._reader.stop()
-        self._under_way.give_up()
+        self._open_requests.give_up()
 
     def __aiter__(self) -> Self:
         return self
@@ -238,13 +238,13 @@ class _Incoming(_Stream):
             raise StopAsyncIteration from None
 
     async def receive(self) -> SessionMessage:
-        """The next message.
+        """Return the next message.
 
         Raises:
             anyio.EndOfStream: the client has hung up.
         """
         while True:
-            await self._under_way.until_room()
+            await self._open_requests.until_room()
             try:
                 message = self._message(await self._reader.read())
             except LineTooLong:
@@ -263,24 +263,24 @@ class _Incoming(_Stream):
     async def _refuse(self, bad: BadMessage) -> None:
         with contextlib.suppress(BrokenPipeError):
             await self._writer.write(bad.body + b"\n")
-        await asyncio.sleep(0)  # A client that sends nothing else must not keep all others waiting.
+        await asyncio.sleep(0)  # A client that sends only invalid lines must not block other tasks.
 
     async def _leave(self) -> None:
-        """Wait for what is under way; if the client still reads, until it has read all."""
+        """Wait for the open requests, as long as the client still reads."""
         before = None
         while before != self._writer.written:
             before = self._writer.written
-            await self._under_way.until_answered(self._limits.leaving_seconds)
+            await self._open_requests.until_answered(self._limits.leaving_seconds)
 
     def _message(self, line: bytes) -> SessionMessage | None:
-        """A line as the SDK takes it; None for a complaint of the client, which has no answer."""
+        """Convert a line to a message of the SDK; None for an error of the client without an id."""
         found = read_message(line, self._limits.depth)
         if "method" in found and "id" in found:
             return self._request(found, len(line))
         if "method" in found:
             return SessionMessage(JSONRPCNotification.model_validate(found))
         given = found.get("id")
-        self._under_way.hear(given)
+        self._open_requests.got_response(given)
         if given is None:
             _log.warning("the client could not read a message: %.500r", found["error"])
             return None
@@ -292,13 +292,13 @@ class _Incoming(_Stream):
 
     def _request(self, found: dict[str, Any], size: int) -> SessionMessage:
         request = JSONRPCRequest.model_validate(found)
-        if self._under_way.is_full:
+        if self._open_requests.is_full:
             text = "Too many requests are under way; wait for some of their answers"
             raise BadMessage(text, INTERNAL_ERROR, request.id)
-        self._under_way.begin(request.id, size, is_stream=request.method == _STREAM)
+        self._open_requests.begin(request.id, size, is_stream=request.method == _STREAM)
 
         async def settle() -> None:
-            self._under_way.end(request.id)
+            self._open_requests.end(request.id)
 
         return SessionMessage(request, ServerMessageMetadata(on_request_unanswered=settle))
 
@@ -306,28 +306,28 @@ class _Incoming(_Stream):
 class _Outgoing(_Stream):
     """The messages for a client."""
 
-    def __init__(self, writer: LineWriter, under_way: _UnderWay) -> None:
+    def __init__(self, writer: LineWriter, open_requests: _OpenRequests) -> None:
         self._writer = writer
-        self._under_way = under_way
+        self._open_requests = open_requests
 
     async def send(self, item: SessionMessage) -> None:
-        """Give back once the client may read the message.
+        """Send a message; returns once it is written.
 
         Raises:
             anyio.BrokenResourceError: the client has hung up.
         """
         message = item.message
         if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
-            # The SDK's word for a call that was broken off; here the client is still there.
+            # The SDK's error for an aborted call; here the client is still connected.
             stopped = ErrorData(code=INTERNAL_ERROR, message=STOPPED)
             message = JSONRPCError(jsonrpc="2.0", id=message.id, error=stopped)
         on_end = _nothing
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            on_end = partial(self._under_way.end, message.id)
+            on_end = partial(self._open_requests.end, message.id)
         elif isinstance(message, JSONRPCRequest):
-            self._under_way.ask(message.id)
+            self._open_requests.sent_request(message.id)
         elif message.method == "notifications/cancelled":
-            self._under_way.hear((message.params or {}).get("requestId"))
+            self._open_requests.got_response((message.params or {}).get("requestId"))
         try:
             await self._writer.write(_encoded(message), on_end)
         except BrokenPipeError:
@@ -335,11 +335,11 @@ class _Outgoing(_Stream):
 
 
 def _nothing() -> None:
-    """Do nothing: this message is not counted."""
+    """Do nothing: the message ends no request."""
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:
-    """A line of JSON, which never has a line break inside."""
+    """Encode a message as one line of JSON."""
     try:
         if isinstance(message, JSONRPCResponse):
             with contextlib.suppress(TypeError):  # Integers beyond 64 bits, types of others.
@@ -349,36 +349,36 @@ def _encoded(message: JSONRPCMessage) -> bytes:
     except (ValueError, RecursionError) as error:
         if not isinstance(message, JSONRPCResponse):
             raise
-        _log.error("an answer cannot be sent, as it is not JSON: %s", error)
+        _log.error("a response cannot be sent, as it is not JSON: %s", error)
         data = ErrorData(code=INTERNAL_ERROR, message="The answer is not JSON")
         return _encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=data))
 
 
 @contextlib.contextmanager
 def _claimed() -> Generator[tuple[int, int]]:
-    """The descriptors of the wire; while it serves, 0 is empty and 1 is standard error."""
+    """Yield duplicates of 0 and 1 for the protocol, with 0 empty and 1 as standard error inside."""
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise InvalidConfig("serving over stdio needs a standard input and a standard output")
-    incoming, outgoing = _kept(0), _kept(1)
+    incoming, outgoing = _duplicate(0), _duplicate(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
-        _lead(0, nothing)
+        _redirect(0, nothing)
         try:
-            _lead(1, 2)
+            _redirect(1, 2)
         except OSError:  # There is no standard error.
-            _lead(1, nothing)
-        sys.__stdout__.flush()  # What waits there is not for the wire.
+            _redirect(1, nothing)
+        sys.__stdout__.flush()  # Text printed before must not reach the wire.
     finally:
         os.close(nothing)
     try:
         yield incoming, outgoing
     finally:  # They stay open: on Windows a thread may still read.
-        _lead(1, outgoing)
-        _lead(0, incoming)
+        _redirect(1, outgoing)
+        _redirect(0, incoming)
 
 
-def _kept(descriptor: int) -> int:
-    """A duplicate that no child inherits and that takes the place of no standard stream."""
+def _duplicate(descriptor: int) -> int:
+    """Duplicate a descriptor, not inherited by children, with a number above the standard streams."""
     if sys.platform == "win32":
         return os.dup(descriptor)
     import fcntl
@@ -386,7 +386,7 @@ def _kept(descriptor: int) -> int:
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-def _lead(descriptor: int, to: int) -> None:
+def _redirect(descriptor: int, to: int) -> None:
     os.dup2(to, descriptor)
     if sys.platform == "win32":
         from mcp.os.win32.utilities import rebind_std_handle_to_fd

@@ -1,7 +1,6 @@
-"""The parts of an MCP result: content blocks, and `_meta` with how the answer came.
+"""The parts of an MCP result: content blocks, and `_meta` with the origin of the output.
 
-Pure functions that give plain JSON with the protocol's spelling. Which parts make a result is
-decided in `mcp.py`.
+Pure functions that return plain JSON. `results.py` combines the parts.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from callpact.schema.json_text import json_text, sendable
 
 if TYPE_CHECKING:
     from callpact.tool import Tool
-    from callpact.wire.paging import Kept, Page, Paging
+    from callpact.wire.paging import ItemPage, KeptResult, Paging
 
 Block = dict[str, Any]
 
 MAX_NOTES = 100
-"""Warnings, and changes, that one answer lists."""
+"""Warnings, and changes, in one result."""
 MAX_BEFORE = 1_000
-"""Bytes of JSON of a value that was changed, as it is shown beside the change."""
+"""Bytes of JSON of the value before a change; a larger one is replaced by its size."""
 
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -36,10 +35,10 @@ _MAGIC = {
     b"OggS": "audio/ogg",
     b"ID3": "audio/mpeg",
 }
-_TOLD_BY_MAGIC = frozenset(_MAGIC.values())
+_KINDS_WITH_MAGIC = frozenset(_MAGIC.values())
 _OCTETS = "application/octet-stream"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_DIGITS = 4_300  # What Python and others read of one integer.
+_DIGITS = 4_300  # The longest integer that Python and others parse.
 _RESERVED = "io.modelcontextprotocol/"
 _SERVER = "io.modelcontextprotocol/serverInfo"
 _NAMED = 20
@@ -56,18 +55,18 @@ class EncodedJson(Struct, frozen=True):
     """Bytes of the text."""
 
     def boxed(self) -> EncodedJson:
-        """The same as `{"result": …}`."""
+        """Wrap the value in `{"result": …}`."""
         return EncodedJson({"result": self.value}, f'{{"result":{self.text}}}', self.size + 11)
 
     def enveloped(self) -> EncodedJson:
-        """The same as a success of FlowMCP (seed 000)."""
+        """Wrap the value in FlowMCP's envelope of a success (seed 000)."""
         begin = '{"status":true,"messages":[],"data":'
         value: dict[str, Any] = {"status": True, "messages": [], "data": self.value}
         return EncodedJson(value, f"{begin}{self.text}}}", self.size + len(begin) + 1)
 
 
 def encode_json(value: Any) -> EncodedJson:
-    """Return a JSON value and its text, with values that not all peers can read converted."""
+    """Encode a JSON value; parts that not all peers can read are converted."""
     try:
         text = orjson.dumps(value)
     except TypeError:  # Integers beyond 64 bits, and lone surrogates.
@@ -76,7 +75,7 @@ def encode_json(value: Any) -> EncodedJson:
         return EncodedJson(value, text.decode(), len(text))
     try:
         text = msgspec.json.encode(value)
-    except (ValueError, TypeError):  # Integers beyond what is read anywhere.
+    except (ValueError, TypeError):  # Integers that no parser accepts.
         value = _readable(value)
         text = json_text(value).encode()
     return EncodedJson(value, text.decode(), len(text))
@@ -101,12 +100,12 @@ def _whole(text: str) -> str:
 
 
 def text_block(text: str) -> Block:
-    """Text for the model."""
+    """Make a text block."""
     return {"type": "text", "text": text if text.isascii() else _whole(text)}
 
 
 def media_block(data: bytes, kind: str, tool: Tool) -> Block:
-    """Bytes as what they are: an image, a sound, or an embedded resource."""
+    """Make a block of bytes: an image, a sound, or an embedded resource."""
     text = base64.b64encode(data).decode()
     if kind.startswith(("image/", "audio/")):
         return {"type": kind.partition("/")[0], "data": text, "mimeType": kind}
@@ -115,30 +114,30 @@ def media_block(data: bytes, kind: str, tool: Tool) -> Block:
 
 
 def media_kind(data: bytes, declared: str | None, envelope: ResponseEnvelope[Any]) -> str:
-    """Return the media type of bytes: as declared, else by the upstream, else by their beginning."""
+    """Return the media type of bytes: declared, else from the upstream, else from their magic number."""
     begins = sniffed(data)
     said = declared or ""
     if not said and isinstance(envelope.meta, HTTPResponseMeta):
         said = str(envelope.meta.content_type or "").partition(";")[0].strip().lower()
     if said in {"", _OCTETS}:
         return begins or _OCTETS
-    # A client that draws images refuses one that is of another kind than it says.
+    # Clients refuse an image whose declared type is wrong.
     return begins if begins and said.startswith("image/") else said
 
 
 def sniffed(data: bytes) -> str:
-    """Return the media type by the first bytes; empty if unknown."""
+    """Return the media type of the magic number; empty if unknown."""
     return next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "")
 
 
 def encoded_media(text: str, declared: str) -> Block | None:
-    """Base64 text as the image or the sound that it is declared to be; None if it is not."""
+    """Make a block of base64 text that is declared as an image or sound; None if it is neither."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
     begins = sniffed(data)
-    if not data or (declared in _TOLD_BY_MAGIC and not begins):
+    if not data or (declared in _KINDS_WITH_MAGIC and not begins):
         return None
     kind = begins if begins and declared.startswith("image/") else declared
     if not kind.startswith(("image/", "audio/")):
@@ -146,8 +145,8 @@ def encoded_media(text: str, declared: str) -> Block | None:
     return {"type": kind.partition("/")[0], "data": text, "mimeType": kind}
 
 
-def link_block(kept: Kept) -> Block:
-    """Where all of a result can be read."""
+def link_block(kept: KeptResult) -> Block:
+    """Make a link to the whole of a kept result."""
     return {
         "type": "resource_link",
         "uri": kept.uri,
@@ -159,7 +158,7 @@ def link_block(kept: Kept) -> Block:
 
 
 def change_blocks(envelope: ResponseEnvelope[Any]) -> list[Block]:
-    """A line of text for what is not from the tool, and one for what is and was removed."""
+    """Make text blocks that list the values which the contract invented, and those it removed."""
     changes = envelope.changes
     invented = [change.path for change in changes if change.invented]
     removed = [change.path for change in changes if change.action in _REMOVING]
@@ -174,7 +173,7 @@ _REMOVING = frozenset({"stripped", "truncated"})
 
 
 def _places(paths: list[str]) -> str:
-    """Some paths in words; the names in them are not ours, and stay one line each."""
+    """List some paths on one line; names with unusual characters are quoted."""
     named = [_place(path) for path in paths[:_NAMED]]
     more = len(paths) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
@@ -208,7 +207,7 @@ def notes(envelope: ResponseEnvelope[Any], duration: float | None = None) -> dic
         found = msgspec.to_builtins(list(envelope.warnings[:MAX_NOTES]))
         notes["callpact/warnings"] = sendable(found)
     if envelope.changes:
-        # What was invented always shows.
+        # Invented values come first, so that they are always listed.
         ordered = sorted(envelope.changes, key=lambda change: not change.invented)
         notes["callpact/changes"] = [_change(change) for change in ordered[:MAX_NOTES]]
     for name in ("warnings", "changes"):
@@ -240,8 +239,8 @@ def _change(change: Any) -> dict[str, Any]:
     return sendable(shown | {"invented": True} if change.invented else shown)
 
 
-def page_note(page: Page, kept: Kept | None, paging: Paging) -> dict[str, Any]:
-    """Which items a page shows, of how many, and how to go on."""
+def page_note(page: ItemPage, kept: KeptResult | None, paging: Paging) -> dict[str, Any]:
+    """Describe a page: its items, the total, and the cursor of the next page."""
     note: dict[str, Any] = {
         "path": page.path,
         "start": page.start,
@@ -255,8 +254,8 @@ def page_note(page: Page, kept: Kept | None, paging: Paging) -> dict[str, Any]:
     return note
 
 
-def page_text(page: Page, note: dict[str, Any], paging: Paging) -> str:
-    """The same in words."""
+def page_text(page: ItemPage, note: dict[str, Any], paging: Paging) -> str:
+    """Describe a page in words."""
     first, last = page.start + 1, page.start + page.shown
     held = f"{page.path} holds" if page.path else "This is"
     words = f"{held} items {first:,} to {last:,} of {page.total:,}."

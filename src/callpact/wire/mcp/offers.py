@@ -1,4 +1,4 @@
-"""MCP's form of resources, prompts and completions, as plain JSON with the protocol's spelling."""
+"""MCP's wire form of resources, prompts and completions, as plain JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from callpact.resources import Prompt, Resource
 
 MAX_COMPLETIONS = 100
-"""Values that one completion gives; the protocol allows no more."""
+"""Values in one completion, the maximum of the protocol."""
 
 
 def encode_resource(resource: Resource) -> dict[str, Any]:
-    """A resource's definition for `resources/list` or `resources/templates/list`."""
+    """Encode a resource for `resources/list` or `resources/templates/list`."""
     tool = resource.tool
     wire: dict[str, Any] = {
         "uriTemplate" if resource.is_template else "uri": resource.uri,
@@ -63,7 +63,7 @@ def _content(data: Any, mime_type: str | None, uri: str) -> dict[str, Any]:
 
 
 def encode_prompt(prompt: Prompt) -> dict[str, Any]:
-    """A prompt's definition for `prompts/list`."""
+    """Encode a prompt for `prompts/list`."""
     tool = prompt.tool
     wire: dict[str, Any] = {"name": tool.wire_name, "description": tool.description}
     if tool.title:
@@ -77,7 +77,7 @@ def encode_prompt(prompt: Prompt) -> dict[str, Any]:
 
 
 def encode_messages(envelope: ResponseEnvelope[Any], prompt: Prompt) -> dict[str, Any]:
-    """A prompt that was filled in, as `GetPromptResult`; what is no message stays as it is."""
+    """Encode the messages of a prompt as `GetPromptResult`; other values stay unchanged."""
     data = envelope.data
     given = cast("list[Any]", data) if isinstance(data, list | tuple) else [data]
     messages = [_message(item) for item in given]
@@ -99,7 +99,7 @@ def _message(item: Any) -> Any:
 
 
 def encode_completion(values: Sequence[str]) -> dict[str, Any]:
-    """Values for an argument, as `CompleteResult`."""
+    """Encode suggested values as `CompleteResult`."""
     shown = list(values[:MAX_COMPLETIONS])
     total = len(values)
     return {"completion": {"values": shown, "total": total, "hasMore": total > len(shown)}}

@@ -1,8 +1,8 @@
-"""JSON Schema said so that clients take it, and judge by it as we do.
+"""Portable JSON Schema: schemas that clients accept, and that no validator applies more strictly.
 
-Pure functions over JSON Schema as plain data. Clients warn of schemas that say nothing, and their
-validators, each of its own language, differ in a few assertions from ours: an answer that we let
-out could break there what it keeps here. What is published leaves no room for that.
+Pure functions over JSON Schema as plain data. Clients warn of schemas without assertions, and the
+validators of other languages differ in a few keywords: an output that is valid here could be
+invalid there. Published schemas avoid these keywords.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LISTED_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _REST = frozenset(
     {"additionalProperties", "unevaluatedProperties", "additionalItems", "unevaluatedItems"}
 )
-"""Where clients expect `true` and `false` as well as schemas."""
+"""Keywords for which clients accept `true` and `false` as well as schemas."""
 _ONE_SCHEMA = _REST.union(
     ("items", "contains", "not", "if", "then", "else", "propertyNames", "contentSchema")
 )
@@ -37,17 +37,17 @@ _JUDGING = frozenset(
         *("minProperties", "maxProperties", "required", "dependentRequired"),
     }
 )
-"""Keywords of which a schema needs one, lest clients warn that it is not a schema."""
+"""Keywords that assert something; clients warn of a schema without any of them."""
 VACUOUS: dict[str, Any] = {"minLength": 0}
 """The shortest keyword that every value satisfies, for a schema that asserts nothing."""
 _ANY: dict[str, Any] = {
     "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "object", "array", "null")]
 }
-"""Any JSON, said so that models read it: for what is declared to be anything."""
+"""A schema of any JSON value in a form that models understand."""
 
 
 def inside(schema: dict[str, Any], each: Callable[[Any, str], Any]) -> dict[str, Any]:
-    """The schema with something done to each part right below it, which gets its keyword."""
+    """Apply a function to each direct subschema and its keyword; returns the new schema."""
     done = dict(schema)
     for key, value in schema.items():
         if key in NAMED_SCHEMAS and isinstance(value, dict):
@@ -60,11 +60,11 @@ def inside(schema: dict[str, Any], each: Callable[[Any, str], Any]) -> dict[str,
     return done
 
 
-# --- what says nothing ----------------------------------------------------------------------
+# --- empty schemas --------------------------------------------------------------------------
 
 
 def explicit(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema with what is open said in words: clients warn of `{}`, and refuse `true`."""
+    """Replace empty and boolean subschemas by explicit ones: clients warn of `{}`, and refuse `true`."""
     return cast("dict[str, Any]", _explicit(schema, ""))
 
 
@@ -82,11 +82,11 @@ def _explicit(node: Any, keyword: str) -> Any:
 
 
 def bounded(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema, with a keyword that every value keeps if nothing in it could judge."""
+    """Add an assertion that every value satisfies to a schema without any."""
     return schema | VACUOUS if _JUDGING.isdisjoint(schema) else schema
 
 
-# --- what is judged otherwise elsewhere -----------------------------------------------------
+# --- differences between validators ---------------------------------------------------------
 
 _PLAIN = re.compile(
     r"""(?:
@@ -100,30 +100,30 @@ _PLAIN = re.compile(
     )*""",
     re.VERBOSE,
 )
-"""Patterns that take elsewhere at least what they take here. `\\d` and `\\w` take more in Python, and
-so their opposites less; `\\s` differs everywhere; the rest is not known to every language."""
+"""Patterns that match elsewhere at least what they match here. `\\d` and `\\w` match more in Python,
+and their opposites less; `\\s` differs everywhere; other syntax is not portable."""
 _WIDER = re.compile(r"\\[dw]")
 _INVERTING = frozenset({"not", "if", "contains"})
-"""Under these, and beside the other keywords of the set, to assert less may be to take less."""
+"""Keywords under which a weaker assertion may make the whole schema stricter."""
 _LEFT_OUT = _INVERTING.union(
     ("then", "else", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems")
 )
 
 
 def agreed(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that accepts all that the given one accepts, in every validator.
+    """Return a schema that accepts, in every validator, all that the given one accepts.
 
-    It is the given one, unless that holds a pattern that is not plain, or a step such as 0.01 that
-    floating point knows only about. Those are described in words then, and what could turn an assertion
-    that is not made into one that is, is left out.
+    It is the given one, unless that has a pattern that is not portable, or a `multipleOf` such as
+    0.01 that has no exact float. These are then described in words, and inverting keywords such as
+    `not` are removed.
     """
     return loosened(schema) if _is_odd(schema) else schema
 
 
 def loosened(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without what asserts less, or more, than elsewhere, and without what inverts.
+    """Remove assertions that differ between validators, and inverting keywords.
 
-    Assertions that are left out of it can only make it take more.
+    Without inverting keywords, each removed assertion can only make the schema accept more.
     """
     return cast("dict[str, Any]", _agreed(schema, ""))
 
@@ -145,7 +145,7 @@ def _is_odd(root: dict[str, Any]) -> bool:
 
 
 def _odd(schema: dict[str, Any]) -> list[str]:
-    """The assertions of a schema that are judged otherwise elsewhere."""
+    """Return the assertions of a schema that differ between validators."""
     step, pattern = schema.get("multipleOf"), schema.get("pattern")
     is_about = isinstance(step, float) and Fraction(str(step)) != Fraction(step)
     is_foreign = isinstance(pattern, str) and not _PLAIN.fullmatch(pattern)
@@ -156,7 +156,7 @@ def _odd_names(schema: dict[str, Any]) -> list[str]:
     named = schema.get("patternProperties")
     if not isinstance(named, dict):
         return []
-    # What takes more names than it should asserts more of them.
+    # A pattern that matches more names applies its schema to more of them.
     names = cast("dict[str, Any]", named)
     return [name for name in names if not _PLAIN.fullmatch(name) or _WIDER.search(name)]
 
@@ -168,7 +168,7 @@ def _agreed(node: Any, _: str) -> Any:
     odd, odd_names = _odd(schema), _odd_names(schema)
     kept = {key: schema[key] for key in schema if key not in _LEFT_OUT and key not in odd}
     if "oneOf" in kept:
-        # Of branches that take more, two may take what one took.
+        # Looser branches may overlap.
         branches = {"anyOf": kept.pop("oneOf")}
         kept |= {"allOf": [*kept.get("allOf", ()), branches]} if "anyOf" in kept else branches
     if odd_names:

@@ -1,7 +1,7 @@
-"""The schemas that a tool publishes over MCP: as declared, relaxed, or its first level, and boxed.
+"""The schemas that a tool publishes over MCP: as declared, relaxed, or the first level; and boxed.
 
-Pure functions over JSON Schema as plain data. What is published is never stricter than what the
-gate lets out; what the gate does never depends on what is published.
+Pure functions over JSON Schema as plain data. A published schema is never stricter than the gate,
+and the gate never depends on it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from callpact.wire.mcp.portable import (
 if TYPE_CHECKING:
     from callpact.tool import Tool
 
-Advertise = Literal["full", "declared", "relaxed", "top", "none"]
+AdvertiseMode = Literal["full", "declared", "relaxed", "top", "none"]
 """How much of an output schema is published: by its policy (`full`: as declared under `cast`,
 `convert` and `reject`, relaxed under `warn`), always as declared, always relaxed, the first level, nothing.
 """
-ADVERTISE: tuple[str, ...] = get_args(Advertise)
+ADVERTISE: tuple[str, ...] = get_args(AdvertiseMode)
 Rendering = Literal["mcp", "flowmcp"]
-"""How results are delivered: as MCP's own form, or inside of FlowMCP's `{status, messages, data}`."""
+"""The form of results: MCP's own, or FlowMCP's `{status, messages, data}`."""
 
 _RECURSIVE = frozenset({"$recursiveRef", "$recursiveAnchor"})
 _REFERENCES = ("$ref", "$dynamicRef")
 _RELAXED_NODES = 2_000
-"""Fields of a relaxed schema; further ones are left open."""
+"""Fields of a relaxed schema; further ones get a schema that accepts everything."""
 _ANCHORED = re.compile(r'"(?:\$id|\$anchor|\$dynamic\w+|\$recursive\w+)":')
 _HOISTED_FROM = 2_000
 _SHARED_FROM = 150
@@ -52,39 +52,39 @@ _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
-    """The published input schema: the declared one, with the object root that MCP asks for."""
+    """Return the published input schema: the declared one, with the object root that MCP requires."""
     declared = tool.contract.input
     if not isinstance(declared, dict):
         return {"type": "object"} if declared else {"type": "object", "not": {}}
-    # Arguments are always an object: to say so changes nothing.
+    # Arguments are always an object, so the type restricts nothing.
     return {**cast("dict[str, Any]", declared), "type": "object"}
 
 
-class View(Struct, frozen=True, gc=False):
+class ResultForm(Struct, frozen=True, gc=False):
     """The published form of a tool's results for one peer."""
 
     is_published: bool
     """True if an output schema is published."""
     is_strict: bool
-    """The published schema is one that an answer could break."""
+    """True if an output could break the published schema."""
     is_wrapped: bool
-    """Answers travel as `{"result": …}` because the published schema says so."""
+    """True if outputs are sent as `{"result": …}`, as the published schema requires."""
     media: str | None
-    """The media type of what is delivered as a picture, a sound or the like."""
+    """The media type of an output that is sent as an image, a sound or the like."""
     is_enveloped: bool = False
-    """Answers travel as `{status, messages, data}`."""
+    """True if outputs are sent as `{status, messages, data}`."""
 
 
-def view_of(
-    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
-) -> View:
+def result_form(
+    tool: Tool, *, modern: bool, advertise: AdvertiseMode = "full", rendering: Rendering = "mcp"
+) -> ResultForm:
     """Return the published form of a tool's results for a peer of one era.
 
-    The schema of a medium is not published: it would ask for base64 text beside the picture.
+    The schema of a medium is not published: it would require base64 text beside the image.
     """
     if rendering == "flowmcp":  # The envelope is an object, and is always published.
-        view = view_of(tool, modern=modern, advertise=advertise)
-        return View(True, view.is_strict, False, view.media, is_enveloped=True)
+        form = result_form(tool, modern=modern, advertise=advertise)
+        return ResultForm(True, form.is_strict, False, form.media, is_enveloped=True)
     contract = tool.contract
     compiled, output = contract.compiled_output, contract.output
     media = _declared_media(output)
@@ -95,38 +95,38 @@ def view_of(
         or media is not None
         or not isinstance(output, dict)
     ):
-        return View(False, False, False, media)
-    # For older peers whenever the root is not an object; for all where it may be null, because the
-    # SDK cannot send a null.
+        return ResultForm(False, False, False, media)
+    # For older peers if the root is not an object; for all peers if it may be null, because the SDK
+    # cannot send null.
     is_wrapped = compiled.accepts(None) or (not modern and not _is_object(output, output))
     is_strict = advertise == "declared" or (advertise != "relaxed" and contract.policy != "warn")
-    return View(True, is_strict, is_wrapped, None)
+    return ResultForm(True, is_strict, is_wrapped, None)
 
 
 def output_schema(
-    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
+    tool: Tool, *, modern: bool, advertise: AdvertiseMode = "full", rendering: Rendering = "mcp"
 ) -> dict[str, Any] | None:
-    """The published output schema: one that no answer of the tool can break."""
-    view = view_of(tool, modern=modern, advertise=advertise)
+    """Return the published output schema, which no delivered output of the tool breaks."""
+    form = result_form(tool, modern=modern, advertise=advertise)
     if rendering == "flowmcp":
         if advertise == "none":
             return None
-        data = _shown(tool, view, advertise) if view.is_published else dict[str, Any]()
+        data = _shown(tool, form, advertise) if form.is_published else dict[str, Any]()
         return _enveloped(bounded(data))
-    if not view.is_published:
+    if not form.is_published:
         return None
-    shown = _shown(tool, view, advertise)
-    if view.is_wrapped:
+    shown = _shown(tool, form, advertise)
+    if form.is_wrapped:
         return boxed(bounded(shown))
-    # Older peers want to see an object at the root, not behind a reference; under a relaxed schema
-    # what else comes is put into one.
+    # Older peers require an object at the root, not behind a reference; under a relaxed schema other
+    # outputs are wrapped in an object.
     return bounded(shown) if modern else {**shown, "type": "object"}
 
 
-def _shown(tool: Tool, view: View, advertise: Advertise) -> dict[str, Any]:
+def _shown(tool: Tool, form: ResultForm, advertise: AdvertiseMode) -> dict[str, Any]:
     """Return the published part of the declared schema."""
     declared = cast("dict[str, Any]", tool.contract.output)
-    if not view.is_strict:
+    if not form.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
     if loops := _loops(declared):
         declared = loosened(_without_references(declared, loops))
@@ -134,9 +134,9 @@ def _shown(tool: Tool, view: View, advertise: Advertise) -> dict[str, Any]:
 
 
 def _declared_media(output: Any) -> str | None:
-    """The media type of a tool whose whole answer is declared to be base64 text; None for others.
+    """Return the media type of an output that is declared as base64 text; None for others.
 
-    JSON Schema says it with `contentEncoding` and `contentMediaType`.
+    JSON Schema declares it with `contentEncoding` and `contentMediaType`.
     """
     if not isinstance(output, dict):
         return None
@@ -151,7 +151,7 @@ def _declared_media(output: Any) -> str | None:
 
 
 def _is_object(node: Any, root: Any, depth: int = 20) -> bool:
-    """True if the schema takes objects only, as far as it says so at its root."""
+    """True if the root of a schema accepts objects only."""
     if not isinstance(node, dict) or not depth:
         return False
     schema = cast("dict[str, Any]", node)
@@ -173,13 +173,13 @@ _STATUS: dict[str, Any] = {
 
 
 def _enveloped(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of `{status, messages, data}` around data of a schema."""
+    """Return the schema of `{status, messages, data}` around a schema of the data."""
     box = boxed(schema, "data")
     return {**box, "properties": _STATUS | box["properties"], "required": [*_STATUS, "data"]}
 
 
 def _top(schema: dict[str, Any]) -> dict[str, Any]:
-    """The first level of a schema: never stricter than the whole."""
+    """Return the first level of a schema, never stricter than the whole."""
     top = {"$schema": schema["$schema"]} if "$schema" in schema else {}
     parts = _demands(schema, schema)
     top |= _first_words(parts)
@@ -192,7 +192,7 @@ def _top(schema: dict[str, Any]) -> dict[str, Any]:
             fields = {**cast("dict[str, Any]", held), **fields}
             if part.get("additionalProperties") is False and "patternProperties" not in part:
                 top["additionalProperties"] = False
-        # Behind `prefixItems` they are not the items of the whole list.
+        # After `prefixItems` they are not the schema of all items.
         if isinstance(part.get("items"), dict) and "prefixItems" not in part:
             top.setdefault("items", _leaf(part["items"], schema))
     if required:
@@ -208,20 +208,20 @@ def _leaf(node: Any, root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_words(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the description and the type that come first."""
+    """Return the first title, description and type of several schemas."""
     words: dict[str, Any] = {}
     for part in parts:
         words = _words(part) | words
         kinds = _kinds(part)
         if kinds and words.keys().isdisjoint(("type", "anyOf")):
-            # Some clients take one type only.
+            # Some clients accept only a single type.
             alike = [{"type": kind} for kind in kinds]
             words |= alike[0] if len(alike) == 1 else {"anyOf": alike}
     return words
 
 
 def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
-    """The schemas that a value must keep all of: this one, and what it refers to."""
+    """Return the schemas that all apply to a value: this one, and those it references."""
     found: list[dict[str, Any]] = []
     above: set[str] = set()
     while isinstance(node, dict):
@@ -229,9 +229,9 @@ def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return [*found, schema]
-        # In old drafts nothing beside a reference counts.
+        # In old drafts keywords beside a reference are ignored.
         found.append(_words(schema) if is_old_draft(root) else schema)
-        is_apart = "$id" in schema and schema is not root  # Its references look into itself.
+        is_apart = "$id" in schema and schema is not root  # Its references are relative to itself.
         if is_apart or reference in above:
             break
         above.add(reference)
@@ -240,23 +240,23 @@ def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the same schema with repeated parts as definitions, if that is shorter.
+    """Move repeated parts of a schema to definitions, if that makes it shorter.
 
-    Parts are moved only where nothing but definitions is referred to, so that no reference can miss
-    its target.
+    Only for schemas whose references all point to definitions, so that every reference keeps its
+    target.
     """
     text = _canonical(schema)
     if len(text) < _HOISTED_FROM or is_old_draft(schema) or _ANCHORED.search(text):
         return schema
     if not all(_DEFINITION.fullmatch(reference) for reference in _references(schema)):
         return schema
-    sharing = _Sharing(schema)
+    sharing = _Deduplicator(schema)
     shorter = sharing.whole()
     return shorter if len(_canonical(shorter)) < len(text) else schema
 
 
-class _Sharing:
-    """One schema on its way to a form without repetitions."""
+class _Deduplicator:
+    """Moves the repeated parts of one schema to definitions."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -302,9 +302,9 @@ def _canonical(schema: dict[str, Any]) -> str:
 
 
 class _Relaxer:
-    """Makes the same tree of fields, with the declared types in words and nothing that asserts.
+    """Copies the fields of a schema without assertions; declared types become descriptions.
 
-    Definitions that are used more than once stay definitions: copies would fill the list of tools.
+    Definitions that are used more than once stay definitions, to keep the list of tools short.
     """
 
     def __init__(self, root: dict[str, Any], *, is_top: bool = False) -> None:
@@ -315,11 +315,11 @@ class _Relaxer:
         self._definitions: dict[str, dict[str, Any]] = {}
 
     def whole(self) -> dict[str, Any]:
-        """The relaxed form of the root."""
+        """Return the relaxed root."""
         return self._relax(self._root, frozenset(), 0) | self._definitions
 
     def _relax(self, node: Any, above: frozenset[str], level: int) -> dict[str, Any]:
-        """`above` are the references that led here: a cycle is left open."""
+        """Relax a schema; `above` are the references on the way to it, and a cycle stays open."""
         self._left -= 1
         if not isinstance(node, dict) or self._left < 0:
             return dict(VACUOUS)
@@ -358,15 +358,15 @@ class _Relaxer:
         name = raw.replace("~1", "/").replace("~0", "~")
         definitions = self._definitions.setdefault(keyword, {})
         if name not in definitions:
-            definitions[name] = {}  # It may lead back to itself.
-            # As a root, so that no definition is only a reference, which could go round for ever.
+            definitions[name] = {}  # It may reference itself.
+            # As a root, so that no definition is only a reference, which could be an endless cycle.
             target = self._relax(resolve(self._root, reference), frozenset({reference}), 0)
             definitions[name] = bounded(target)
 
     def _parts(
         self, schema: dict[str, Any], above: frozenset[str]
     ) -> list[tuple[dict[str, Any], frozenset[str]]]:
-        """The schema and what it refers to or combines, each with the references on the way."""
+        """Return a schema and those it references or combines, each with the references on the way."""
         found: list[tuple[dict[str, Any], frozenset[str]]] = []
         pending: list[tuple[Any, frozenset[str]]] = [(schema, above)]
         while pending and len(found) < _RELAXED_NODES:
@@ -414,7 +414,7 @@ def _references(root: dict[str, Any]) -> list[str]:
 
 
 def _shared(root: dict[str, Any]) -> frozenset[str]:
-    """The definitions that the document refers to more than once."""
+    """Return the definitions that the document references more than once."""
     return frozenset(
         reference
         for reference, times in Counter(_references(root)).items()
@@ -425,9 +425,9 @@ def _shared(root: dict[str, Any]) -> frozenset[str]:
 
 
 def _loops(root: dict[str, Any]) -> frozenset[str]:
-    """The references that lead back to themselves within one place of a value, or to such ones.
+    """Return the references that lead to a cycle at one location of a value.
 
-    Validators of other makes go round with them until they break.
+    Other validators follow such a cycle until they fail.
     """
     leads = {
         reference: _references_in_place(resolve(root, reference)) for reference in _references(root)
@@ -441,7 +441,7 @@ def _loops(root: dict[str, Any]) -> frozenset[str]:
 
 
 def _without_references(schema: dict[str, Any], loops: frozenset[str]) -> dict[str, Any]:
-    """The same schema without some of its references."""
+    """Remove the given references from a schema."""
 
     def each(part: Any, _: str) -> Any:
         if not isinstance(part, dict):
@@ -469,9 +469,9 @@ def _references_in_place(target: Any) -> frozenset[str]:
 
 
 # --- boxes ----------------------------------------------------------------------------------
-# A reference counts from the root of its document, or from the nearest schema with an id. Where all
-# of them are plain, definitions stay at the root and the others follow the schema; where they are
-# not, the schema becomes a document of its own inside.
+# A reference is relative to the root of its document, or to the nearest schema with an id. If all
+# references are plain, definitions stay at the root and other references are rewritten; if not, the
+# schema becomes an embedded document.
 
 
 def boxed(schema: dict[str, Any], field: str = "result") -> dict[str, Any]:
@@ -483,15 +483,15 @@ def boxed(schema: dict[str, Any], field: str = "result") -> dict[str, Any]:
     inner = {key: value for key, value in schema.items() if key != "$schema"}
     id_key = _id_key(schema)
     is_old = is_old_draft(schema)
-    if is_old and "$ref" in inner:  # Nothing beside it counts, an id neither.
+    if is_old and "$ref" in inner:  # Keywords beside it are ignored, also an id.
         inner.pop(id_key, None)
     elif not _is_id(inner.get(id_key)) and not is_old and _needs_id(inner):
         name = hashlib.sha256(json_text(schema).encode()).hexdigest()[:16]
         inner = {"$id": f"urn:callpact:result:{name}", **inner}
-    if _is_id(inner.get(id_key)):  # It is a document of its own: its references look into itself.
+    if _is_id(inner.get(id_key)):  # An embedded document: its references are relative to itself.
         box["properties"][field] = inner
         return box
-    moved = _Moved(id_key, f"/properties/{field}")
+    moved = _Relocator(id_key, f"/properties/{field}")
     for key in DEFINITIONS:
         if isinstance(inner.get(key), dict):
             box[key] = moved.part(inner.pop(key), is_names=True)
@@ -504,12 +504,12 @@ def _id_key(schema: dict[str, Any]) -> str:
 
 
 def _is_id(given: Any) -> bool:
-    """True for what begins a document; in old drafts `#name` is an anchor only."""
+    """True for an id that starts a document; in old drafts `#name` is an anchor only."""
     return isinstance(given, str) and not given.startswith("#")
 
 
 def _needs_id(schema: dict[str, Any]) -> bool:
-    """True if a reference counts from a root that it does not name."""
+    """True if a schema has recursive references, which are relative to the document."""
     pending: list[Any] = [schema]
     while pending:
         node = pending.pop()
@@ -523,10 +523,10 @@ def _needs_id(schema: dict[str, Any]) -> bool:
     return False
 
 
-class _Moved:
-    """A copy one box deeper: references to anything but definitions follow it.
+class _Relocator:
+    """Copies a schema into a box and rewrites its references, except those to definitions.
 
-    Documents inside stay as they are.
+    Embedded documents stay unchanged.
     """
 
     def __init__(self, id_key: str, box: str) -> None:

@@ -1,10 +1,10 @@
-"""MCP's form: tool definitions and `CallToolResult`, as plain JSON with the protocol's spelling.
+"""MCP's wire form of tool definitions and of results (`CallToolResult`), as plain JSON.
 
-Two eras differ: from 2026-07-28 on any JSON value may be structured content; before, only an
-object, so that other values travel as `{"result": …}`, in schema and value alike. Text always
-mirrors the structured content completely, and errors carry none of it. What a tool publishes can
-never be broken by what it delivers. Schemas that are published are made in `mcp_schema.py`, blocks
-and `_meta` in `mcp_content.py`, pages of what is too large in `paging.py`.
+From 2026-07-28 on any JSON value may be structured content; before, only an object, so that other
+values are wrapped in `{"result": …}`, in schema and value alike. Text mirrors the structured content
+completely, and errors have no structured content. A result never breaks the published schema.
+Published schemas are made in `published.py`, blocks and `_meta` in `content.py`, pages of large
+results in `paging.py`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from callpact.wire.mcp.content import (
 )
 from callpact.wire.mcp.portable import explicit
 from callpact.wire.mcp.published import (
-    Advertise,
+    AdvertiseMode,
     Rendering,
-    View,
+    ResultForm,
     input_schema,
     output_schema,
-    view_of,
+    result_form,
 )
-from callpact.wire.paging import Items, Kept, Paging, cut, is_over, preview, take_apart
+from callpact.wire.paging import Items, KeptResult, Paging, cut, is_over, preview, take_apart
 from callpact.wire.plain import encode_error as encode_gate_error
 from callpact.wire.plain import encode_issue
 
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 MODERN = "2026-07-28"
-"""The first revision that takes any JSON value as structured content."""
+"""The first revision that allows any JSON value as structured content."""
 _HINT_LENGTH = 120
 _JSON = "application/json"
 _TEXT = "text/plain"
@@ -71,9 +71,9 @@ _TEXT = "text/plain"
 
 
 def encode_tool(
-    tool: Tool, *, modern: bool, advertise: Advertise = "full", rendering: Rendering = "mcp"
+    tool: Tool, *, modern: bool, advertise: AdvertiseMode = "full", rendering: Rendering = "mcp"
 ) -> dict[str, Any]:
-    """A tool's definition for `tools/list`."""
+    """Encode a tool for `tools/list`."""
     wire: dict[str, Any] = {
         **tool.definition,
         "name": tool.wire_name,
@@ -102,7 +102,7 @@ def _annotations(tool: Tool) -> dict[str, Any]:
 
 
 def _definition_notes(tool: Tool) -> dict[str, Any]:
-    """Return hints for clients that search among many tools; short, as each entry of a list has them."""
+    """Return short hints for clients that search among many tools."""
     hints: dict[str, Any] = {}
     if tool.search_hint:
         hints["anthropic/searchHint"] = tool.search_hint
@@ -121,12 +121,12 @@ def _definition_notes(tool: Tool) -> dict[str, Any]:
 # --- results --------------------------------------------------------------------------------
 
 
-class _Answer(Struct, frozen=True):
-    """An envelope on its way to one peer."""
+class _Delivery(Struct, frozen=True):
+    """An envelope with the form and the limits for one peer."""
 
     envelope: ResponseEnvelope[Any]
     tool: Tool
-    view: View
+    form: ResultForm
     modern: bool
     paging: Paging | None
     duration: float | None
@@ -134,7 +134,7 @@ class _Answer(Struct, frozen=True):
     def notes(self) -> dict[str, Any]:
         return notes(self.envelope, self.duration)
 
-    def keep(self, content: Items | bytes, mime_type: str = _JSON) -> Kept | None:
+    def keep(self, content: Items | bytes, mime_type: str = _JSON) -> KeptResult | None:
         if self.paging is None:
             return None
         return self.paging.kept.keep(
@@ -147,90 +147,92 @@ def encode_result(
     tool: Tool,
     *,
     modern: bool,
-    advertise: Advertise = "full",
+    advertise: AdvertiseMode = "full",
     rendering: Rendering = "mcp",
     paging: Paging | None = None,
     duration: float | None = None,
 ) -> dict[str, Any]:
-    """A released result as `CallToolResult`.
+    """Encode a released output as `CallToolResult`.
 
-    With `paging`, what is too large is delivered in part, and kept. `duration` is in seconds.
+    With `paging`, a part of a large output is sent, and the whole is kept. `duration` is in seconds.
     """
-    view = view_of(tool, modern=modern, advertise=advertise, rendering=rendering)
-    answer = _Answer(envelope, tool, view, modern, paging, duration)
+    form = result_form(tool, modern=modern, advertise=advertise, rendering=rendering)
+    delivery = _Delivery(envelope, tool, form, modern, paging, duration)
     if isinstance(envelope.meta, MCPResponseMeta):
-        return _relayed(answer, envelope.meta)
+        return _relayed(delivery, envelope.meta)
     data = envelope.data
     if isinstance(data, bytes | bytearray | memoryview):
-        return _binary(answer, bytes(cast("bytes", data)))
-    if _breaks(answer):
-        return _broken(answer)
-    if isinstance(data, str) and not answer.view.is_published:
-        return _texted(answer, data)
-    block = _drawn(answer, data)
-    return _structured(answer, data, [block] if block is not None else None)
+        return _binary(delivery, bytes(cast("bytes", data)))
+    if _breaks(delivery):
+        return _broken(delivery)
+    if isinstance(data, str) and not delivery.form.is_published:
+        return _texted(delivery, data)
+    block = _drawn(delivery, data)
+    return _structured(delivery, data, [block] if block is not None else None)
 
 
 def encode_error(
     error: CallError, *, rendering: Rendering = "mcp", tool_name: str = ""
 ) -> dict[str, Any]:
-    """A failure that the model should read, as a result with `isError`."""
+    """Encode a failure for the model as a result with `isError`."""
     is_flowmcp = rendering == "flowmcp"
     body = flowmcp.encode_error(error, tool_name) if is_flowmcp else encode_gate_error(error)
     return {"content": [text_block(json_text(body))], "isError": True}
 
 
-def _texted(answer: _Answer, data: str) -> dict[str, Any]:
-    """Render text without a declared structure: as a medium, or as it is."""
-    block = _drawn(answer, data)
-    blocks = _text_blocks(answer, data) if block is None else [block]
-    return {"content": [*blocks, *change_blocks(answer.envelope)], "_meta": answer.notes()}
+def _texted(delivery: _Delivery, data: str) -> dict[str, Any]:
+    """Encode text without a declared structure: as a medium, or as text."""
+    block = _drawn(delivery, data)
+    blocks = _text_blocks(delivery, data) if block is None else [block]
+    return {"content": [*blocks, *change_blocks(delivery.envelope)], "_meta": delivery.notes()}
 
 
-def _drawn(answer: _Answer, data: Any) -> Block | None:
-    """The picture or sound that a text is declared to be, in base64."""
-    kind = answer.view.media
+def _drawn(delivery: _Delivery, data: Any) -> Block | None:
+    """Make the image or sound block of a text that is declared as base64."""
+    kind = delivery.form.media
     return encoded_media(data, kind) if kind is not None and isinstance(data, str) else None
 
 
-def _text_blocks(answer: _Answer, text: str) -> list[Block]:
-    """A text, or its beginning and where all of it is."""
+def _text_blocks(delivery: _Delivery, text: str) -> list[Block]:
+    """Make the block of a text; for a large one, a preview and a link."""
     whole = text.encode("utf-8", "replace")
-    if not is_over(answer.paging, len(whole)):
+    if not is_over(delivery.paging, len(whole)):
         return [text_block(text)]
-    kept = answer.keep(whole, _TEXT)
+    kept = delivery.keep(whole, _TEXT)
     return _preview_blocks(text, len(whole), kept)
 
 
-def _structured(answer: _Answer, data: Any, others: list[Block] | None = None) -> dict[str, Any]:
-    """A value as structured content, and the text that mirrors it.
+def _structured(
+    delivery: _Delivery, data: Any, others: list[Block] | None = None
+) -> dict[str, Any]:
+    """Encode a value as structured content, and as text.
 
-    `others` are blocks that say something else.
+    `others` are blocks with other content.
     """
     encoded = encode_json(data)
-    if encoded.value is not data and not _keeps(answer, encoded.value):
-        return _broken(answer)
-    is_interactive = answer.tool.kind == "interactive"
-    if is_over(answer.paging, encoded.size) and not is_interactive:
-        return _sized(answer, encoded, others or [])
-    encoded = _fitted(answer, encoded)
-    text = _one_line(answer.tool) if is_interactive else encoded.text
-    content = [text_block(text), *(others or ()), *change_blocks(answer.envelope)]
-    return _with_structure(encoded.value, {"content": content, "_meta": answer.notes()})
+    if encoded.value is not data and not _keeps(delivery, encoded.value):
+        return _broken(delivery)
+    is_interactive = delivery.tool.kind == "interactive"
+    if is_over(delivery.paging, encoded.size) and not is_interactive:
+        return _sized(delivery, encoded, others or [])
+    encoded = _fitted(delivery, encoded)
+    text = _one_line(delivery.tool) if is_interactive else encoded.text
+    content = [text_block(text), *(others or ()), *change_blocks(delivery.envelope)]
+    return _with_structure(encoded.value, {"content": content, "_meta": delivery.notes()})
 
 
-def _fitted(answer: _Answer, encoded: EncodedJson) -> EncodedJson:
-    """The value in the form that the published schema and the era speak of.
+def _fitted(delivery: _Delivery, encoded: EncodedJson) -> EncodedJson:
+    """Wrap a value as the published schema and the era require.
 
-    Under `warn` an answer may be of any kind: what the era cannot send is put into an object too.
+    Under `warn` an output may have any type, and is wrapped if the era allows only objects.
     """
-    if answer.view.is_enveloped:
+    if delivery.form.is_enveloped:
         return encoded.enveloped()
-    if answer.view.is_wrapped:
+    if delivery.form.is_wrapped:
         return encoded.boxed()
     if encoded.value is None:  # The SDK drops a null in every era.
-        return encoded.boxed() if answer.view.is_published else encoded
-    return encoded if answer.modern or isinstance(encoded.value, dict) else encoded.boxed()
+        return encoded.boxed() if delivery.form.is_published else encoded
+    return encoded if delivery.modern or isinstance(encoded.value, dict) else encoded.boxed()
 
 
 def _with_structure(structured: Any, result: dict[str, Any]) -> dict[str, Any]:
@@ -238,79 +240,84 @@ def _with_structure(structured: Any, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_line(tool: Tool) -> str:
-    """For the transcript; the host draws the rest (design section 4)."""
+    """Return the text of an interactive result; the host shows the rest (design section 4)."""
     return f"Shown to the user: {tool.title or tool.id}"
 
 
-def _binary(answer: _Answer, data: bytes) -> dict[str, Any]:
-    envelope, tool = answer.envelope, answer.tool
-    kind = media_kind(data, answer.view.media, envelope)
-    if answer.view.is_strict:
-        return _broken(answer, [media_block(data, kind, tool)])
-    if answer.view.is_published:
-        # What bytes are in JSON (design section 3); no answer can break a relaxed schema. FlowMCP
+def _binary(delivery: _Delivery, data: bytes) -> dict[str, Any]:
+    envelope, tool = delivery.envelope, delivery.tool
+    kind = media_kind(data, delivery.form.media, envelope)
+    if delivery.form.is_strict:
+        return _broken(delivery, [media_block(data, kind, tool)])
+    if delivery.form.is_published:
+        # The JSON form of bytes (design section 3); no output can break a relaxed schema. FlowMCP
         # has the base64 text itself (seed 000).
         written = envelope.to_wire()
-        is_bare = answer.view.is_enveloped
+        is_bare = delivery.form.is_enveloped
         plain = written["data"] if is_bare else {k: written[k] for k in ("data", "encoding")}
         content = [media_block(data, kind, tool)]
-        structured = _fitted(answer, encode_json(plain)).value
-        return _with_structure(structured, {"content": content, "_meta": answer.notes()})
+        structured = _fitted(delivery, encode_json(plain)).value
+        return _with_structure(structured, {"content": content, "_meta": delivery.notes()})
     is_drawn = kind.startswith(("image/", "audio/"))
-    if not is_drawn and is_over(answer.paging, len(data)):
-        kept = answer.keep(data, kind)
+    if not is_drawn and is_over(delivery.paging, len(data)):
+        kept = delivery.keep(data, kind)
         if kept is not None:
-            return {"content": [link_block(kept)], "_meta": answer.notes()}
-    return {"content": [media_block(data, kind, tool)], "_meta": answer.notes()}
+            return {"content": [link_block(kept)], "_meta": delivery.notes()}
+    return {"content": [media_block(data, kind, tool)], "_meta": delivery.notes()}
 
 
-# --- what is too large ----------------------------------------------------------------------
+# --- large results --------------------------------------------------------------------------
 
 
-def _sized(answer: _Answer, encoded: EncodedJson, others: list[Block]) -> dict[str, Any]:
-    """A page of whole items if there are some that fit, else a preview."""
-    paging = cast("Paging", answer.paging)
+def _sized(delivery: _Delivery, encoded: EncodedJson, others: list[Block]) -> dict[str, Any]:
+    """Encode a large value as a page of whole items if some fit, else as a preview."""
+    paging = cast("Paging", delivery.paging)
     items = take_apart(encoded.value)
     page = None if items is None else cut(items, paging.limit)
-    if items is None or page is None or page.size > paging.limit or not _keeps(answer, page.value):
-        return _previewed(answer, encoded, others)
-    kept = answer.keep(items)
+    if (
+        items is None
+        or page is None
+        or page.size > paging.limit
+        or not _keeps(delivery, page.value)
+    ):
+        return _previewed(delivery, encoded, others)
+    kept = delivery.keep(items)
     note = page_note(page, kept, paging)
-    fitted = _fitted(answer, encode_json(page.value))
+    fitted = _fitted(delivery, encode_json(page.value))
     content = [text_block(fitted.text), text_block(page_text(page, note, paging))]
     if kept is not None:
         content.append(link_block(kept))
-    content += [*others, *change_blocks(answer.envelope)]
-    meta = {**answer.notes(), "callpact/page": note}
+    content += [*others, *change_blocks(delivery.envelope)]
+    meta = {**delivery.notes(), "callpact/page": note}
     return _with_structure(fitted.value, {"content": content, "_meta": meta})
 
 
-def _keeps(answer: _Answer, value: Any) -> bool:
-    """True if a part keeps the schema that the whole keeps: a least number of items may not."""
-    compiled = answer.tool.contract.compiled_output
-    return not answer.view.is_strict or compiled is None or compiled.accepts(value)
+def _keeps(delivery: _Delivery, value: Any) -> bool:
+    """True if a part of the value is valid, too: it may break `minItems`, for example."""
+    compiled = delivery.tool.contract.compiled_output
+    return not delivery.form.is_strict or compiled is None or compiled.accepts(value)
 
 
-def _previewed(answer: _Answer, encoded: EncodedJson, others: list[Block]) -> dict[str, Any]:
-    """A preview as text, and where all of it is.
+def _previewed(delivery: _Delivery, encoded: EncodedJson, others: list[Block]) -> dict[str, Any]:
+    """Encode a preview as text, with a link to the whole.
 
-    Structured content is whole under a strict schema, which no preview keeps; under a relaxed one
-    it is the preview.
+    Under a strict schema the structured content is whole, because a preview would break it; under
+    a relaxed schema it is the preview.
     """
-    kept = answer.keep(encoded.text.encode())
+    kept = delivery.keep(encoded.text.encode())
     blocks = _preview_blocks(encoded.value, encoded.size, kept)
-    content = [*blocks, *others, *change_blocks(answer.envelope)]
+    content = [*blocks, *others, *change_blocks(delivery.envelope)]
     note: dict[str, Any] = {"bytes": encoded.size} | ({} if kept is None else {"uri": kept.uri})
-    result = {"content": content, "_meta": {**answer.notes(), "callpact/preview": note}}
-    if not answer.view.is_published:
+    result = {"content": content, "_meta": {**delivery.notes(), "callpact/preview": note}}
+    if not delivery.form.is_published:
         return result
     shown = (
-        encoded if answer.view.is_strict else encode_json({"preview": blocks[0]["text"], **note})
+        encoded if delivery.form.is_strict else encode_json({"preview": blocks[0]["text"], **note})
     )
-    return _with_structure(_fitted(answer, shown).value, result)
+    return _with_structure(_fitted(delivery, shown).value, result)
 
 
-def _preview_blocks(value: Any, size: int, kept: Kept | None) -> list[Block]:
+def _preview_blocks(value: Any, size: int, kept: KeptResult | None) -> list[Block]:
     words = f"This answer of {size:,} bytes is too large to be shown whole"
     if kept is None:
         text = text_block(f"{words}, and to be kept: ask for less. It begins:\n{preview(value)}")
@@ -320,9 +327,9 @@ def _preview_blocks(value: Any, size: int, kept: Kept | None) -> list[Block]:
 
 
 def encode_page(cursor: str, paging: Paging) -> dict[str, Any] | None:
-    """The page that a cursor asks for, as `CallToolResult`; None if there is no such page.
+    """Encode the page of a cursor as `CallToolResult`; None if there is no such page.
 
-    Structured content is `{page, start, shown, total}`, with `nextCursor` unless it is the last.
+    Structured content is `{page, start, shown, total}`, with `nextCursor` except on the last page.
     """
     place = paging.kept.at(cursor, paging.owner)
     if place is None:
@@ -351,7 +358,7 @@ def _counts(note: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_kept(uri: str, paging: Paging) -> dict[str, Any] | None:
-    """All of a kept result, as the result of `resources/read`; None if nothing is kept there."""
+    """Encode a whole kept result for `resources/read`; None for an unknown URI."""
     kept = paging.kept.find(uri, paging.owner)
     if kept is None:
         return None
@@ -361,62 +368,62 @@ def encode_kept(uri: str, paging: Paging) -> dict[str, Any] | None:
     return {"contents": [{"uri": kept.uri, "mimeType": kept.mime_type, **body}]}
 
 
-# --- answers of other MCP servers -----------------------------------------------------------
+# --- results of other MCP servers -----------------------------------------------------------
 
 
-def _relayed(answer: _Answer, meta: MCPResponseMeta) -> dict[str, Any]:
-    """Content blocks as they came; structured content as the contract let it out."""
+def _relayed(delivery: _Delivery, meta: MCPResponseMeta) -> dict[str, Any]:
+    """Encode the result of another server: its own content blocks, and the released structure."""
     wire = cast("dict[str, Any]", msgspec.to_builtins(meta))
     blocks = cast("list[Block]", sendable(wire.get("content") or []))
     if wire.get("isError"):
-        return {"content": blocks, "isError": True, "_meta": answer.notes()}
-    is_bare = meta.structured_content is UNSET and _is_content(answer, meta, blocks)
-    if _breaks(answer):
-        return _broken(answer, blocks if is_bare else [])
+        return {"content": blocks, "isError": True, "_meta": delivery.notes()}
+    is_bare = meta.structured_content is UNSET and _is_content(delivery, meta, blocks)
+    if _breaks(delivery):
+        return _broken(delivery, blocks if is_bare else [])
     if is_bare:
-        return _content_alone(answer, blocks)
+        return _content_alone(delivery, blocks)
     others = [block for block in blocks if block.get("type") != "text"]
-    result = _structured(answer, answer.envelope.data, others)
+    result = _structured(delivery, delivery.envelope.data, others)
     is_whole = not {"callpact/page", "callpact/preview"} & result["_meta"].keys()
-    if is_whole and not answer.envelope.changes and len(others) < len(blocks):
+    if is_whole and not delivery.envelope.changes and len(others) < len(blocks):
         result["content"] = blocks  # The upstream's own text is kept.
     return result
 
 
-def _is_content(answer: _Answer, meta: MCPResponseMeta, blocks: list[Block]) -> bool:
-    """True if the blocks are all there is.
+def _is_content(delivery: _Delivery, meta: MCPResponseMeta, blocks: list[Block]) -> bool:
+    """True if the content blocks are the whole result.
 
-    Data beside them is what a contract made of the answer, and counts where one is published.
+    Other data was made by the contract, and is used if an output schema is published.
     """
-    data = answer.envelope.data
+    data = delivery.envelope.data
     if data is meta.content or data == blocks:
         return True
-    return bool(blocks) and not answer.view.is_published
+    return bool(blocks) and not delivery.form.is_published
 
 
-def _content_alone(answer: _Answer, blocks: list[Block]) -> dict[str, Any]:
-    if answer.view.is_published:
-        structured = _fitted(answer, encode_json(blocks)).value
-        result = {"content": blocks, "_meta": answer.notes()}
+def _content_alone(delivery: _Delivery, blocks: list[Block]) -> dict[str, Any]:
+    if delivery.form.is_published:
+        structured = _fitted(delivery, encode_json(blocks)).value
+        result = {"content": blocks, "_meta": delivery.notes()}
         return _with_structure(structured, result)
     content: list[Block] = []
     for block in blocks:
         text = block.get("text")
         is_text = block.get("type") == "text" and isinstance(text, str)
-        shown = _text_blocks(answer, cast("str", text)) if is_text else [block]
+        shown = _text_blocks(delivery, cast("str", text)) if is_text else [block]
         content += [block] if len(shown) == 1 and shown[0].get("text") == text else shown
-    return {"content": content, "_meta": answer.notes()}
+    return {"content": content, "_meta": delivery.notes()}
 
 
-# --- answers that break what was published --------------------------------------------------
+# --- results that break the published schema ------------------------------------------------
 
 
-def _breaks(answer: _Answer) -> bool:
-    """True if a strict schema is published and the answer still does not keep it."""
-    compiled, envelope = answer.tool.contract.compiled_output, answer.envelope
-    if compiled is None or not answer.view.is_strict:
+def _breaks(delivery: _Delivery) -> bool:
+    """True if a strict schema is published and the output breaks it."""
+    compiled, envelope = delivery.tool.contract.compiled_output, delivery.envelope
+    if compiled is None or not delivery.form.is_strict:
         return False
-    if not envelope.warnings and answer.tool.contract.policy != "warn":
+    if not envelope.warnings and delivery.tool.contract.policy != "warn":
         return False
     try:
         return not compiled.accepts(envelope.data)
@@ -424,9 +431,9 @@ def _breaks(answer: _Answer) -> bool:
         return True
 
 
-def _broken(answer: _Answer, blocks: list[Block] | None = None) -> dict[str, Any]:
-    """An answer that would break the published schema: the issues, and the data all the same."""
-    found = _issues(answer)
+def _broken(delivery: _Delivery, blocks: list[Block] | None = None) -> dict[str, Any]:
+    """Encode an output that breaks the published schema as an error: the issues, and the data."""
+    found = _issues(delivery)
     issues = [issue for issue in found if issue.code == "residual"] or found
     body: dict[str, Any] = {
         "error": {
@@ -437,24 +444,24 @@ def _broken(answer: _Answer, blocks: list[Block] | None = None) -> dict[str, Any
         }
     }
     others = blocks or []
-    if answer.view.is_enveloped:  # Seed 000 has no data in a failure: it goes beside it.
-        body = flowmcp.encode_error(OutputRejected(lambda: issues), answer.tool.name)
-        others = others or _text_blocks(answer, encode_json(answer.envelope.data).text)
+    if delivery.form.is_enveloped:  # Seed 000 has no data in a failure, so it is a separate block.
+        body = flowmcp.encode_error(OutputRejected(lambda: issues), delivery.tool.name)
+        others = others or _text_blocks(delivery, encode_json(delivery.envelope.data).text)
     if not others:
-        encoded = encode_json(answer.envelope.data)
-        if is_over(answer.paging, encoded.size):
-            kept = answer.keep(encoded.text.encode())
+        encoded = encode_json(delivery.envelope.data)
+        if is_over(delivery.paging, encoded.size):
+            kept = delivery.keep(encoded.text.encode())
             others = _preview_blocks(encoded.value, encoded.size, kept)
         else:
             body["data"] = encoded.value
-    content = [text_block(encode_json(body).text), *others, *change_blocks(answer.envelope)]
-    return {"content": content, "isError": True, "_meta": answer.notes()}
+    content = [text_block(encode_json(body).text), *others, *change_blocks(delivery.envelope)]
+    return {"content": content, "isError": True, "_meta": delivery.notes()}
 
 
-def _issues(answer: _Answer) -> list[Issue]:
-    """Return the violations: `warn` reports nothing missing, a published schema does."""
-    compiled, envelope = answer.tool.contract.compiled_output, answer.envelope
-    is_complete = answer.tool.contract.policy != "warn" or isinstance(envelope.data, bytes)
+def _issues(delivery: _Delivery) -> list[Issue]:
+    """Return the violations of the published schema; `warn` itself does not report missing keys."""
+    compiled, envelope = delivery.tool.contract.compiled_output, delivery.envelope
+    is_complete = delivery.tool.contract.policy != "warn" or isinstance(envelope.data, bytes)
     if compiled is None or (is_complete and envelope.warnings):
         return list(envelope.warnings)
     return explain(compiled, compiled.errors(encode_json(envelope.data).value), "Output")
