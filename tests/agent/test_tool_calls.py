@@ -25,7 +25,7 @@ from callpact import (
     tool,
 )
 from callpact.agent import ModelReply, ToolUse
-from callpact.agent.budget import MAX_AT_ONCE, MAX_RESULT_CHARACTERS, MAX_TOOL_USES
+from callpact.agent.budget import MAX_AT_ONCE, MAX_OUTPUT_CHARACTERS, MAX_TOOL_USES
 from callpact.sources import exhausted_message
 from callpact.testing import ScriptedModel
 from callpact.tool import Disabled
@@ -132,12 +132,12 @@ def test_what_had_to_be_invented_is_said():
 )
 def test_a_result_that_is_too_long_is_told_by_its_outline(data):
     (result,) = ran(call("a_b"), tools=[made("a.b", lambda p, c: data)])
-    assert len(result.content) < MAX_RESULT_CHARACTERS
+    assert len(result.content) < MAX_OUTPUT_CHARACTERS
     assert "too many to show" in result.content
 
 
 def test_a_long_result_within_the_limit_is_whole():
-    text = "x" * MAX_RESULT_CHARACTERS
+    text = "x" * MAX_OUTPUT_CHARACTERS
     (result,) = ran(call("a_b"), tools=[made("a.b", lambda p, c: text)])
     assert result.content == text
 

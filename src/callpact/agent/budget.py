@@ -20,7 +20,7 @@ MAX_TOOL_USES = 64
 """Tool calls in one reply of a model; further ones are refused."""
 MAX_AT_ONCE = 8
 """Calls of one reply that run at one time."""
-MAX_RESULT_CHARACTERS = 100_000
+MAX_OUTPUT_CHARACTERS = 100_000
 """Characters of a tool's output that a model is given; a longer one is replaced by an outline."""
 MAX_FILES = 32
 """Images and other files in one conversation, history included."""

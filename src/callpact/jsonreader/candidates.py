@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from callpact.jsonreader.reading import Repair, refusal, repair
 from callpact.jsonreader.strict import NOTHING, read_clean, written
+from callpact.schema import is_array
 
 FitCheck: TypeAlias = Callable[[Any], bool]
 """True for a value that the schema of the answer accepts."""
@@ -73,11 +74,10 @@ def is_readable(candidate: Candidate, fits: FitCheck | None) -> bool:
 
 
 def _is_citation(value: Any) -> bool:
-    if not isinstance(value, list):
+    if not is_array(value):
         return False
-    items = cast("list[Any]", value)
-    return 0 < len(items) <= _CITED and all(
-        type(item) is int and 0 <= item < 1000 for item in items
+    return 0 < len(value) <= _CITED and all(
+        type(item) is int and 0 <= item < 1000 for item in value
     )
 
 

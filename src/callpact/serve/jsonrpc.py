@@ -9,11 +9,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 
+from callpact.schema import is_object
 from callpact.schema.bounds import with_room
 
 if TYPE_CHECKING:
@@ -106,27 +107,26 @@ def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
         BadMessage: the text is not JSON, or not JSON-RPC.
     """
     message = _parsed(text, depth)
-    if not isinstance(message, dict):
+    if not is_object(message):
         raise BadMessage("A message must be one JSON object; there are no batches")
-    found = cast("dict[str, Any]", message)
-    given = found.get("id")
+    given = message.get("id")
     is_id = isinstance(given, str | int) and not isinstance(given, bool)
     known = given if is_id else None
-    if found.get("jsonrpc") != "2.0":
+    if message.get("jsonrpc") != "2.0":
         raise BadMessage("'jsonrpc' must be '2.0'", id=known)
-    if "method" not in found:
+    if "method" not in message:
         # A peer that cannot read a message responds with an error without an id.
-        is_addressed = is_id or (given is None and "error" in found)
-        if not is_addressed or ("result" in found) == ("error" in found):
+        is_addressed = is_id or (given is None and "error" in message)
+        if not is_addressed or ("result" in message) == ("error" in message):
             raise BadMessage("A message needs a 'method', or an 'id' and its answer", id=known)
-        return found
-    if not isinstance(found["method"], str):
+        return message
+    if not isinstance(message["method"], str):
         raise BadMessage("'method' must be a string", id=known)
-    if "id" in found and not is_id:
+    if "id" in message and not is_id:
         raise BadMessage("'id' must be a string or an integer; a notification has none")
-    if not isinstance(found.get("params", {}), dict | None):
+    if not isinstance(message.get("params", {}), dict | None):
         raise BadMessage("'params' must be an object", id=known)
-    return found
+    return message
 
 
 def _parsed(text: bytes, depth: int) -> Any:
@@ -160,4 +160,4 @@ def _nodes(values: Iterable[Any]) -> list[Any]:
 
 
 def _parts(node: Any) -> Iterable[Any]:
-    return cast("dict[str, Any]", node).values() if isinstance(node, dict) else node
+    return node.values() if is_object(node) else node

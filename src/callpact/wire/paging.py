@@ -21,6 +21,8 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from callpact.schema import is_object
+
 LIMIT = 100_000
 """Bytes of JSON in one result, unless a door sets another limit."""
 PREVIEW = 2_000
@@ -82,18 +84,16 @@ class ItemPage(Struct, frozen=True):
 def take_apart(value: Any) -> Items | None:
     """Split a value at its longest list, at the root or in one property; None without a list."""
     if isinstance(value, list | tuple):
-        items = cast("list[Any]", value)
-        return Items(_split(_written(items))) if items else None
-    if not isinstance(value, dict):
+        return Items(_split(_written(cast("list[Any]", value)))) if value else None
+    if not is_object(value):
         return None
-    root = cast("dict[str, Any]", value)
-    lists = [key for key, held in root.items() if isinstance(held, list | tuple) and held]
+    lists = [key for key, held in value.items() if isinstance(held, list | tuple) and held]
     if not lists:
         return None
-    written = {key: _written(held) for key, held in root.items()}
+    written = {key: _written(held) for key, held in value.items()}
     longest = max(lists, key=lambda key: len(written[key]))
     pairs = [_written(key) + b":" + text for key, text in written.items()]
-    place = list(root).index(longest)
+    place = list(value).index(longest)
     before, after = pairs[:place], pairs[place + 1 :]
     return Items(
         _split(written[longest]),
@@ -122,24 +122,21 @@ def preview(value: Any) -> str:
     if isinstance(value, str):
         begin = value[:PREVIEW]
         return begin if begin == value else f"{begin}…"
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
-        lines = [f"An object with {_counted(len(held), 'key')}:"]
-        lines += [f"- {_short(key)}: {_outlined(item)}" for key, item in _first(held)]
-        if len(held) > _OUTLINED:
-            lines.append(f"- and {len(held) - _OUTLINED} more")
+    if is_object(value):
+        lines = [f"An object with {_counted(len(value), 'key')}:"]
+        lines += [
+            f"- {_short(key)}: {_outlined(item)}" for key, item in islice(value.items(), _OUTLINED)
+        ]
+        if len(value) > _OUTLINED:
+            lines.append(f"- and {len(value) - _OUTLINED} more")
         return "\n".join(lines)
     outline = _outlined(value)
     return outline[:1].upper() + outline[1:]
 
 
-def _first(held: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [pair for pair, _ in zip(held.items(), range(_OUTLINED), strict=False)]
-
-
 def _outlined(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"an object with {_counted(len(cast('dict[str, Any]', value)), 'key')}"
+    if is_object(value):
+        return f"an object with {_counted(len(value), 'key')}"
     if isinstance(value, list | tuple):
         return f"a list of {_counted(len(cast('list[Any]', value)), 'item')}"
     if isinstance(value, str) and len(value) > _SHOWN_SCALAR:

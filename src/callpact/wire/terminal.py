@@ -5,11 +5,12 @@ Colours are added by the CLI.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from callpact.errors import UsageError
+from callpact.schema import is_object
 from callpact.schema.bounds import with_room
 from callpact.schema.document import resolve
 from callpact.schema.json_text import json_text
@@ -45,13 +46,13 @@ def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None =
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise UsageError(f"arguments are written KEY=VALUE, got '{pair}'")
-        if not isinstance(given, dict):
+        if not is_object(given):
             raise UsageError("KEY=VALUE can only be added to an --input that is an object")
         if key in seen:
             raise UsageError(f"'{key}' is given twice; write a list as JSON: {key}='[…]'")
         seen.add(key)
         given[key] = _read_value(schema, key, value)
-    return cast("Any", given)
+    return given
 
 
 def _read_json(text: str) -> Any:
@@ -96,8 +97,8 @@ def rules_of(schema: Any, key: str) -> list[str]:
 def properties_of(schema: Any) -> dict[str, Any]:
     """Return the declared properties of a schema, also behind a reference."""
     for part in _parts(schema, schema):
-        if isinstance(part.get("properties"), dict):
-            return cast("dict[str, Any]", part["properties"])
+        if is_object(part.get("properties")):
+            return part["properties"]
     return {}
 
 
@@ -111,10 +112,9 @@ def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     pending: list[Any] = [node]
     while pending and len(found) < _MAX_PARTS:
-        item = pending.pop(0)
-        if not isinstance(item, dict):
+        part = pending.pop(0)
+        if not is_object(part):
             continue
-        part = cast("dict[str, Any]", item)
         found.append(part)
         for keyword in ("anyOf", "oneOf", "allOf"):
             pending += part.get(keyword) or ()

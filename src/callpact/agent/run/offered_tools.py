@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from callpact.agent.budget import MAX_RESULT_CHARACTERS
+from callpact.agent.budget import MAX_OUTPUT_CHARACTERS
 from callpact.agent.models.model import Cut, Message, ToolOffer, ToolUse
 from callpact.catalog import Catalog
 from callpact.context import Identity
@@ -120,13 +120,13 @@ _CUT_OFF = {
 }
 
 
-def result_message(use: ToolUse, envelope: ResponseEnvelope[Any]) -> Message:
+def output_message(use: ToolUse, envelope: ResponseEnvelope[Any]) -> Message:
     """Convert an output to a message for the model, with a note on values that a cast invented."""
     data = envelope.data
     if isinstance(data, bytes):
         data = envelope.to_wire()
     text = data if isinstance(data, str) else json_text(data)
-    if len(text) > MAX_RESULT_CHARACTERS:
+    if len(text) > MAX_OUTPUT_CHARACTERS:
         text = (
             f"The result has {len(text):,} characters, too many to show. Ask for less, for a part "
             f"or a page. Its outline:\n{preview(data)}"

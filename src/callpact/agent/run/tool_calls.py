@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
 
 import msgspec
 
@@ -18,7 +17,7 @@ from callpact.agent.budget import MAX_AT_ONCE, MAX_TOOL_USES, TOOL_SECONDS, Spen
 from callpact.agent.models.model import Cut, Message, ToolOffer, ToolUse
 from callpact.agent.plan import READ_SKILL, AgentHandler, Plan, RunCaller
 from callpact.agent.prompt.instructions import Skill
-from callpact.agent.run.offered_tools import arguments_of, cut_off, error_message, result_message
+from callpact.agent.run.offered_tools import arguments_of, cut_off, error_message, output_message
 from callpact.agent.run.pause import Checkpoint, PendingCall, RunClient, read_checkpoint
 from callpact.context import LogLine
 from callpact.errors import (
@@ -34,6 +33,7 @@ from callpact.jsonreader.reader import ReadResult
 from callpact.observers import CallFinished
 from callpact.protocol.events import new_id
 from callpact.runtime import MAX_NESTED
+from callpact.schema import is_object
 from callpact.tool import Call
 
 MAX_NOTED = 20
@@ -181,7 +181,7 @@ class ToolCaller:
             trusted=caller.is_trusted,  # Else the agent has the rights of its caller.
             client=RunClient(caller.client, pending, is_trusted=caller.is_trusted),
         )
-        return result_message(use, envelope)
+        return output_message(use, envelope)
 
     def _seconds_of(self, use: ToolUse) -> float:
         tool = self._plan.runtime.catalog.get(use.name)
@@ -192,9 +192,7 @@ class ToolCaller:
     def _read_skill(self, use: ToolUse) -> Message:
         with suppress(InvalidInput):  # Without a name, the error below lists all skills.
             use = msgspec.structs.replace(use, arguments=arguments_of(use).value)
-        held: Any = use.arguments
-        given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
-        name = given.get("name")
+        name = use.arguments.get("name") if is_object(use.arguments) else None
         skill = next((skill for skill in self._plan.skills if skill.name == name), None)
         if skill is None:
             names = ", ".join(skill.name for skill in self._plan.skills)

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from jwt import PyJWK, PyJWTError
@@ -19,6 +19,7 @@ from jwt import PyJWK, PyJWTError
 from callpact.errors import CallpactError, InvalidConfig
 from callpact.net import HttpTransport, Limits, Request
 from callpact.net.address import Place, Refused, place_of
+from callpact.schema import is_array, is_object
 from callpact.serve.auth.bearer import IssuerUnavailable
 
 if TYPE_CHECKING:
@@ -164,9 +165,9 @@ class IssuerKeys:
         deadline = (time.time() + KEYS_TOTAL_SECONDS) * 1000
         uri = self._jwks_uri or await self._discovered(deadline)
         listed = (await self._fetched(uri, deadline)).get("keys")
-        if not isinstance(listed, list):
+        if not is_array(listed):
             raise _BadResponse("the answer has no list of keys")
-        given = cast("list[Any]", listed)[:MAX_KEYS]
+        given = listed[:MAX_KEYS]
         keys = tuple(made for jwk in given for made in _keys_of(jwk, self._algorithms))
         if not keys:
             raise _BadResponse("none of its keys can be used")
@@ -203,9 +204,9 @@ class IssuerKeys:
             found = orjson.loads(response.body)
         except orjson.JSONDecodeError:
             found = None
-        if not isinstance(found, dict):
+        if not is_object(found):
             raise _BadResponse("the answer is no JSON object")
-        return cast("dict[str, Any]", found)
+        return found
 
     def _checked(self, key: str, url: str) -> Place:
         try:
@@ -234,18 +235,17 @@ def _metadata_urls(issuer: Place) -> Iterator[str]:
 
 def _keys_of(jwk: Any, algorithms: Iterable[str]) -> Iterator[tuple[str | None, PyJWK]]:
     """Yield a key for each algorithm that it can be used with; an invalid key is logged."""
-    if not isinstance(jwk, dict):
+    if not is_object(jwk):
         return
-    given = cast("dict[str, Any]", jwk)
-    kid, uses = given.get("kid"), given.get("key_ops")
-    if given.get("use", "sig") != "sig" or (isinstance(uses, list) and "verify" not in uses):
+    kid, uses = jwk.get("kid"), jwk.get("key_ops")
+    if jwk.get("use", "sig") != "sig" or (is_array(uses) and "verify" not in uses):
         return
-    public = {name: given[name] for name in _PUBLIC if name in given}
+    public = {name: jwk[name] for name in _PUBLIC if name in jwk}
     for algorithm in algorithms:
         kind, curve = ALGORITHMS[algorithm]
-        if given.get("alg", algorithm) != algorithm or given.get("kty") != kind:
+        if jwk.get("alg", algorithm) != algorithm or jwk.get("kty") != kind:
             continue
-        if curve not in {None, given.get("crv")}:
+        if curve not in {None, jwk.get("crv")}:
             continue
         try:
             key = PyJWK(public, algorithm)

@@ -16,6 +16,7 @@ from jwt.utils import base64url_decode
 
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
+from callpact.schema import is_array, is_object
 from callpact.serve.auth.bearer import BadToken, Verified
 from callpact.serve.auth.jwks import ALGORITHMS, IssuerKeys
 
@@ -147,10 +148,10 @@ def _check_claims(token: str) -> None:
         claims = orjson.loads(base64url_decode(token.split(".")[1]))
     except (IndexError, ValueError):
         raise BadToken("The claims of the token are not JSON") from None
-    if not isinstance(claims, dict):
+    if not is_object(claims):
         raise BadToken("The claims of the token are no JSON object")
     for name in _TIMES:
-        given = cast("dict[str, Any]", claims).get(name, 0)
+        given = claims.get(name, 0)
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
         if not (is_number and 0 <= given <= MAX_TOKEN_TIME):
             raise BadToken(f"The '{name}' of the token is not a time in epoch seconds")
@@ -160,9 +161,9 @@ def _scopes(claims: dict[str, Any]) -> tuple[str, ...]:
     """Return the scopes of a token: one string, or a list (RFC 9068; `scp` with some issuers)."""
     given = claims.get("scope", claims.get("scp", ""))
     held = given.split() if isinstance(given, str) else given
-    if not isinstance(held, list) or not all(isinstance(item, str) for item in cast("Any", held)):
+    if not is_array(held) or not all(isinstance(item, str) for item in held):
         raise BadToken("The 'scope' of the token is neither a text nor a list of texts")
-    return tuple(cast("list[str]", held))
+    return tuple(held)
 
 
 def _accepted(algorithms: Iterable[str]) -> tuple[str, ...]:

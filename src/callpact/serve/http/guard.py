@@ -139,7 +139,7 @@ class _Exchange:
     """The last event sent."""
 
     @property
-    def is_answered(self) -> bool:
+    def has_response(self) -> bool:
         """True if the last event was the response to the request."""
         for line in self.last.splitlines():
             if line.startswith(b"data: {"):
@@ -265,7 +265,7 @@ class Guard:
     def _is_broken_off(self, exchange: _Exchange) -> bool:
         """True if the events of a call end before its response because the server stops."""
         is_call = exchange.is_events and exchange.id is not None and not exchange.is_stream
-        return is_call and self._stopping.is_set() and not exchange.is_answered
+        return is_call and self._stopping.is_set() and not exchange.has_response
 
     def _replayed(self, exchange: _Exchange, body: bytes, receive: Receive) -> Receive:
         """Return a `receive` that replays the body, then continues with the connection.

@@ -29,7 +29,7 @@ class Connection(H11Protocol):
         self._slots = slots
         self._framing = Framing(header_bytes)
         self._refused: RequestRefused | None = None
-        self._is_answered = False
+        self._has_responded = False
 
     @property
     def is_idle(self) -> bool:
@@ -90,9 +90,9 @@ class Connection(H11Protocol):
         self._refuse(refused)
 
     def _refuse(self, refused: RequestRefused) -> None:
-        if self._is_answered or self.transport.is_closing():
+        if self._has_responded or self.transport.is_closing():
             return
-        self._is_answered = True
+        self._has_responded = True
         self._unset_keepalive_if_required()
         self.transport.write(refused.closing_response)
         # Closing at once would reset the connection before the client has read the response.

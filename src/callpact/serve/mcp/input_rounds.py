@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.errors import ClientUnable
 from callpact.execution import start
 from callpact.serve.concurrency import CallerSlots
-from callpact.serve.mcp.peer import Answer, Peer, Question
+from callpact.serve.mcp.peer import Peer, Question
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -37,15 +37,17 @@ T = TypeVar("T")
 class RoundsPeer(Peer):
     """A client that gets questions as the response to its request."""
 
-    def __init__(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
+    def __init__(
+        self, request: ServerRequestContext[Any], answers: Mapping[str, types.InputResponse]
+    ) -> None:
         super().__init__(request)
         self._answers = dict(answers)
         self._asked = 0
-        self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
+        self._open: dict[str, tuple[Question, asyncio.Future[types.InputResponse]]] = {}
         self.turn = asyncio.Event()
         """Set when there is a new question, or the call has ended."""
 
-    async def ask(self, question: Question, key: str) -> Answer:
+    async def ask(self, question: Question, key: str) -> types.InputResponse:
         """Wait for a request of the client with the answer."""
         self._asked += 1
         if self._asked > MAX_QUESTIONS:
@@ -55,7 +57,7 @@ class RoundsPeer(Peer):
             return self._answers.pop(name)
         while name in self._open:
             name = f"{name}-{self._asked}"
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[types.InputResponse] = asyncio.get_running_loop().create_future()
         self._open[name] = (question, waiting)
         self.turn.set()
         try:
@@ -70,7 +72,9 @@ class RoundsPeer(Peer):
             key: question for key, (question, waiting) in self._open.items() if not waiting.done()
         }
 
-    def resume(self, request: ServerRequestContext[Any], answers: Mapping[str, Answer]) -> None:
+    def resume(
+        self, request: ServerRequestContext[Any], answers: Mapping[str, types.InputResponse]
+    ) -> None:
         """Resume with a new request of the client; questions without an answer stay open."""
         self.request = request
         for key in answers.keys() & self.questions.keys():

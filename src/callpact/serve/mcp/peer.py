@@ -45,7 +45,6 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 _log = logging.getLogger("callpact.serve.mcp")
 
 Question = types.ElicitRequest | types.CreateMessageRequest | types.ListRootsRequest
-Answer = types.InputResponse
 _ANSWERS: dict[type[Any], type[Any]] = {
     types.ElicitRequest: types.ElicitResult,
     types.CreateMessageRequest: types.CreateMessageResult,
@@ -61,7 +60,7 @@ class Peer(Client):
         self._level = level
 
     @abstractmethod
-    async def ask(self, question: Question, key: str) -> Answer:
+    async def ask(self, question: Question, key: str) -> types.InputResponse:
         """Ask the client a question.
 
         Raises:
@@ -162,7 +161,7 @@ class RequestPeer(Peer):
             return types.ClientCapabilities()
         return super()._capabilities
 
-    async def ask(self, question: Question, key: str) -> Answer:  # noqa: ARG002 - for other eras
+    async def ask(self, question: Question, key: str) -> types.InputResponse:  # noqa: ARG002 - for other eras
         """Send the question as a request, which needs no key."""
         metadata = ServerMessageMetadata(related_request_id=self.request.request_id)
         expected = _ANSWERS[type(question)]

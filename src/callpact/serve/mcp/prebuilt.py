@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from callpact.schema import is_object
 from callpact.schema.values import is_shallow
 from callpact.wire.mcp.content import encode_json
 
@@ -37,12 +38,12 @@ _current: ContextVar[dict[str, bytes]] = ContextVar("callpact.prebuilt")
 def set_aside(scope: Scope, message: dict[str, Any], body: bytes) -> bytes:
     """Return the body of a call without its arguments if they are deep, else the same body."""
     params = message.get("params")
-    if message.get("method") != "tools/call" or not isinstance(params, dict):
+    if message.get("method") != "tools/call" or not is_object(params):
         return body
     if body.count(b"[") + body.count(b"{") <= MAX_SDK_DEPTH:
         return body
-    arguments = cast("dict[str, Any]", params).get("arguments")
-    if not isinstance(arguments, dict) or is_shallow(arguments, MAX_SDK_DEPTH):
+    arguments = params.get("arguments")
+    if not is_object(arguments) or is_shallow(arguments, MAX_SDK_DEPTH):
         return body
     scope[_ARGUMENTS] = arguments
     return orjson.dumps({**message, "params": {**params, "arguments": {}}})

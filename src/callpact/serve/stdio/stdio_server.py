@@ -99,9 +99,9 @@ async def serve_lines(
     writer = LineWriter(outgoing)
     messages = _Incoming(incoming, writer, open_requests, limits)
     writer.on_broken = messages.stop
-    answers = _Outgoing(writer, open_requests)
+    responses = _Outgoing(writer, open_requests)
     running = asyncio.ensure_future(
-        server.run(messages, answers, server.create_initialization_options())
+        server.run(messages, responses, server.create_initialization_options())
     )
     try:
         await asyncio.shield(running)
@@ -161,7 +161,7 @@ class _OpenRequests:
         while self.is_full and not (self._asked or self._is_ending or self._is_given_up):
             await self._change()
 
-    async def until_answered(self, seconds: float) -> None:
+    async def until_done(self, seconds: float) -> None:
         """Wait for the responses to all requests but streams, with a timeout in seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -270,7 +270,7 @@ class _Incoming(_Stream):
         before = None
         while before != self._writer.written:
             before = self._writer.written
-            await self._open_requests.until_answered(self._limits.leaving_seconds)
+            await self._open_requests.until_done(self._limits.leaving_seconds)
 
     def _message(self, line: bytes) -> SessionMessage | None:
         """Convert a line to a message of the SDK; None for an error of the client without an id."""

@@ -15,6 +15,7 @@ import orjson
 from msgspec import Struct
 
 from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from callpact.schema import is_object
 from callpact.schema.json_text import json_text, sendable
 
 if TYPE_CHECKING:
@@ -82,9 +83,8 @@ def encode_json(value: Any) -> EncodedJson:
 
 
 def _readable(value: Any) -> Any:
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value).items()
-        return {_whole(key): _readable(item) for key, item in held}
+    if is_object(value):
+        return {_whole(key): _readable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_readable(item) for item in cast("list[Any]", value)]
     if isinstance(value, int) and value.bit_length() > _DIGITS * 10 // 3:
@@ -219,14 +219,15 @@ def notes(envelope: ResponseEnvelope[Any], duration: float | None = None) -> dic
 
 def _relayed_notes(meta: MCPResponseMeta) -> dict[str, Any]:
     """Return the notes of another server, without those about itself and its connection."""
-    if not isinstance(meta.meta_ext, dict):
+    if not is_object(meta.meta_ext):
         return {}
     notes = {key: value for key, value in meta.meta_ext.items() if not key.startswith(_RESERVED)}
     server = meta.meta_ext.get(_SERVER)
-    if isinstance(server, dict):
-        info = cast("dict[str, Any]", server)
-        notes["callpact/server"] = {key: info[key] for key in ("name", "version") if key in info}
-    return cast("dict[str, Any]", sendable(notes))
+    if is_object(server):
+        notes["callpact/server"] = {
+            key: server[key] for key in ("name", "version") if key in server
+        }
+    return sendable(notes)
 
 
 def _change(change: Any) -> dict[str, Any]:

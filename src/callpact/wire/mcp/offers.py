@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from callpact.schema import is_array
 from callpact.schema.json_text import json_text, sendable
 from callpact.wire.mcp.content import notes, sniffed, text_block
 
@@ -39,9 +40,9 @@ def encode_contents(
 ) -> dict[str, Any]:
     """Encode the content of a resource as `ReadResourceResult`."""
     data = envelope.data
-    parts = cast("list[Any]", data) if isinstance(data, list) else []
+    parts = data if is_array(data) else []
     if parts and all(_is_content(part) for part in parts):
-        contents = cast("list[dict[str, Any]]", sendable(parts))
+        contents = sendable(parts)
     else:
         contents = [_content(data, resource.mime_type, uri)]
     return {"contents": contents, "_meta": notes(envelope)}

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
+
+from callpact.schema import is_array, is_object
 
 VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold data, not schemas."""
@@ -50,11 +52,10 @@ def inside(schema: dict[str, Any], each: Callable[[Any, str], Any]) -> dict[str,
     """Apply a function to each direct subschema and its keyword; returns the new schema."""
     done = dict(schema)
     for key, value in schema.items():
-        if key in NAMED_SCHEMAS and isinstance(value, dict):
-            held = cast("dict[str, Any]", value).items()
-            done[key] = {name: each(part, key) for name, part in held}
-        elif isinstance(value, list) and (key in _LISTED_SCHEMAS or key == "items"):
-            done[key] = [each(part, key) for part in cast("list[Any]", value)]
+        if key in NAMED_SCHEMAS and is_object(value):
+            done[key] = {name: each(part, key) for name, part in value.items()}
+        elif is_array(value) and (key in _LISTED_SCHEMAS or key == "items"):
+            done[key] = [each(part, key) for part in value]
         elif key in _ONE_SCHEMA:
             done[key] = each(value, key)
     return done
@@ -65,7 +66,7 @@ def inside(schema: dict[str, Any], each: Callable[[Any, str], Any]) -> dict[str,
 
 def explicit(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace empty and boolean subschemas by explicit ones: clients warn of `{}`, and refuse `true`."""
-    return cast("dict[str, Any]", _explicit(schema, ""))
+    return _explicit(schema, "")
 
 
 def _explicit(node: Any, keyword: str) -> Any:
@@ -73,9 +74,9 @@ def _explicit(node: Any, keyword: str) -> Any:
         return node is not False
     if isinstance(node, bool):
         node = {} if node else {"not": {}}
-    if not isinstance(node, dict):
+    if not is_object(node):
         return node
-    schema = inside(cast("dict[str, Any]", node), _explicit)
+    schema = inside(node, _explicit)
     is_pair = "if" in schema and not schema.keys().isdisjoint(("then", "else"))
     is_judging = is_pair or not _JUDGING.isdisjoint(schema)
     return schema if is_judging or keyword == "not" else schema | _ANY
@@ -125,7 +126,7 @@ def loosened(schema: dict[str, Any]) -> dict[str, Any]:
 
     Without inverting keywords, each removed assertion can only make the schema accept more.
     """
-    return cast("dict[str, Any]", _agreed(schema, ""))
+    return _agreed(schema, "")
 
 
 def _is_odd(root: dict[str, Any]) -> bool:
@@ -135,9 +136,8 @@ def _is_odd(root: dict[str, Any]) -> bool:
         pending.append(part)
 
     while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            schema = cast("dict[str, Any]", node)
+        schema = pending.pop()
+        if is_object(schema):
             if _odd(schema) or _odd_names(schema):
                 return True
             inside(schema, look)
@@ -153,18 +153,16 @@ def _odd(schema: dict[str, Any]) -> list[str]:
 
 
 def _odd_names(schema: dict[str, Any]) -> list[str]:
-    named = schema.get("patternProperties")
-    if not isinstance(named, dict):
+    names = schema.get("patternProperties")
+    if not is_object(names):
         return []
     # A pattern that matches more names applies its schema to more of them.
-    names = cast("dict[str, Any]", named)
     return [name for name in names if not _PLAIN.fullmatch(name) or _WIDER.search(name)]
 
 
-def _agreed(node: Any, _: str) -> Any:
-    if not isinstance(node, dict):
-        return node
-    schema = cast("dict[str, Any]", node)
+def _agreed(schema: Any, _: str) -> Any:
+    if not is_object(schema):
+        return schema
     odd, odd_names = _odd(schema), _odd_names(schema)
     kept = {key: schema[key] for key in schema if key not in _LEFT_OUT and key not in odd}
     if "oneOf" in kept:
@@ -172,7 +170,7 @@ def _agreed(node: Any, _: str) -> Any:
         branches = {"anyOf": kept.pop("oneOf")}
         kept |= {"allOf": [*kept.get("allOf", ()), branches]} if "anyOf" in kept else branches
     if odd_names:
-        named = cast("dict[str, Any]", kept.pop("patternProperties"))
+        named = kept.pop("patternProperties")
         kept["patternProperties"] = {name: named[name] for name in named if name not in odd_names}
         kept.pop("additionalProperties", None)
     if odd:

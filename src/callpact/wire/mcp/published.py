@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from callpact.schema import is_array, is_object
 from callpact.schema.document import in_place, is_old_draft, resolve
 from callpact.schema.json_text import json_text
 from callpact.wire.mcp.portable import (
@@ -54,10 +55,10 @@ _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
 def input_schema(tool: Tool) -> dict[str, Any]:
     """Return the published input schema: the declared one, with the object root that MCP requires."""
     declared = tool.contract.input
-    if not isinstance(declared, dict):
+    if not is_object(declared):
         return {"type": "object"} if declared else {"type": "object", "not": {}}
     # Arguments are always an object, so the type restricts nothing.
-    return {**cast("dict[str, Any]", declared), "type": "object"}
+    return {**declared, "type": "object"}
 
 
 class ResultForm(Struct, frozen=True, gc=False):
@@ -93,12 +94,12 @@ def result_form(
         or advertise == "none"
         or contract.policy == "pass"
         or media is not None
-        or not isinstance(output, dict)
+        or not is_object(output)
     ):
         return ResultForm(False, False, False, media)
     # For older peers if the root is not an object; for all peers if it may be null, because the SDK
     # cannot send null.
-    is_wrapped = compiled.accepts(None) or (not modern and not _is_object(output, output))
+    is_wrapped = compiled.accepts(None) or (not modern and not _takes_objects_only(output, output))
     is_strict = advertise == "declared" or (advertise != "relaxed" and contract.policy != "warn")
     return ResultForm(True, is_strict, is_wrapped, None)
 
@@ -125,7 +126,7 @@ def output_schema(
 
 def _shown(tool: Tool, form: ResultForm, advertise: AdvertiseMode) -> dict[str, Any]:
     """Return the published part of the declared schema."""
-    declared = cast("dict[str, Any]", tool.contract.output)
+    declared = tool.contract.output
     if not form.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
     if loops := _loops(declared):
@@ -133,14 +134,13 @@ def _shown(tool: Tool, form: ResultForm, advertise: AdvertiseMode) -> dict[str, 
     return _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
 
 
-def _declared_media(output: Any) -> str | None:
+def _declared_media(schema: Any) -> str | None:
     """Return the media type of an output that is declared as base64 text; None for others.
 
     JSON Schema declares it with `contentEncoding` and `contentMediaType`.
     """
-    if not isinstance(output, dict):
+    if not is_object(schema):
         return None
-    schema = cast("dict[str, Any]", output)
     if schema.get("contentEncoding") != "base64":
         return None
     kinds = _kinds(schema)
@@ -150,15 +150,16 @@ def _declared_media(output: Any) -> str | None:
     return (kind.partition(";")[0].strip().lower() or None) if isinstance(kind, str) else None
 
 
-def _is_object(node: Any, root: Any, depth: int = 20) -> bool:
+def _takes_objects_only(schema: Any, root: Any, depth: int = 20) -> bool:
     """True if the root of a schema accepts objects only."""
-    if not isinstance(node, dict) or not depth:
+    if not is_object(schema) or not depth:
         return False
-    schema = cast("dict[str, Any]", node)
     if schema.get("type") == "object":
         return True
     reference = schema.get("$ref")
-    return isinstance(reference, str) and _is_object(resolve(root, reference), root, depth - 1)
+    return isinstance(reference, str) and _takes_objects_only(
+        resolve(root, reference), root, depth - 1
+    )
 
 
 _STATUS: dict[str, Any] = {
@@ -186,14 +187,14 @@ def _top(schema: dict[str, Any]) -> dict[str, Any]:
     required: dict[str, None] = {}
     fields: dict[str, Any] = {}
     for part in parts:
-        required |= dict.fromkeys(cast("list[str]", part.get("required", ())))
+        required |= dict.fromkeys(part.get("required", ()))
         held = part.get("properties")
-        if isinstance(held, dict):
-            fields = {**cast("dict[str, Any]", held), **fields}
+        if is_object(held):
+            fields = {**held, **fields}
             if part.get("additionalProperties") is False and "patternProperties" not in part:
                 top["additionalProperties"] = False
         # After `prefixItems` they are not the schema of all items.
-        if isinstance(part.get("items"), dict) and "prefixItems" not in part:
+        if is_object(part.get("items")) and "prefixItems" not in part:
             top.setdefault("items", _leaf(part["items"], schema))
     if required:
         top["required"] = list(required)
@@ -220,12 +221,11 @@ def _first_words(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return words
 
 
-def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
+def _demands(schema: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the schemas that all apply to a value: this one, and those it references."""
     found: list[dict[str, Any]] = []
     above: set[str] = set()
-    while isinstance(node, dict):
-        schema = cast("dict[str, Any]", node)
+    while is_object(schema):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return [*found, schema]
@@ -235,7 +235,7 @@ def _demands(node: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
         if is_apart or reference in above:
             break
         above.add(reference)
-        node = resolve(root, reference)
+        schema = resolve(root, reference)
     return found
 
 
@@ -245,14 +245,14 @@ def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
     Only for schemas whose references all point to definitions, so that every reference keeps its
     target.
     """
-    text = _canonical(schema)
+    text = json_text(schema)
     if len(text) < _HOISTED_FROM or is_old_draft(schema) or _ANCHORED.search(text):
         return schema
     if not all(_DEFINITION.fullmatch(reference) for reference in _references(schema)):
         return schema
     sharing = _Deduplicator(schema)
     shorter = sharing.whole()
-    return shorter if len(_canonical(shorter)) < len(text) else schema
+    return shorter if len(json_text(shorter)) < len(text) else schema
 
 
 class _Deduplicator:
@@ -263,31 +263,29 @@ class _Deduplicator:
         self._counts: Counter[str] = Counter()
         self._named: dict[str, str] = {}
         self._definitions: dict[str, Any] = {}
-        self._taken = frozenset(cast("dict[str, Any]", root.get("$defs") or {}))
+        self._taken = frozenset(root.get("$defs") or {})
 
     def whole(self) -> dict[str, Any]:
         inside(self._root, self._count)
         root = inside(self._root, self._shared)
         if not self._definitions:
             return self._root
-        own = cast("dict[str, Any]", root.get("$defs") or {})
+        own: dict[str, Any] = root.get("$defs") or {}
         return {**root, "$defs": own | self._definitions}
 
-    def _count(self, part: Any, _: str) -> Any:
-        if not isinstance(part, dict):
-            return part
-        schema = cast("dict[str, Any]", part)
-        text = _canonical(schema)
+    def _count(self, schema: Any, _: str) -> Any:
+        if not is_object(schema):
+            return schema
+        text = json_text(schema)
         if len(text) >= _SHARED_FROM:
             self._counts[text] += 1
             inside(schema, self._count)
         return schema
 
-    def _shared(self, part: Any, _: str) -> Any:
-        if not isinstance(part, dict):
-            return part
-        schema = cast("dict[str, Any]", part)
-        text = _canonical(schema)
+    def _shared(self, schema: Any, _: str) -> Any:
+        if not is_object(schema):
+            return schema
+        text = json_text(schema)
         if self._counts[text] < 2:
             return inside(schema, self._shared) if len(text) >= _SHARED_FROM else schema
         if text not in self._named:
@@ -295,10 +293,6 @@ class _Deduplicator:
             name = self._named[text] = next(name for name in free if name not in self._taken)
             self._definitions[name] = inside(schema, self._shared)
         return {"$ref": f"#/$defs/{self._named[text]}"}
-
-
-def _canonical(schema: dict[str, Any]) -> str:
-    return json_text(schema)
 
 
 class _Relaxer:
@@ -318,12 +312,11 @@ class _Relaxer:
         """Return the relaxed root."""
         return self._relax(self._root, frozenset(), 0) | self._definitions
 
-    def _relax(self, node: Any, above: frozenset[str], level: int) -> dict[str, Any]:
+    def _relax(self, schema: Any, above: frozenset[str], level: int) -> dict[str, Any]:
         """Relax a schema; `above` are the references on the way to it, and a cycle stays open."""
         self._left -= 1
-        if not isinstance(node, dict) or self._left < 0:
+        if not is_object(schema) or self._left < 0:
             return dict(VACUOUS)
-        schema = cast("dict[str, Any]", node)
         reference = schema.get("$ref")
         if level and reference in self._shared and not _FIELDS & schema.keys():
             self._define(cast("str", reference))
@@ -337,11 +330,11 @@ class _Relaxer:
             words = _words(part) | words
             kinds += [kind for kind in _kinds(part) if kind not in kinds]
             held = part.get("properties")
-            if is_open and isinstance(held, dict):
-                for key, value in cast("dict[str, Any]", held).items():
+            if is_open and is_object(held):
+                for key, value in held.items():
                     if key not in properties:
                         properties[key] = self._relax(value, path, level + 1)
-            if is_open and items is None and isinstance(part.get("items"), dict):
+            if is_open and items is None and is_object(part.get("items")):
                 items = self._relax(part["items"], path, level + 1)
         if kinds:
             declared = f"(declared: {' or '.join(kinds)})"
@@ -370,24 +363,23 @@ class _Relaxer:
         found: list[tuple[dict[str, Any], frozenset[str]]] = []
         pending: list[tuple[Any, frozenset[str]]] = [(schema, above)]
         while pending and len(found) < _RELAXED_NODES:
-            node, path = pending.pop(0)
-            if not isinstance(node, dict):
+            part, path = pending.pop(0)
+            if not is_object(part):
                 continue
-            part = cast("dict[str, Any]", node)
             found.append((part, path))
             reference = part.get("$ref")
             if isinstance(reference, str) and reference not in path:
                 pending.append((resolve(self._root, reference), path | {reference}))
             for keyword in ("allOf", "anyOf", "oneOf"):
                 variants = part.get(keyword)
-                if isinstance(variants, list):
-                    pending += [(variant, path) for variant in cast("list[Any]", variants)]
+                if is_array(variants):
+                    pending += [(variant, path) for variant in variants]
         return found
 
 
 def _kinds(schema: dict[str, Any]) -> list[str]:
     kinds = schema.get("type", [])
-    return [kinds] if isinstance(kinds, str) else cast("list[str]", kinds)
+    return [kinds] if isinstance(kinds, str) else kinds
 
 
 def _words(schema: dict[str, Any]) -> dict[str, str]:
@@ -402,10 +394,10 @@ def _references(root: dict[str, Any]) -> list[str]:
     pending: list[Any] = [root]
     while pending:
         node = pending.pop()
-        if isinstance(node, list):
-            pending += cast("list[Any]", node)
-        elif isinstance(node, dict):
-            for key, value in cast("dict[str, Any]", node).items():
+        if is_array(node):
+            pending += node
+        elif is_object(node):
+            for key, value in node.items():
                 if key == "$ref" and isinstance(value, str):
                     found.append(value)
                 elif key not in VALUES:
@@ -418,9 +410,7 @@ def _shared(root: dict[str, Any]) -> frozenset[str]:
     return frozenset(
         reference
         for reference, times in Counter(_references(root)).items()
-        if times > 1
-        and _DEFINITION.fullmatch(reference)
-        and isinstance(resolve(root, reference), dict)
+        if times > 1 and _DEFINITION.fullmatch(reference) and is_object(resolve(root, reference))
     )
 
 
@@ -443,25 +433,23 @@ def _loops(root: dict[str, Any]) -> frozenset[str]:
 def _without_references(schema: dict[str, Any], loops: frozenset[str]) -> dict[str, Any]:
     """Remove the given references from a schema."""
 
-    def each(part: Any, _: str) -> Any:
-        if not isinstance(part, dict):
-            return part
-        held = cast("dict[str, Any]", part)
+    def each(held: Any, _: str) -> Any:
+        if not is_object(held):
+            return held
         reference = held.get("$ref")
         is_loop = isinstance(reference, str) and reference in loops
         kept = {key: value for key, value in held.items() if not (is_loop and key == "$ref")}
         return inside(kept, each)
 
-    return cast("dict[str, Any]", each(schema, ""))
+    return each(schema, "")
 
 
 def _references_in_place(target: Any) -> frozenset[str]:
     found: set[str] = set()
     pending: list[Any] = [target]
     while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            schema = cast("dict[str, Any]", node)
+        schema = pending.pop()
+        if is_object(schema):
             if isinstance(schema.get("$ref"), str):
                 found.add(schema["$ref"])
             pending += in_place(schema)
@@ -493,7 +481,7 @@ def boxed(schema: dict[str, Any], field: str = "result") -> dict[str, Any]:
         return box
     moved = _Relocator(id_key, f"/properties/{field}")
     for key in DEFINITIONS:
-        if isinstance(inner.get(key), dict):
+        if is_object(inner.get(key)):
             box[key] = moved.part(inner.pop(key), is_names=True)
     box["properties"][field] = moved.part(inner)
     return box
@@ -512,11 +500,10 @@ def _needs_id(schema: dict[str, Any]) -> bool:
     """True if a schema has recursive references, which are relative to the document."""
     pending: list[Any] = [schema]
     while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending += cast("list[Any]", node)
-        elif isinstance(node, dict):
-            part = cast("dict[str, Any]", node)
+        part = pending.pop()
+        if is_array(part):
+            pending += part
+        elif is_object(part):
             if _RECURSIVE & part.keys():
                 return True
             pending += [value for key, value in part.items() if key not in VALUES]
@@ -533,12 +520,11 @@ class _Relocator:
         self._id_key = id_key
         self._box = box
 
-    def part(self, node: Any, *, is_names: bool = False) -> Any:
-        if isinstance(node, list):
-            return [self.part(item) for item in cast("list[Any]", node)]
-        if not isinstance(node, dict):
-            return node
-        schema = cast("dict[str, Any]", node)
+    def part(self, schema: Any, *, is_names: bool = False) -> Any:
+        if is_array(schema):
+            return [self.part(item) for item in schema]
+        if not is_object(schema):
+            return schema
         if not is_names and _is_id(schema.get(self._id_key)):
             return schema
         moved: dict[str, Any] = {}
