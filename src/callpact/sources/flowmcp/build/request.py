@@ -22,11 +22,11 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from callpact.errors import InvalidInput, InvalidSchema, Issue
-from callpact.secrets.masker import MASK, Masker
 from callpact.net import Request
-from callpact.sources.flowmcp.read.literal_parser import stringify
+from callpact.secrets.masker import MASK, Masker
 from callpact.sources.flowmcp.build.parameters import Parameter, Part, read_parts
 from callpact.sources.flowmcp.check.rules.hit import items, members
+from callpact.sources.flowmcp.read.literal_parser import stringify
 
 # Letters that no encoding touches. Of a plan alone; no hook and no caller ever sees it.
 _SLOT = f"callpact-slot-{os.urandom(8).hex()}-"

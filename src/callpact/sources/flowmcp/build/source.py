@@ -17,12 +17,17 @@ from typing import Any, NamedTuple, cast
 
 from callpact.errors import DeclarationError, InvalidManifest, SourceRefused
 from callpact.folders import cache_folder
-from callpact.sandbox.hook_limits import HookLimits, limits_of
 from callpact.net import HttpTransport, Transport
 from callpact.net.host_patterns import HostPatterns
+from callpact.sandbox.hook_limits import HookLimits, limits_of
 from callpact.secrets.keys import Secrets, key_name
+from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.flowmcp.build.check_cache import Cache, Entry, Manifest, hash_of, packed
+from callpact.sources.flowmcp.build.grants import Asked, FileKeys, KeyGrants, Root, read_root
+from callpact.sources.flowmcp.build.parameters import argument_aliases
+from callpact.sources.flowmcp.build.tool_factory import Loaded, ToolFactory, unique_tools
 from callpact.sources.flowmcp.check.file_check import ListFile, check_text, read_list
+from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks
 from callpact.sources.flowmcp.read.catalogue_files import (
     SKIPPED_FOLDERS,
@@ -35,13 +40,8 @@ from callpact.sources.flowmcp.read.catalogue_files import (
     other_kind,
     unreadable,
 )
-from callpact.sources.flowmcp.build.grants import Asked, FileKeys, KeyGrants, Root, read_root
-from callpact.sources.flowmcp.build.parameters import argument_aliases
 from callpact.sources.flowmcp.read.registry import REGISTRY
-from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.read.scan import hooked_tools
-from callpact.sources.flowmcp.build.tool_factory import Loaded, ToolFactory, unique_tools
-from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.tool import Tool
 
 

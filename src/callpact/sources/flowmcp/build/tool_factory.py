@@ -20,12 +20,11 @@ from callpact.net import Request, Transport
 from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.secrets.keys import Secrets
+from callpact.sources.base import (
+    Finding,
+)
 from callpact.sources.flowmcp.build.check_cache import Entry, Head, Manifest
-from callpact.sources.flowmcp.check.file_check import ListFile
-from callpact.sources.flowmcp.hooks.file_hooks import FileHooks, Unhooked
 from callpact.sources.flowmcp.build.grants import FileKeys
-from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
-from callpact.sources.flowmcp.hooks.hooked_call import HookedCall
 from callpact.sources.flowmcp.build.parameters import (
     Parameter,
     input_schema,
@@ -40,11 +39,12 @@ from callpact.sources.flowmcp.build.request import (
     unsealed,
 )
 from callpact.sources.flowmcp.build.response import JSON, mime_type, output_schema, read_response
+from callpact.sources.flowmcp.check.file_check import ListFile
 from callpact.sources.flowmcp.check.rules.hit import texts
 from callpact.sources.flowmcp.check.rules.list_rules import resolve_lists
-from callpact.sources.base import (
-    Finding,
-)
+from callpact.sources.flowmcp.hooks.file_hooks import FileHooks, Unhooked
+from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
+from callpact.sources.flowmcp.hooks.hooked_call import HookedCall
 from callpact.tool import (
     Contract,
     Disabled,

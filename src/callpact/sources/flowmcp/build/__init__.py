@@ -1,0 +1,1 @@
+"""Build Tools from checked FlowMCP files: parameters, requests, responses, keys."""
