@@ -17,7 +17,7 @@ Tier = Literal["primary", "fallback", "canned"]
 """The origin of a value: the model's own answer, the fallback function, the canned value."""
 
 
-class Attempt(Struct, frozen=True, omit_defaults=True):
+class AnswerAttempt(Struct, frozen=True, omit_defaults=True):
     """The verdict on one reply that could have been the final answer."""
 
     attempt: int
@@ -53,7 +53,7 @@ class Account(Struct, frozen=True):
     tool_calls: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AnswerAttempt, ...] = ()
     unmet: Unmet | None = None
 
 
@@ -102,7 +102,7 @@ class TypedResult(Struct, Generic[T], frozen=True):
         return self.answer.account
 
     @property
-    def attempts(self) -> tuple[Attempt, ...]:
+    def attempts(self) -> tuple[AnswerAttempt, ...]:
         """The verdict on each reply that could have been the final answer."""
         return self.account.attempts
 

@@ -404,7 +404,7 @@ class CircuitBreaker:
             CircuitOpen: the model failed too often.
         """
         if self.state(provider) == "open":
-            opened = cast("float", self._circuits[provider].opened)
+            opened = self._circuits[provider].opened or 0.0
             raise CircuitOpen(provider, self._cooldown - (time.monotonic() - opened))
 
     def succeeded(self, provider: str) -> None:

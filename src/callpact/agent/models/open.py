@@ -261,9 +261,8 @@ def _refused(name: str, text: str, arguments: dict[str, Any]) -> UsageError:
 
     if text.startswith("Unknown model"):
         return _unknown(name)
-    variables = list(dict.fromkeys(_VARIABLE.findall(text)))
+    variables: list[str] = list(dict.fromkeys(_VARIABLE.findall(text)))
     if not variables:
         return UsageError(f"'{name}' cannot be opened: {shown(text, _keys(arguments))}")
     option = "base_url" if variables[0].endswith("_URL") else "api_key"
-    wanted = cast("str", " or ".join(variables))
-    return UsageError(f"'{name}' needs {wanted} in the environment, or {option}=…")
+    return UsageError(f"'{name}' needs {' or '.join(variables)} in the environment, or {option}=…")

@@ -15,7 +15,7 @@ from typing import Any, cast
 from callpact.agent.account import (
     Account,
     Answer,
-    Attempt,
+    AnswerAttempt,
     Outcome,
     Paused,
     TypedResult,
@@ -79,7 +79,7 @@ class Run:
         self._run_id = caller.run_id or new_id()
         self._messages: list[Message] = [*history, message]
         self._pending: list[PendingCall] = []
-        self._attempts: list[Attempt] = []
+        self._attempts: list[AnswerAttempt] = []
         self._unmet: Unmet | None = None
         self.answer: Answer | None = None
         self._verdict: Verdict | None = None
@@ -450,7 +450,7 @@ class Run:
         if refusal is not None:
             stage, error, path = refusal.stage, refusal.error, refusal.path
         self._attempts.append(
-            Attempt(number, self._iteration, outcome, stage, error, path, hashed, repairs)
+            AnswerAttempt(number, self._iteration, outcome, stage, error, path, hashed, repairs)
         )
 
     def _emit_unmet(self, refusal: OutputSchemaError, attempts: int) -> None:

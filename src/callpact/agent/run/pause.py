@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 from msgspec import Struct
 
-from callpact.agent.account import Attempt
+from callpact.agent.account import AnswerAttempt
 from callpact.agent.models.model import Message, ToolUse, Usage
 from callpact.context import Client, Elicited, LogLevel, Resumed, Root, Sampled
 from callpact.errors import ClientUnable, PauseAsked, UsageError
@@ -51,7 +51,7 @@ class Checkpoint(Struct, omit_defaults=True):
     usage: Usage
     requests: int
     tool_calls: int
-    attempts: list[Attempt]
+    attempts: list[AnswerAttempt]
     skills: list[str]
     rejections: dict[str, int]
     seconds: float

@@ -7,7 +7,7 @@ decodes and verifies; key locations in a token's own header (`jku`, `x5u`, `jwk`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
@@ -124,7 +124,7 @@ class OAuth:
         raise BadToken(next(words, "The token cannot be read")) from None
 
     def _read(self, claims: dict[str, Any]) -> Verified:
-        subject = cast("str", claims["sub"])
+        subject: str = claims["sub"]
         if not subject:
             raise BadToken("The token names nobody: its 'sub' is empty")
         client = claims.get("client_id") or claims.get("azp")

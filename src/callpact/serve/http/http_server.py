@@ -30,7 +30,7 @@ from callpact.serve.auth.bearer import Caller
 from callpact.serve.concurrency import CallerSlots
 from callpact.serve.http.guard import Guard, HostPolicy, HttpLimits, SlowClients, is_loopback
 from callpact.serve.http.sessions import Sessions
-from callpact.serve.http.uvicorn_protocol import Connection
+from callpact.serve.http.uvicorn_protocol import HttpConnection
 from callpact.serve.mcp.prebuilt import PrebuiltBodies
 from callpact.telemetry.metrics import CONTENT_TYPE
 
@@ -234,11 +234,11 @@ class MetricsEndpoint:
 
 
 def _config(guard: Guard, limits: HttpLimits) -> uvicorn.Config:
-    slots: CallerSlots[Connection] = CallerSlots(limits.connections)
+    slots: CallerSlots[HttpConnection] = CallerSlots(limits.connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return uvicorn.Config(
         guard,
-        http=cast("Any", partial(Connection, slots, limits.header_bytes)),
+        http=cast("Any", partial(HttpConnection, slots, limits.header_bytes)),
         ws="none",
         log_config=None,
         access_log=False,

@@ -21,10 +21,10 @@ LINGER_SECONDS = 1.0
 """Seconds that a refused connection over HTTP stays open, so that the client can read the error."""
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection of a client."""
 
-    def __init__(self, slots: CallerSlots[Connection], header_bytes: int, **given: Any) -> None:
+    def __init__(self, slots: CallerSlots[HttpConnection], header_bytes: int, **given: Any) -> None:
         super().__init__(**given)
         self._slots = slots
         self._framing = Framing(header_bytes)

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import Counter
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -319,7 +319,7 @@ class _Relaxer:
             return dict(VACUOUS)
         reference = schema.get("$ref")
         if level and reference in self._shared and not _FIELDS & schema.keys():
-            self._define(cast("str", reference))
+            self._define(reference)
             return _words(schema) | {"$ref": reference}
         properties: dict[str, Any] = {}
         items: dict[str, Any] | None = None

@@ -373,8 +373,8 @@ def encode_kept(uri: str, paging: Paging) -> dict[str, Any] | None:
 
 def _relayed(delivery: _Delivery, meta: MCPResponseMeta) -> dict[str, Any]:
     """Encode the result of another server: its own content blocks, and the released structure."""
-    wire = cast("dict[str, Any]", msgspec.to_builtins(meta))
-    blocks = cast("list[Block]", sendable(wire.get("content") or []))
+    wire: dict[str, Any] = msgspec.to_builtins(meta)
+    blocks: list[Block] = sendable(wire.get("content") or [])
     if wire.get("isError"):
         return {"content": blocks, "isError": True, "_meta": delivery.notes()}
     is_bare = meta.structured_content is UNSET and _is_content(delivery, meta, blocks)
