@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from callpact import CallError, Runtime, Tool
 from callpact.net import Request
-from callpact.sources.flowmcp.build.request import as_text
 from callpact.sources.flowmcp.build.source import FlowMCPTools
+from callpact.sources.flowmcp.http.request import as_text
 from callpact.sources.flowmcp.read.catalogue_files import read_text
 from callpact.sources.flowmcp.read.literal import read_exports
 from callpact.testing import StubTransport

@@ -42,6 +42,10 @@ def test_no_two_modules_share_a_name():
     assert [name for name, number in names.items() if number > 1] == []
 
 
+def test_every_folder_with_modules_is_a_package():
+    assert {path.parent for path in MODULES if not (path.parent / "__init__.py").exists()} == set()
+
+
 def test_no_folder_holds_more_than_twenty_modules():
     folders = Counter(path.parent for path in MODULES)
     assert {str(f): n for f, n in folders.items() if n > 20} == {}

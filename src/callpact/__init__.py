@@ -2,7 +2,7 @@
 
 Importing this package runs nothing, reads no environment and configures no logging. Agents,
 `from_functions` with its pydantic, `from_flowmcp` and Data Tools are imported on first use. More
-names stand in `callpact.agent`, `callpact.audit`, `callpact.envelope`, `callpact.errors`,
+names are in `callpact.agent`, `callpact.audit`, `callpact.envelope`, `callpact.errors`,
 `callpact.protocol`, `callpact.schema` and `callpact.testing`.
 """
 

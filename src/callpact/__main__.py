@@ -1,6 +1,6 @@
-"""`callpact` and `python -m callpact`: the command line, started without looking for garbage.
+"""`callpact` and `python -m callpact`: the command line, started with the collector off.
 
-Nearly all that the start makes stays: it is not looked at while it is made, and never again.
+Nearly every object of the start lives on, so it is frozen and never examined again.
 """
 
 import gc

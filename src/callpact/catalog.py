@@ -1,6 +1,6 @@
-"""An immutable collection of tools: found by id, wire name or alias; never two under one name.
+"""An immutable collection of tools, found by id, wire name or alias; every name is unique.
 
-Beside the tools it holds what else is offered: resources by address, prompts by name.
+It also holds resources by address, and prompts by name.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Catalog:
                     continue
                 other = names.setdefault(name, tool)
                 if other is not tool:
-                    raise DuplicateTool(name, _told(other), _told(tool))
+                    raise DuplicateTool(name, _label(other), _label(tool))
             by_id[tool.id] = tool
         _name_formerly(by_id, names)
         if policy is not None:
@@ -85,10 +85,10 @@ class Catalog:
             raise UnknownTool(text, _nearest(text, ids)) from None
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this id, wire name or alias; None if there is none."""
+        """The tool of this id, wire name or alias, or None."""
         try:
             return self._names.get(name)
-        except TypeError:  # What cannot be a name at all.
+        except TypeError:  # Not hashable.
             return None
 
     def namespace_of(self, name: str) -> str:
@@ -131,10 +131,10 @@ class Catalog:
 
 
 def joined(catalogs: Iterable[Catalog]) -> Catalog:
-    """One catalog of what several hold.
+    """One catalog with the tools, resources and prompts of several.
 
     Raises:
-        DuplicateTool: two hold something under one name.
+        DuplicateTool: two of them share a name.
     """
     parts = tuple(catalogs)
     return Catalog(
@@ -155,7 +155,7 @@ def _distinct(
             )
         other = named.setdefault(name_of(offer), offer)
         if other is not offer:
-            raise DuplicateTool(name_of(offer), _told(other.tool), _told(offer.tool))
+            raise DuplicateTool(name_of(offer), _label(other.tool), _label(offer.tool))
     return tuple(named.values())
 
 
@@ -182,7 +182,7 @@ def _with_policy(tool: Tool, policy: Policy) -> Tool:
 
 def _nearest(name: str, ids: list[str]) -> list[str]:
     if len(ids) > _COMPARED:
-        # Letter by letter costs 40 µs an id: of many, only those that share most parts.
+        # difflib takes 40 µs per id: compare only the ids that share the most trigrams.
         parts = {name[i : i + 3] for i in range(min(len(name), 40) - 2)}
         ids = heapq.nlargest(_COMPARED, ids, key=lambda known: sum(part in known for part in parts))
     return difflib.get_close_matches(name, ids, n=3, cutoff=0.6)
@@ -196,5 +196,5 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _told(tool: Tool) -> str:
+def _label(tool: Tool) -> str:
     return f"{tool.source} ('{tool.id}')"

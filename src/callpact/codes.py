@@ -1,7 +1,7 @@
-"""The one table of codes that a call can fail with: what each is called on each wire.
+"""The one table of the codes of failed calls, with the name of each on each wire.
 
-Data only: `errors.py` has the classes, `wire/` and `events.py` the renderings. What checking a
-FlowMCP file can give are other codes, with a table of their own (`sources/flowmcp/rule_table.py`).
+Data only: `errors.py` has the classes, `wire/` and `protocol/events.py` the renderings. The codes
+of FlowMCP rules have a table of their own (`sources/flowmcp/check/rule_table.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Code(Struct, frozen=True):
-    """One row of the table of codes: what a failure is called on each wire."""
+    """One row of the table of codes: the name of a failure on each wire."""
 
     code: str
     kind: str

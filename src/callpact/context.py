@@ -1,7 +1,7 @@
-"""The values that a handler is given with its arguments: `Context`, and the parts of it.
+"""`Context`, which a handler gets with its arguments, and the parts of it.
 
-`Identity` is the caller, `Env` the other tools, `Client` the program at the other end (doors and
-agents implement it), `CallLogger` the logger. Nothing here runs a tool or speaks a protocol.
+`Identity` is the caller, `Env` the other tools, `Client` the program that called (doors and agents
+implement it), `CallLogger` the logger. Nothing here runs a tool or speaks a protocol.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 Send = Callable[[str, Any], Awaitable[ResponseEnvelope[Any]]]
 MAX_KEPT_LINES = 50
-"""Lines of one call that are kept with it: the first."""
+"""Log lines that are kept with one call: its first ones."""
 MAX_KEPT_TEXT = 1_000
-"""Characters of such a line."""
+"""Characters of a log line that is kept with a call."""
 
 
 class Identity(Struct, frozen=True):
@@ -63,7 +63,7 @@ class Identity(Struct, frozen=True):
 
 
 def _granted(given: Any, what: str) -> tuple[str, ...]:
-    # A text is an iterable of its letters: taken for a list it would grant the scope "a".
+    # A text is an iterable of its letters: as a list of scopes it would grant the scope "a".
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise UsageError(f"an identity's {what} must be a list of texts, got {given!r:.100}")
     granted = tuple(cast("Iterable[Any]", given))
@@ -154,16 +154,16 @@ class Resumed(Struct, frozen=True):
 
 
 class Client(ABC):
-    """The client of one call. Asking raises `ClientUnable` where it cannot be asked."""
+    """The client of one call. A question that it cannot answer raises `ClientUnable`."""
 
     resumed: Resumed | None = None
-    """Set where the call goes on from a state that it paused with."""
+    """Set if the call continues from a state that it paused with."""
 
     async def pause(self, question: Any, state: Any = None) -> Any:  # noqa: ARG002 - for clients that can
-        """The answer to a question that may be given much later, in another process.
+        """Return the answer to a question; it may come much later, in another process.
 
         Raises:
-            PauseAsked: it is not answered yet; the caller of the tool keeps the question.
+            PauseAsked: there is no answer yet; the caller of the tool keeps the question.
             ClientUnable: the call cannot wait that long.
         """
         raise ClientUnable(
@@ -174,17 +174,17 @@ class Client(ABC):
     @property
     @abstractmethod
     def can_elicit(self) -> bool:
-        """True if its user can be asked."""
+        """True if its user can answer questions."""
 
     @property
     @abstractmethod
     def can_sample(self) -> bool:
-        """True if its model can be asked."""
+        """True if its model can be used."""
 
     @property
     @abstractmethod
     def can_list_roots(self) -> bool:
-        """True if it can say which folders it works in."""
+        """True if it can list the folders that it works in."""
 
     @abstractmethod
     async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Elicited:
@@ -195,7 +195,7 @@ class Client(ABC):
 
         Raises:
             ClientUnable: the client has no user to ask, or the answer does not keep the schema.
-            UsageError: no client could show such a question.
+            UsageError: the schema is not one that a client can show.
         """
 
     @abstractmethod
@@ -209,7 +209,7 @@ class Client(ABC):
         stop: Sequence[str] = (),
         key: str = "",
     ) -> Sampled:
-        """Ask the model to go on from a text, or from messages `{"role", "content"}`.
+        """Ask the model to continue a text, or messages `{"role", "content"}`.
 
         Raises:
             ClientUnable: it cannot be asked, or the client refused.
@@ -253,7 +253,7 @@ class CallLogger(logging.LoggerAdapter[logging.Logger]):
         if level >= logging.INFO and len(self._kept) < MAX_KEPT_LINES:
             name = logging.getLevelName(level).lower()
             self._kept.append(LogLine(name, _text(level, msg, args)[:MAX_KEPT_TEXT]))
-        # One more level: the record shows the line of the tool, not this one.
+        # One more level: the log record has the tool's line of code, not this one.
         super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
 
     def process(
@@ -277,14 +277,14 @@ class Context(Struct, frozen=True):
     tool_id: str
     identity: Identity | None = None
     deadline: float | None = None
-    """When the call must have ended, in epoch milliseconds; None for never."""
+    """The time by which the call must end, in epoch milliseconds; None for no limit."""
     parent_id: str | None = None
     chain: tuple[str, ...] = ()
-    """The tools that called one another to get here, this one not among them."""
+    """The tools that called one another to get here, without this one."""
     metadata: Mapping[str, Any] | None = None
     """Metadata from the caller; passed on to every call that is made through `env`."""
     client: Client | None = None
-    """The program at the other end, for progress and questions; None for a call without one."""
+    """The client, for progress and questions; None for a call without one."""
     _open_env: Callable[..., Env] | None = None
     _call_map: Any = None
     logged: list[LogLine] = []
@@ -298,14 +298,14 @@ class Context(Struct, frozen=True):
             await self.client.progress(done, total, message)
 
     async def pause(self, question: Any, *, state: Any = None) -> Any:
-        """Ask something that is answered later, perhaps in another process; gives the answer.
+        """Ask a question that is answered later, perhaps in another process; returns the answer.
 
-        The agent's run ends here and goes on with `resume`: the tool is then called again with the
-        same arguments, and each `pause` gives the answer that it got. With `state`, JSON data, it is
-        called again as well, and `resumed` has that state and the answer.
+        The agent's run ends here and continues with `resume`: the tool is called again with the
+        same arguments, and each `pause` returns its answer. With `state`, JSON data, `resumed` also
+        has that state and the answer.
 
         Raises:
-            PauseAsked: there is no answer yet; it is not to be caught.
+            PauseAsked: there is no answer yet; do not catch it.
             ClientUnable: no agent called the tool.
         """
         if self.client is None:
@@ -314,12 +314,12 @@ class Context(Struct, frozen=True):
 
     @property
     def resumed(self) -> Resumed | None:
-        """The state that the call paused with, and the answer; None for one that did not."""
+        """The state that the call paused with, and the answer; None if it has not paused."""
         return None if self.client is None else self.client.resumed
 
     @property
     def logger(self) -> CallLogger:
-        """The logger of this tool, `callpact.tool.<id>`; its first lines are on record with the call."""
+        """The logger of this tool, `callpact.tool.<id>`; its first lines are kept with the call."""
         return CallLogger(self.tool_id, self.call_id, self.logged)
 
     @property

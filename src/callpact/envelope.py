@@ -54,7 +54,7 @@ __all__ = [
 T = TypeVar("T")
 
 RESPONSE_SOURCES = ("local", "http", "mcp")
-"""Where a result can come from; a closed list."""
+"""The origins that a result can have; a closed list."""
 
 
 class MCPAnnotations(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -156,7 +156,7 @@ class HTTPResponseMeta(
 class MCPResponseMeta(
     Struct, frozen=True, tag_field="source", tag="mcp", rename="camel", omit_defaults=True
 ):
-    """The answer of an MCP server. `is_error` is data: the tool ran, and said so."""
+    """The answer of an MCP server. `is_error` is data: the tool ran and reported an error."""
 
     is_error: bool = field()
     content: list[MCPContentBlock] = field()
@@ -169,10 +169,10 @@ ResponseMeta = LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta
 
 
 class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
-    """A result: `data`, the `meta` that says where it came from, and what the contract made of it.
+    """A result: `data`, `meta` about its origin, and the findings of the contract.
 
-    `warnings` describe the data before any change, `changes` list what was done to it. Both stay
-    out of the wire form unless they are asked for.
+    `warnings` describe the data before any change, `changes` list the changes. The wire form has
+    them only with `details`.
     """
 
     data: T
@@ -199,7 +199,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
         """The JSON form as bytes.
 
         Raises:
-            NotJson: the data holds what no JSON text can say, such as a lone surrogate.
+            NotJson: the data holds a value that JSON cannot express, such as a lone surrogate.
         """
         wire = self.to_wire(details=details)
         try:
@@ -214,7 +214,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> ResponseEnvelope[Any]:
-        """Read the JSON form; a thin `meta` is taken as it is, so are warnings and changes.
+        """Read the JSON form; an incomplete `meta` is accepted, so are warnings and changes.
 
         Raises:
             UsageError: the mapping is not an envelope.
@@ -267,7 +267,7 @@ _META_TYPES: dict[str, Any] = {
 
 
 def _listed(given: Any, kind: type[T]) -> tuple[T, ...]:
-    """The fields beside the data, if they have our form."""
+    """Warnings or changes of the JSON form; empty if they do not have our form."""
     if not given:
         return ()
     try:
@@ -277,7 +277,7 @@ def _listed(given: Any, kind: type[T]) -> tuple[T, ...]:
 
 
 def _meta(wire: Mapping[str, Any]) -> ResponseMeta:
-    """A meta without validation: what is missing stays missing (UNSET), what is extra goes."""
+    """A meta without validation: missing fields stay UNSET, unknown ones are dropped."""
     kind = _META_TYPES[wire["source"]]
     try:
         return msgspec.convert(dict(wire), kind)
@@ -341,10 +341,10 @@ def mcp_envelope(
 
 
 def wrap(value: Any, operation_id: str) -> ResponseEnvelope[Any]:
-    """The envelope of what a handler returned: an envelope stays as it is."""
+    """Wrap the return value of a handler; an envelope is returned as it is."""
     if isinstance(value, ResponseEnvelope):
         return cast("ResponseEnvelope[Any]", value)
-    # Most answers are dicts without "meta": asked first, for the general question costs more.
+    # Most answers are dicts without "meta": tested first, as the general test is slower.
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType] - any answer
     if (kind is not dict or "meta" in value) and is_response_envelope(value):
         return ResponseEnvelope.from_wire(value)
@@ -352,7 +352,7 @@ def wrap(value: Any, operation_id: str) -> ResponseEnvelope[Any]:
 
 
 def unwrap(envelope: ResponseEnvelope[T]) -> T:
-    """The data of an envelope, nothing more."""
+    """The data of an envelope."""
     return envelope.data
 
 

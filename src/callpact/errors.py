@@ -8,7 +8,7 @@ CallpactError
 │  ├─ SourceRefused      a source that cannot be found or read
 │  ├─ InvalidConfig      a configuration file that cannot be used
 │  └─ DuplicateTool      two tools under one name
-├─ CallError             at call; the only kind that a caller sees
+├─ CallError             during a call; the only kind that a caller sees
 │  ├─ UnknownTool
 │  ├─ Rejected           stopped at a gate: AccessDenied · NotConfirmed · InvalidInput · NotAllowed
 │  ├─ PauseAsked         the tool waits for an answer from outside; the run that called it pauses
@@ -18,7 +18,7 @@ CallpactError
 │  └─ OutputRejected     the output broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
 ├─ InvalidEvent          a message on the bus that is not an event of the call protocol
-├─ Unreadable            a text without JSON, or with none that can be read without guessing
+├─ Unreadable            a text whose JSON is missing, or cannot be read without guessing
 │                        (also a ValueError)
 ├─ OutputSchemaError     an agent's answer that breaks its contract, in one of two stages
 ├─ RunStopped            an agent's run that ended without an answer: LimitReached · RunPaused (a
@@ -266,9 +266,9 @@ class NotAllowed(Rejected):
 
 
 class _Judged(CallError):
-    """An error made of issues that are written only when somebody reads them.
+    """An error whose issues are formatted when they are first read.
 
-    A rejection on the hot path costs one pass of the validator; messages and hints come later.
+    A rejection on the hot path costs one pass of the validator, without messages and hints.
     """
 
     _make: Callable[[], Iterable[Issue]] | None = None
@@ -297,7 +297,7 @@ class _Judged(CallError):
         return self.issues[0].path if self.issues else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _ = self.issues  # They must be written before they can be sent.
+        _ = self.issues  # A pickle holds the issues, not the function that makes them.
         return super().__reduce__()
 
 
@@ -309,7 +309,7 @@ class InvalidInput(_Judged, Rejected):
 
 
 class PauseAsked(CallError):
-    """A tool asked a question that somebody answers later; the agent that called it pauses."""
+    """A tool asked a question that is answered later; the agent that called it pauses."""
 
     question: Any = None  # An error of another process has neither.
     state: Any = None
@@ -321,7 +321,7 @@ class PauseAsked(CallError):
 
 
 class ToolError(CallError):
-    """Raised by a handler for a rule that a schema cannot say, with a code of its own."""
+    """Raised by a handler for a rule that no schema can express, with a code of its own."""
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ class ToolError(CallError):
         path: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        # Handlers pass what they have, often a caught exception: on every wire it is text.
+        # Handlers often pass a caught exception; every wire carries text.
         super().__init__(_text(code), _text(message), path=path, details=details)
 
 
@@ -395,21 +395,21 @@ class ClientUnable(Failed):
 
 
 class HandlerCrashed(Failed):
-    """The handler raised something it did not declare; its text stays in the log."""
+    """The handler raised an exception other than `CallError`; its text is only in the log."""
 
     def __init__(self, tool: str) -> None:
         super().__init__("handler_error", f"'{tool}' failed unexpectedly; the error was logged")
 
 
 class OutputRejected(_Judged):
-    """The handler's answer breaks the output schema and is not delivered."""
+    """The handler's output breaks the output schema and is not delivered."""
 
     def __init__(self, issues: Callable[[], Iterable[Issue]]) -> None:
         super().__init__("output_validation_failed", issues)
 
 
 class NotJson(OutputRejected):
-    """The handler returned something that can be neither JSON nor bytes."""
+    """The handler returned a value that is neither JSON nor bytes."""
 
 
 _CLASSES: dict[str, type[CallError]] = {
@@ -456,7 +456,7 @@ def restored(
 
 
 class CastError(CallpactError):
-    """`cast` has no value to offer for this schema (a pattern, `not`, `contains`, …)."""
+    """`cast` cannot make a value for this schema (a pattern, `not`, `contains`, …)."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
@@ -468,10 +468,9 @@ class CastError(CallpactError):
 
 
 class InvalidEvent(CallpactError):
-    """A message that is no event of the call protocol; `issues` says why.
+    """A message that is not an event of the call protocol; `issues` says why.
 
-    `request_id` is the call that it speaks of and `type` what it says it is, where that much can
-    be read.
+    `request_id` and `type` are those of the message, where they can be read.
     """
 
     def __init__(
@@ -493,13 +492,13 @@ class InvalidEvent(CallpactError):
 
 
 _CONTEXT = 40
-"""Characters before and after a place that are its context."""
+"""Characters before and after an offset that are shown as its context."""
 
 
 class Unreadable(CallpactError, ValueError):
-    """A text that holds no JSON, or none that can be read without guessing.
+    """A text whose JSON is missing, or cannot be read without guessing.
 
-    `code` names what was found, or the lossy repair that was not allowed; `at` is the offset of the
+    `code` names the problem, or the lossy repair that was not allowed; `at` is the offset of the
     character.
     """
 
@@ -537,8 +536,8 @@ class OutputSchemaError(CallpactError):
     """An agent's final answer that breaks its contract.
 
     `stage` is `json-parse` or `schema-validate`, `raw_output` the whole answer as the model wrote
-    it, `cause` the reader's or the validator's own error, `issues` what it names, `path` where the
-    first of them is. `account` is what the run cost, where there was one.
+    it, `cause` the reader's or the validator's own error, `issues` its violations, `path` the place
+    of the first. `account` is the cost of the run, if there was one.
     """
 
     code = "ERR_OUTPUT_SCHEMA"
@@ -560,7 +559,7 @@ class OutputSchemaError(CallpactError):
 
     @property
     def message(self) -> str:
-        """One sentence for each stage, and one for an answer that is not complete."""
+        """A fixed sentence for each stage, and one for an answer that is cut off."""
         return _TRUNCATED if self.is_truncated else _STAGES[self.stage]
 
     @property
@@ -580,7 +579,7 @@ class OutputSchemaError(CallpactError):
 
     @property
     def reason(self) -> str:
-        """The sentence with what was wrong first."""
+        """The message with the first issue."""
         said = self.issues[0].message if self.issues else self.error
         more = f"; and {len(self.issues) - 1} more" if len(self.issues) > 1 else ""
         return f"{self.message}: {said:.300}{more}"
@@ -608,14 +607,14 @@ _REMEDIES = {
 
 
 class RunStopped(CallpactError):
-    """An agent's run that ended without an answer; `account` is what it cost until then."""
+    """An agent's run that ended without an answer; `account` is its cost until then."""
 
     code = "ERR_STOPPED"
     account: Any = None
 
 
 class LimitReached(RunStopped):
-    """A run that met one of its limits: `limit` is iterations, tokens, cost or seconds."""
+    """A run that reached one of its limits: `limit` is iterations, tokens, cost or seconds."""
 
     code = "ERR_LIMIT_REACHED"
 
@@ -633,7 +632,7 @@ class LimitReached(RunStopped):
 
 
 class RunPaused(RunStopped):
-    """A typed value was asked for, and the run paused; `paused` has the question and checkpoint."""
+    """A run for a typed value that paused; `paused` has the question and the checkpoint."""
 
     code = "ERR_PAUSED"
 
@@ -650,7 +649,7 @@ class RunPaused(RunStopped):
 
 
 class ReliabilityFailFastError(RunStopped):
-    """The rules of `.reliability(…)` gave up. `kind` says why; `cause` is what went wrong last."""
+    """The rules of `.reliability(…)` gave up. `kind` says why; `cause` is the last error."""
 
     code = "ERR_RELIABILITY_FAIL_FAST"
 
@@ -673,7 +672,7 @@ class ReliabilityFailFastError(RunStopped):
 
     @property
     def reason(self) -> str:
-        """The phase and the rule's own words."""
+        """The phase and the text of the rule."""
         return f"reliability-{self.phase}: {self.label}"
 
     def __str__(self) -> str:
@@ -682,9 +681,9 @@ class ReliabilityFailFastError(RunStopped):
 
 
 class ModelError(CallpactError):
-    """A model that could not be asked, or answered with an error; `status` is HTTP's, if any.
+    """A model that could not be reached, or answered with an error; `status` is HTTP's, if any.
 
-    `retry_after` are the seconds that it asks to wait before the next request, if it does.
+    `retry_after` is the number of seconds to wait before the next request, if the model sent one.
     """
 
     code = "ERR_MODEL"
@@ -706,7 +705,7 @@ class ModelError(CallpactError):
 
 
 class CircuitOpen(ModelError):
-    """The model was not asked, because it failed too often in the last requests."""
+    """No request was sent to the model, because too many of the last ones failed."""
 
     def __init__(self, provider: str, seconds: float) -> None:
         super().__init__(f"'{provider}' failed too often; it is asked again in {seconds:.0f} s")

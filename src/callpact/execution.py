@@ -1,7 +1,6 @@
-"""How handlers are run: until their deadline, in tasks, in the event loop of another thread.
+"""Run handlers: until their deadline, in tasks, in the event loop of a background thread.
 
-Also maps the exceptions of a handler to errors of a call. Nothing here knows of catalogs, gates or
-observers: the steps of a call are in `runtime.py`.
+Also maps the exceptions of a handler to errors of a call. The steps of a call are in `runtime.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ async def run_in_time(admitted: Admitted, context: Context) -> Any:
             value: Any = tool.handler(admitted.arguments, context)
             return await value if hasattr(value, "__await__") else value
     except (Exception, SystemExit):
-        # A handler may turn its cancellation into an error of its own: it was out of time.
+        # A handler may turn its cancellation into an error of its own: still a timeout.
         if timer.expired():
             raise Timeout(tool.id, deadline) from None
         raise
@@ -87,7 +86,7 @@ async def _step(values: AsyncGenerator[Any, None]) -> Any:
     try:
         return await anext(values, END)
     except GeneratorExit as error:
-        if _current_task() is None:  # The loop is closed, and its generators are being closed.
+        if _current_task() is None:  # The closed loop is closing its generators.
             raise
         raise RuntimeError("the tool raised GeneratorExit") from error
 
@@ -114,7 +113,7 @@ def log_warnings(envelope: ResponseEnvelope[Any], context: Context) -> None:
 
 
 def _fields(context: Context) -> dict[str, str]:
-    """For logs that programs read."""
+    """Fields for structured logs."""
     return {"tool_id": context.tool_id, "call_id": context.call_id}
 
 
@@ -132,10 +131,10 @@ def failure_of(error: BaseException, context: Context) -> CallError:
 def is_ours(error: BaseException) -> bool:
     """False for exceptions that must propagate: the caller's own cancellation, an interrupt."""
     if isinstance(error, asyncio.CancelledError):
-        # Else something that the handler waited for was cancelled; the caller was not.
+        # Otherwise a task that the handler awaited was cancelled; the caller was not.
         return not _is_cancelled()
     if isinstance(error, GeneratorExit):
-        # Inside of a task a tool raised it; else the call itself is being closed.
+        # In a task, a tool raised it; outside of one, the call itself is being closed.
         return _current_task() is not None
     return isinstance(error, Exception | SystemExit)
 
@@ -170,7 +169,7 @@ class LoopThread:
 
     def abandon(self) -> None:
         """Stop the loop without waiting for it, from any thread."""
-        with suppress(RuntimeError):  # It was stopped and closed.
+        with suppress(RuntimeError):  # The loop is already closed.
             self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
@@ -189,7 +188,7 @@ class LoopThread:
         self._thread.join()
 
     def give_up(self, last: Callable[[], object] | None = None) -> None:
-        """Stop within two seconds, even if tasks go on; `last` is called in the loop before."""
+        """Stop within two seconds, even if tasks still run; `last` is called in the loop first."""
         ended = asyncio.run_coroutine_threadsafe(_call(last), self._loop)
         with suppress(TimeoutError):
             ended.result(_ENDING_SECONDS)

@@ -1,6 +1,6 @@
-"""The gates: `grant` (who calls), `admit` on the way in, `release` on the way out.
+"""The gates: `grant` checks the caller, `admit` the arguments, `release` the output.
 
-Plain functions, no I/O; none of them knows what runs in between.
+Plain functions without I/O; none of them runs a handler.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _REFUSING: tuple[Policy, ...] = ("convert", "reject")
 
 
 def grant(tool: Tool, identity: Identity | None) -> None:
-    """Let callers pass who hold what a tool asks for.
+    """Check that a caller has the rights that a tool requires.
 
     Raises:
-        AccessDenied: to a caller who is known, with what is missing; a stranger learns nothing.
+        AccessDenied: a right is missing; it is named only to a caller with an identity.
     """
     access = tool.access
     if access is OPEN or access == OPEN:
@@ -71,7 +71,7 @@ def _denied(tool: Tool, identity: Identity, what: str, missing: list[str]) -> Ac
 
 
 def admit(tool: Tool, arguments: Any) -> Admitted:
-    """Let arguments in that keep the tool's input schema.
+    """Check arguments against the tool's input schema.
 
     Raises:
         InvalidInput: with every violation; nothing was run.
@@ -108,7 +108,7 @@ def _admit_slowly(tool: Tool, arguments: Any) -> Admitted:
 
 
 def _renamed(tool: Tool, arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Issue, ...]]:
-    """Arguments under their own names; one that is given under both names stays, with a warning."""
+    """Arguments under their declared names; an alias beside its own name is kept, with a warning."""
     named: dict[str, Any] = {}
     warnings: list[Issue] = []
     for key, value in arguments.items():
@@ -134,7 +134,7 @@ def _repaired(change: Change) -> Issue:
 def _judge(
     schema: CompiledSchema, value: Any, side: Side, quiet: frozenset[str] = frozenset()
 ) -> Any:
-    """None if the value keeps the schema, else a function that returns all issues but quiet ones."""
+    """None for a valid value, otherwise a function that returns all issues but the quiet ones."""
     try:
         if schema.accepts(value):
             return None
@@ -149,11 +149,11 @@ def _judge(
 def release(
     contract: Contract, envelope: ResponseEnvelope[Any], policy: Policy | None = None
 ) -> ResponseEnvelope[Any]:
-    """Let an answer out as the contract's output policy says; the envelope is never changed.
+    """Apply the contract's output policy to an envelope; the given envelope is never changed.
 
     Raises:
-        OutputRejected: the answer breaks its schema under `reject`, or still does after all that
-            `convert` may do.
+        OutputRejected: the output breaks its schema under `reject`, or under `convert` even after
+            all allowed conversions.
         NotJson: the data can be neither JSON nor bytes.
     """
     schema = contract.compiled_output
@@ -167,10 +167,10 @@ def release(
 
 
 def tightened(contract: Contract, policy: Policy | None) -> Policy:
-    """The stricter of the contract's policy and the one asked for with a call.
+    """The stricter of the contract's policy and the policy of a call.
 
     Raises:
-        UsageError: the call asks for less than the contract holds.
+        UsageError: the policy of the call is weaker than the contract's.
     """
     own = contract.policy
     if policy is None or policy == own:
@@ -203,18 +203,18 @@ def _release_slowly(
         raise OutputRejected(issues)
     found: tuple[Issue, ...] = () if issues is None else tuple(issues())
     if policy == "warn":
-        return _told(envelope, data, found, ())
+        return _annotated(envelope, data, found, ())
     if policy == "convert":
-        return _told(envelope, *_converted(schema, data, found))
+        return _annotated(envelope, *_converted(schema, data, found))
     fitted = schemas.fit(schema, data)
     warnings = found + tuple(_invented(change) for change in fitted.changes if change.invented)
-    return _told(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
+    return _annotated(envelope, fitted.value, warnings + _residual(schema, fitted), fitted.changes)
 
 
 def _converted(
     schema: CompiledSchema, data: Any, found: tuple[Issue, ...]
 ) -> tuple[Any, tuple[Issue, ...], tuple[Change, ...]]:
-    """The answer converted and stripped; refused where that does not make it keep its schema."""
+    """The output converted and stripped; refused if it still breaks its schema."""
     fitted = schemas.fit(schema, data, invent=False)
     still = _judge(schema, fitted.value, "Output")
     if still is not None:
@@ -223,7 +223,7 @@ def _converted(
 
 
 def _undeclared(schema: CompiledSchema, data: Any) -> Any:
-    """Issues for undeclared fields: `reject` refuses what `cast` would strip."""
+    """Issues for undeclared fields: `reject` refuses the fields that `cast` strips."""
     paths = [
         change.path for change in schemas.fit(schema, data).changes if change.action == "stripped"
     ]
@@ -246,11 +246,11 @@ def _is_content(given: Any, data: Any, meta: MCPResponseMeta) -> bool:
 def _release_unjudged(
     envelope: ResponseEnvelope[Any], kind: str, policy: Policy
 ) -> ResponseEnvelope[Any]:
-    """Bytes and content blocks are not what a schema speaks of: a cast would make zeros of them."""
+    """Release bytes and content blocks unchecked: schemas do not describe them."""
     issue = Issue("type", f"Output must be structured data, got {kind}", "", "JSON", kind)
     if policy in _REFUSING:
         raise OutputRejected(lambda: [issue])
-    return _told(envelope, envelope.data, (issue,), ())
+    return _annotated(envelope, envelope.data, (issue,), ())
 
 
 def _plain(data: Any) -> Any:
@@ -277,7 +277,7 @@ def _dumped_whole(data: Any) -> Any:
 def _dumped(value: Any, levels: int) -> Any:
     """Convert a value to JSON where possible; other parts stay, to be reported.
 
-    Sets and keys that are not text cannot: an order or a difference would be lost without a word.
+    Sets and keys that are not text are not converted: order or type would be lost silently.
     """
     if levels < 0:
         raise RecursionError
@@ -344,7 +344,7 @@ def _not_done(fitted: Fitted, verb: str) -> tuple[Issue, ...]:
     return () if problem is None else (Issue("cast", f"Output was not {verb}: {problem}"),)
 
 
-def _told(
+def _annotated(
     envelope: ResponseEnvelope[Any],
     data: Any,
     warnings: tuple[Issue, ...],

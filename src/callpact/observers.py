@@ -35,13 +35,13 @@ class CallFinished(Struct, frozen=True, gc=False):
     parent_id: str | None = None
     count: int | None = None
     tool: Tool | None = None
-    """The tool as it was when the call began; None if there was none of this name."""
+    """The tool at the start of the call; None if no tool has this name."""
     via: str = ""
-    """The door that the call came through; empty for code of the same process."""
+    """The door that received the call; empty for code of the same process."""
     policy: Policy | None = None
-    """The output policy that the caller asked for; None for the one of the contract."""
+    """The caller's output policy; None for the contract's own."""
     client_name: str = ""
-    """The program at the other end, as it names itself."""
+    """The name that the client program gives itself."""
     logs: Sequence[LogLine] = ()
     """The first lines that the tool logged."""
     refused: ResponseEnvelope[Any] | None = None
@@ -70,6 +70,6 @@ class CallFinished(Struct, frozen=True, gc=False):
 
 
 Observer = Callable[[CallFinished], None]
-"""Sync, no I/O beyond one write. Its exceptions are logged and counted, and raised only if it is
-`NotRecorded`: the caller gets that instead of the output. If it has a method `check`, that is called
-before each handler, and may raise `NotRecorded`, too."""
+"""A sync function, without I/O beyond one write. Its exceptions are logged and counted; only
+`NotRecorded` is raised, and the caller gets it instead of the output. A method `check`, if it has
+one, is called before each handler, and may raise `NotRecorded`, too."""

@@ -21,9 +21,9 @@ from callpact.schema import is_object
 from callpact.tool import Tool
 
 NO_RESOURCE = "no_resource"
-"""The code of a `ToolError` by which what reads a template says that nothing is at an address."""
+"""The code of a `ToolError` that the tool of a template raises if an address has no resource."""
 MAX_URI_LENGTH = 2_000
-"""Characters of the address of a resource."""
+"""Characters that the address of a resource may have."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -73,17 +73,17 @@ class Resource:
         if "{" in _VARIABLE.sub("", self.uri) or "}" in _VARIABLE.sub("", self.uri):
             raise self._wrong(f"variables are written {{name}} or {{+name}}, got {self.uri!r}")
         if len(set(names)) < len(names):
-            raise self._wrong(f"a variable stands twice in {self.uri!r}")
-        # Else an address could be read in many ways, and finding one would take for ever.
+            raise self._wrong(f"a variable occurs twice in {self.uri!r}")
+        # Otherwise an address could match in many ways, and matching takes exponential time.
         if _UNDIVIDED.search(self.uri) or self.uri.count("{+") > 1:
             raise self._wrong(
-                f"'/', '?', '#' or '&' stands between two variables, and one {{+name}} at most is "
+                f"'/', '?', '#' or '&' must be between two variables, and at most one {{+name}} "
                 f"in an address, got {self.uri!r}"
             )
         taken, needed = _input(self.tool)
         if not set(names) <= set(taken) or not needed <= set(names):
             raise self._wrong(
-                f"its address has the variables {_told(names)}, but it takes {_told(taken)}"
+                f"its address has the variables {_listed(names)}, but it takes {_listed(taken)}"
             )
         object.__setattr__(self, "completions", _completions(self.tool, self.completions, names))
         object.__setattr__(self, "_pattern", _pattern(self.uri))
@@ -93,7 +93,7 @@ class Resource:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names in the address; none for one fixed address."""
+        """The names in the address; empty for a fixed address."""
         return tuple(name for _, name in _VARIABLE.findall(self.uri))
 
     @property
@@ -102,9 +102,9 @@ class Resource:
         return bool(self.variables)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in an address; None if it is another resource's.
+        """The values of the variables in an address; None if the address does not match.
 
-        No value leads out of a folder that it is joined to: `..` and `/etc` are nowhere.
+        An address with a value that could leave a folder, such as `..` or `/etc`, never matches.
         """
         if len(uri) > MAX_URI_LENGTH:
             return None
@@ -125,7 +125,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """Messages to begin with. The tool's answer is a text, or a list of `{"role", "content"}`.
+    """Messages to start a conversation with: a text, or a list of `{"role", "content"}`.
 
     Raises:
         InvalidTool: a completion is for no argument.
@@ -162,7 +162,7 @@ def completion_of(offer: Offer, name: str) -> Completion:
 
 def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
     schema = tool.contract.input
-    properties = cast("dict[str, Any]", schema.get("properties", {}))
+    properties: dict[str, Any] = schema.get("properties", {})
     taken = {name: part if is_object(part) else {} for name, part in properties.items()}
     return taken, set(schema.get("required", ()))
 
@@ -170,12 +170,12 @@ def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
 def _completions(
     tool: Tool, completions: Mapping[str, Completion], names: Iterable[str]
 ) -> dict[str, Completion]:
-    """The given completions, with iterators made into tuples."""
+    """The completions after a check, with iterators converted to tuples."""
     known = tuple(names)
     made: dict[str, Completion] = {}
     for name, given in completions.items():
         if name not in known:
-            raise InvalidTool(f"'{tool.id}': completes '{name}', but takes {_told(known)}")
+            raise InvalidTool(f"'{tool.id}': completes '{name}', but takes {_listed(known)}")
         values = isinstance(cast("Any", given), Iterable) and not isinstance(given, str | bytes)
         if not values and not callable(given):
             raise InvalidTool(
@@ -199,10 +199,10 @@ def _pattern(uri: str) -> re.Pattern[str]:
 
 
 def _leads_out(value: str) -> bool:
-    """True for what a handler that opens files could be made to open elsewhere."""
+    """True for a value that could make a handler open a file outside its folder."""
     parts = value.replace("\\", "/").split("/")
     return "\0" in value or ".." in parts or bool(PurePath(value).anchor)
 
 
-def _told(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"

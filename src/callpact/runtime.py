@@ -1,8 +1,7 @@
 """The line of one call: find, admit, run, wrap, release, publish.
 
 `Runtime.call` and `Runtime.stream` show the steps in this order. They know no source and no
-door: tools come from a `Catalog`, and what serves strangers goes through `Runtime.call`, which
-asks for access first.
+door: tools come from a `Catalog`, and doors call `Runtime.call`, which checks access first.
 """
 
 from __future__ import annotations
@@ -99,16 +98,15 @@ class Runtime:
     ) -> Coroutine[Any, Any, ResponseEnvelope[Any]]:
         """Call a tool: its arguments are checked before it runs, its answer before it is returned.
 
-        Who calls is not asked: this is for code of the same process. `deadline` is a point in time,
-        in epoch milliseconds as on the wire. `policy` can only tighten the contract's.
+        The caller's access is not checked: this is for code of the same process. `deadline` is in
+        epoch milliseconds, as on the wire. `policy` can only tighten the contract's.
 
         Raises:
             CallError: with the code, the message and every issue.
-            UsageError: the deadline or the policy cannot work; this is no call, and no observer
-                hears of it.
+            UsageError: the deadline or the policy is invalid; no observer is notified.
         """
         call = Call(tool_id, arguments, "", None, deadline, policy)
-        # Not async itself: one coroutine less, which is a tenth of what a call costs.
+        # Not async itself: one coroutine less saves a tenth of the cost of a call.
         return self.call(call, identity, trusted=True)
 
     async def call(
@@ -121,11 +119,11 @@ class Runtime:
         client: Client | None = None,
         found: Tool | None = None,
     ) -> ResponseEnvelope[Any]:
-        """The line of one call, for strangers: access comes first, before any schema work.
+        """Run one call, the access check first, before any schema work.
 
-        `trusted` callers are code of this process and are not asked. With `call_map`, the tools
-        that the handler calls in turn are called over its bus. `client` is whom it may ask.
-        `found` is the tool to run where it is known already, also one that is not in the catalog.
+        For `trusted` callers, code of this process, access is not checked. With `call_map`, the
+        handler calls other tools over its bus. `client` answers the handler's questions. `found` is
+        the tool to run if the caller has looked it up; it need not be in the catalog.
 
         Raises:
             CallError: `AccessDenied`, and what `execute` raises.
@@ -175,7 +173,7 @@ class Runtime:
         finally:
             unrecorded: NotRecorded | None = None
             if self._observers:
-                unrecorded = self._publish(
+                unrecorded = self._finish(
                     call,
                     found,
                     context,
@@ -186,7 +184,7 @@ class Runtime:
                     failure,
                     refused=refused,
                 )
-            # The error holds this frame; holding it in turn would make every failure garbage.
+            # The error refers to this frame; a reference back would be a cycle for the collector.
             del failure
             if unrecorded is not None and may_refuse:
                 raise unrecorded from None
@@ -202,8 +200,8 @@ class Runtime:
     ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
         """Subscribe to a tool: one envelope per result, each checked like the answer of a call.
 
-        Who calls is not asked. The tool's generator is closed however this ends; to be sure when,
-        use `contextlib.aclosing`.
+        The caller's access is not checked. The tool's generator is always closed; to close it at a
+        known time, use `contextlib.aclosing`.
 
         Raises:
             CallError: while it is read, as `execute`.
@@ -219,7 +217,7 @@ class Runtime:
         trusted: bool = False,
         call_map: PendingRequestMap | None = None,
     ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
-        """The line of one subscription, for strangers: what comes after the run, for each result.
+        """Run one subscription, the access check first; each result is wrapped and released.
 
         Raises:
             CallError: while it is read, as `call`.
@@ -250,7 +248,7 @@ class Runtime:
                     log_warnings(envelope, context)
                 count += 1
                 yield envelope
-        except GeneratorExit:  # The reader has enough: an end like any other.
+        except GeneratorExit:  # The reader stopped: not a failure.
             may_refuse = False
             raise
         except BaseException as error:
@@ -266,7 +264,7 @@ class Runtime:
                     await close_values(values, context)
             finally:
                 if self._observers:
-                    unrecorded = self._publish(
+                    unrecorded = self._finish(
                         call, found, context, arguments, started, begun, None, failure, count
                     )
                 del failure
@@ -281,10 +279,10 @@ class Runtime:
         client: Client | None = None,
         found: Tool | None = None,
     ) -> tuple[Tool | None, Context]:
-        """Make the start of a call: its tool, if there is one, and its context.
+        """Return the tool of a call, or None, and its context.
 
         Raises:
-            UsageError: this is no call.
+            UsageError: the call, its deadline, its policy or the identity is invalid.
         """
         if type(call) is not Call:
             raise _not_a_call(call)
@@ -306,7 +304,7 @@ class Runtime:
         )
 
     def _not_found(self, tool_id: str, identity: Identity | None, *, trusted: bool) -> NoReturn:
-        """Raise, and suggest to strangers only what they may use."""
+        """Raise `UnknownTool`; only names that the caller may use are suggested."""
         suggested = None if trusted else partial(_is_granted, identity)
         self.catalog.find(tool_id, suggested=suggested)
         raise AssertionError("it was not there a moment ago")
@@ -380,11 +378,11 @@ class Runtime:
         await self.aclose()
 
     def _check_observers(self) -> None:
-        """Raise what an observer has against a call before its handler runs."""
+        """Let observers refuse the call before its handler runs."""
         for check in self._checks:
             check()
 
-    def _publish(  # noqa: PLR0917 - by position: every call pays for it
+    def _finish(  # noqa: PLR0917 - by position: every call pays for it
         self,
         call: Call,
         tool: Tool | None,
@@ -415,12 +413,12 @@ class Runtime:
             context.logged,
             refused,
         )
-        return self.tell(event)
+        return self.publish(event)
 
-    def tell(self, event: CallFinished) -> NotRecorded | None:
-        """Notify the observers of an event that is recorded like a call; nothing is raised.
+    def publish(self, event: CallFinished) -> NotRecorded | None:
+        """Notify the observers of an event; raises nothing.
 
-        Gives the error of an observer that could not put it on record, and must.
+        Returns the error of an observer that must record every call, and could not.
         """
         unrecorded: NotRecorded | None = None
         for observer in self._observers:
@@ -486,7 +484,7 @@ def build_env(
     allowed_namespaces: Iterable[str] | None = None,
     call_map: PendingRequestMap | None = None,
 ) -> Env:
-    """Other tools for a handler: `await env.namespace.name(arguments)` gives an envelope.
+    """The tools that a handler can call: `await env.namespace.name(arguments)` gives an envelope.
 
     Calls go through the runtime, trusted like any code of this process; with `call_map` over its
     bus, where the caller's identity is checked again. Each carries the id of its parent, and gets the

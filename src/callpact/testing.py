@@ -22,9 +22,9 @@ _KEYS = frozenset({"status", "contentType", "body", "headers"})
 
 
 class StubTransport:
-    """A transport that answers with what `respond(request)` returns, and keeps the requests.
+    """A transport that returns the value of `respond(request)`, and keeps the requests.
 
-    Requests are held to the rules of headers like real ones. What `respond` raises is raised.
+    Headers are checked as in real requests. Exceptions of `respond` are raised.
     """
 
     def __init__(self, respond: Callable[[Request], Answer | Awaitable[Answer]]) -> None:
@@ -32,7 +32,7 @@ class StubTransport:
         self.requests: list[Request] = []
 
     async def send(self, request: Request, *, deadline: float | None = None) -> Response:  # noqa: ARG002 - the seam has it
-        """The answer of `respond`.
+        """Return the answer of `respond`.
 
         Raises:
             InvalidInput: a header that does not stay one line.

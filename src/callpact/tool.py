@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass, field, fields
 from functools import partial
 from inspect import CO_ASYNC_GENERATOR, isasyncgenfunction
+from types import NoneType
 from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
@@ -38,11 +39,11 @@ _WIRE = re.compile(rf"[A-Za-z0-9_-]{{1,{_WIRE_LENGTH}}}")
 class Contract:
     """The promise of a tool: the schema of its input, the schema of its output, and the policies.
 
-    `policy` says what happens to an answer that breaks its schema: delivered as it is (`pass`),
-    with warnings (`warn`), fitted with invented values (`cast`), converted where that loses nothing
-    and else not at all (`convert`), or not at all (`reject`). The default is `cast`, without an
-    output schema `pass`. `input_policy="tolerant"` repairs input where no meaning can be lost. `formats` makes
-    `format` an assertion.
+    `policy` decides how an output that breaks its schema is delivered: as it is (`pass`), with
+    warnings (`warn`), fitted with invented values (`cast`), converted if that loses nothing and
+    otherwise refused (`convert`), or refused (`reject`). The default is `cast`, without an output
+    schema `pass`. `input_policy="tolerant"` repairs input where no meaning can be lost. `formats`
+    makes `format` an assertion.
 
     Raises:
         InvalidSchema: a schema cannot be compiled.
@@ -54,7 +55,7 @@ class Contract:
     formats: bool
     compiled_input: CompiledSchema
     compiled_output: CompiledSchema | None
-    """None where the output schema says nothing."""
+    """None if the output schema allows every value."""
     _declared_output: CompiledSchema | None
     _make: Callable[[], Contract] | None = field(repr=False, compare=False)
 
@@ -90,7 +91,7 @@ class Contract:
         return contract
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for missing attributes: the fields of a contract that is not made yet.
+        # Called only for missing attributes: the fields of a contract from `later`.
         make = None if name == "_make" else self._make
         if name not in _CONTRACT_FIELDS or make is None:
             raise AttributeError(f"a Contract has no attribute {name!r}")
@@ -127,12 +128,12 @@ _CONTRACT_FIELDS = tuple(f.name for f in fields(Contract) if f.name != "_make")
 
 
 class Call(Struct, frozen=True, gc=False):
-    """One request: which tool, with what, until when, and on behalf of which other call."""
+    """One request: the tool, its arguments, the deadline, and the call that it is part of."""
 
     tool_id: str
     arguments: Any = None
     id: str = ""
-    """The caller's id for it; if it is empty, the runtime makes one."""
+    """The caller's id for the call; if it is empty, the runtime makes one."""
     parent_id: str | None = None
     deadline: float | None = None
     """Epoch milliseconds; None for never."""
@@ -141,11 +142,11 @@ class Call(Struct, frozen=True, gc=False):
     """The tools that called one another to get here, the first caller first."""
     metadata: Mapping[str, Any] | None = None
     via: str = ""
-    """The door that it came through; empty for code of the same process."""
+    """The door that received the call; empty for code of the same process."""
     client_name: str = ""
-    """The program at the other end, as it names itself; empty if it does not."""
+    """The name that the client program gives itself; empty if it gives none."""
     logs: tuple[LogLine, ...] = ()
-    """Lines on record with the call before its tool logs any, such as repairs of its arguments."""
+    """Log lines of the call from before its tool runs, such as repairs of its arguments."""
 
 
 Handler = Callable[[dict[str, Any], Context], Awaitable[Any] | AsyncGenerator[Any, None]]
@@ -187,7 +188,7 @@ class Access:
 
 
 OPEN = Access()
-"""Asks for nothing: everybody may call."""
+"""Requires no right: every caller may call."""
 
 
 class Disabled(Struct, frozen=True):
@@ -198,7 +199,7 @@ class Disabled(Struct, frozen=True):
 
 
 class Terms(Struct, frozen=True):
-    """Documentation, terms of service and data licence of what a tool reaches: shown, never judged."""
+    """Documentation, terms of service and data licence of a tool's upstream, for display only."""
 
     docs: tuple[str, ...] = ()
     service: str | None = None
@@ -258,7 +259,7 @@ class Tool:
     """Names of the keys that its source may send for it, each with the hosts that it is sent to."""
 
     def __post_init__(self) -> None:
-        if not isinstance(cast("Any", self.id), str) or not _ID.fullmatch(self.id):
+        if not _matches(_ID, self.id):
             raise InvalidTool(
                 f"a tool's id is 'namespace.name' in letters, digits, '_' and '-', got {self.id!r}"
             )
@@ -275,51 +276,33 @@ class Tool:
         fill(self, "annotations", dict(self.annotations))
         if self.argument_aliases:
             fill(self, "argument_aliases", dict(self.argument_aliases))
-        if not isinstance(cast("Any", self.access), Access):
+        if not _is(self.access, Access):
             fill(self, "access", self._access())
         if not self.wire_name:
             fill(self, "wire_name", wire_name(self.id.replace(".", "_")))
-        elif not isinstance(cast("Any", self.wire_name), str) or not _WIRE.fullmatch(
-            self.wire_name
-        ):
+        elif not _matches(_WIRE, self.wire_name):
             what = f"at most {_WIRE_LENGTH} letters, digits, '_' and '-'"
             raise self._wrong("wire_name", what, self.wire_name)
 
     def _check_fields(self) -> None:
-        if not isinstance(cast("Any", self.contract), Contract):
+        if not _is(self.contract, Contract):
             raise self._wrong("contract", "a Contract", type(self.contract))
         if not callable(self.handler):
             what = "an async function of (arguments, context)"
             raise self._wrong("handler", what, type(self.handler))
-        if not isinstance(cast("Any", self.description), str):
-            raise self._wrong("description", "text", self.description)
-        if self.title is not None and not isinstance(cast("Any", self.title), str):
-            raise self._wrong("title", "text or None", self.title)
-        if self.version is not None and not isinstance(cast("Any", self.version), str):
-            raise self._wrong("version", "text or None", self.version)
-        if not isinstance(cast("Any", self.source), str):
-            raise self._wrong("source", "text", self.source)
+        for name, kinds, what in _FIELDS:
+            if not isinstance(getattr(self, name), kinds):
+                raise self._wrong(name, what, getattr(self, name))
         if self.kind not in _KINDS:
             raise self._wrong("kind", f"one of {', '.join(_KINDS)}", self.kind)
         self._check_kind()
-        if not isinstance(cast("Any", self.annotations), dict):  # A Mapping would cost more to ask.
-            self._check_mapping("annotations")
-        if not isinstance(cast("Any", self.argument_aliases), dict):
-            self._check_mapping("argument_aliases")
-        if self.disabled is not None and not isinstance(cast("Any", self.disabled), Disabled):
-            raise self._wrong("disabled", "a Disabled or None", self.disabled)
         if self.timeout is not None:
-            self._check_timeout()
+            self._check_timeout(self.timeout)
 
     def __hash__(self) -> int:
         return hash(self.id)
 
-    def _check_mapping(self, name: str) -> None:
-        if not isinstance(getattr(self, name), Mapping):
-            raise self._wrong(name, "a mapping", getattr(self, name))
-
-    def _check_timeout(self) -> None:
-        seconds = cast("Any", self.timeout)
+    def _check_timeout(self, seconds: object) -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise self._wrong("timeout", "a positive number of seconds or None", seconds)
 
@@ -341,10 +324,8 @@ class Tool:
 
     def _items(self, name: str) -> tuple[Any, ...]:
         given = getattr(self, name)
-        if type(given) is tuple:
-            return cast("tuple[Any, ...]", given)
         if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-            raise self._wrong(name, "a list or tuple", cast("object", given))
+            raise self._wrong(name, "a list or tuple", getattr(self, name))
         return tuple(cast("Iterable[Any]", given))
 
     def _texts(self, name: str) -> tuple[str, ...]:
@@ -369,6 +350,17 @@ class Tool:
         return self.id.partition(".")[2]
 
 
+_FIELDS = (
+    ("description", str, "text"),
+    ("title", (str, NoneType), "text or None"),
+    ("version", (str, NoneType), "text or None"),
+    ("source", str, "text"),
+    ("annotations", (dict, Mapping), "a mapping"),  # Testing for a dict first is faster.
+    ("argument_aliases", (dict, Mapping), "a mapping"),
+    ("disabled", (Disabled, NoneType), "a Disabled or None"),
+)
+
+
 class Admitted(Struct, frozen=True):
     """Arguments that passed the gate. Only `gate.admit` makes one, and only this is run."""
 
@@ -380,19 +372,33 @@ class Admitted(Struct, frozen=True):
 def is_async_generator(function: Any) -> bool:
     """True if calling it gives an async generator; looks through partials and callable objects."""
     code = getattr(function, "__code__", None)
-    if code is not None:  # Ten thousand tools ask.
+    if code is not None:  # The fast way, for catalogs of ten thousand tools.
         return bool(code.co_flags & CO_ASYNC_GENERATOR)
-    while isinstance(function, partial):
-        function = cast("partial[Any]", function).func
+    function = without_partials(function)
     return isasyncgenfunction(function) or isasyncgenfunction(getattr(function, "__call__", None))  # noqa: B004 - the method is wanted, not whether there is one
 
 
+def without_partials(function: Any) -> Any:
+    """The function that partials wrap."""
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return function
+
+
 def wire_name(text: str) -> str:
-    """A name that every MCP client takes: at most 64 characters, with a stable hash when cut."""
+    """A name that every MCP client accepts: at most 64 characters, with a stable hash when cut."""
     name = text if _WIRE.fullmatch(text) else _NOT_WIRE.sub("_", text)
     if len(name) <= _WIRE_LENGTH:
         return name
     return f"{name[: _WIRE_LENGTH - 9]}_{zlib.crc32(text.encode()):08x}"
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, kind)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _one_of(value: object, allowed: tuple[str, ...], what: str) -> None:

@@ -20,7 +20,7 @@ from callpact.envelope import (
 )
 from callpact.runtime import Runtime
 from callpact.schema import Change
-from callpact.sources.flowmcp.build.response import output_schema as flowmcp_output
+from callpact.sources.flowmcp.http.response import output_schema as flowmcp_output
 from callpact.tool import Contract, Tool
 from callpact.wire.mcp.content import MAX_BEFORE, MAX_NOTES
 from callpact.wire.mcp.results import encode_result, encode_tool

@@ -30,7 +30,7 @@ from callpact.errors import InvalidConfig, UsageError
 from callpact.sources.base import (
     Finding,
 )
-from callpact.sources.flowmcp.check.catalogue import Catalogue, FileReport, Rules
+from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.check.fixes import (
     NotWritten,
     fix_file,

@@ -1,8 +1,8 @@
 """The one way to upstreams: a request in, a whole answer or an error out.
 
 `Transport` is the seam; `HttpTransport` sends over HTTP within `Limits`, to the addresses that
-`AddressRules` let through. Limits, rules and errors: docs/reference/network.md. Not a client for
-any API: what a request means is its source's business.
+`AddressRules` allow. Limits, rules and errors: docs/reference/network.md. Not a client for any API:
+the meaning of a request is known to its source alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where a request may go: hosts as they are written, and the addresses behind them.
+"""The hosts and addresses that a request may reach.
 
-`place_of` takes a URL apart and refuses every spelling that hides where it leads; `AddressRules`
-says which places and which addresses may be reached. Names are resolved elsewhere; what they
-resolve to is asked here, for the very address that is then connected to.
+`place_of` parses a URL and refuses every spelling that disguises its host; `AddressRules` decides
+which places and which addresses may be reached. Names are resolved elsewhere; the address that a
+connection is made to is checked here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 
 
 class Refused(Exception):
-    """A place that may not be reached, and why; `remedy` if it can be allowed."""
+    """A place that may not be reached, with the reason; `remedy` if it can be allowed."""
 
     def __init__(self, host: str, why: str, remedy: str = "") -> None:
         super().__init__(host, why, remedy)
@@ -86,7 +86,7 @@ class Refused(Exception):
         self.remedy = remedy
 
     def error(self) -> Failed:
-        """The error for the caller: the host, never the URL, never what a name resolved to."""
+        """The error for the caller: the host, never the URL or the resolved address."""
         if not self.host:
             return Failed("address_not_allowed", f"The URL cannot be used: {self.why}")
         message = f"'{self.host}' may not be reached: {self.why}{self.remedy}"
@@ -94,7 +94,7 @@ class Refused(Exception):
 
 
 class Place(Struct, frozen=True):
-    """Where a request goes: an origin, and the path and query at it."""
+    """The destination of a request: an origin, a path and a query."""
 
     scheme: str
     host: str
@@ -103,22 +103,22 @@ class Place(Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port; credentials never leave it."""
+        """Scheme, host and port; credentials are never sent to another origin."""
         return (self.scheme, self.host, self.port)
 
     @property
     def url(self) -> str:
-        """The URL in its one spelling."""
+        """The URL in its normal form."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.tail}"
 
 
 def place_of(url: str) -> Place:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
-        Refused: no http or https, user-info, or a host that hides where it leads.
+        Refused: it is not http or https, has user-info, or disguises its host.
     """
     match = _URL.match(url)
     if match is None:
@@ -157,10 +157,10 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int]:
 
 
 def normal_host(written: str) -> str:
-    """The one spelling of a host: lower case, ASCII, without brackets and final dot.
+    """The normal form of a host: lower case, ASCII, without brackets and final dot.
 
     Raises:
-        Refused: a spelling that hides where it leads.
+        Refused: the spelling disguises the host.
     """
     if written.startswith("["):
         try:
@@ -198,7 +198,7 @@ _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x21), 0x7F)}
 
 
 class AddressRules:
-    """Which hosts and addresses may be reached: all public ones, and those named here.
+    """The hosts and addresses that may be reached: all public ones, and those named here.
 
     `hosts` are host names, `host:port`, addresses, `address:port` and ranges: `localhost:8123`,
     `db.internal`, `10.0.0.0/8`.
@@ -219,17 +219,17 @@ class AddressRules:
                 networks.append((named, port))
         self._names = frozenset(names)
         self._networks = tuple(networks)
-        self._forbids = lru_cache(maxsize=4_096)(self._asked)
+        self._forbids = lru_cache(maxsize=4_096)(self._reason)
 
     def __repr__(self) -> str:
         return f"AddressRules({list(self.hosts)})"
 
     def with_hosts(self, hosts: Iterable[str]) -> AddressRules:
-        """These rules and more."""
+        """These rules with more hosts."""
         return AddressRules((*self.hosts, *hosts))
 
     def check_place(self, host: str, port: int) -> None:
-        """Ask about a host before it is resolved: addresses, and names of this machine.
+        """Check a host before it is resolved: addresses, and names of this machine.
 
         Raises:
             Refused: it may not be reached.
@@ -249,7 +249,7 @@ class AddressRules:
             raise _refused(host, port, "it names this machine")
 
     def check_address(self, host: str, port: int, address: str | Address) -> None:
-        """Ask about an address that is about to be connected to for a host.
+        """Check an address of a host before the connection is made.
 
         Raises:
             Refused: it may not be reached.
@@ -261,8 +261,8 @@ class AddressRules:
     def _is_named(self, host: str, port: int) -> bool:
         return (host, port) in self._names or (host, None) in self._names
 
-    def _asked(self, host: str, port: int, text: str) -> str | None:
-        """Why it may not be reached, or None."""
+    def _reason(self, host: str, port: int, text: str) -> str | None:
+        """The reason why an address may not be reached, or None."""
         if self._is_named(host, port):
             return None
         address = ip_address(text.partition("%")[0])
@@ -293,7 +293,7 @@ def _literal(host: str) -> Address | None:
 
 
 def is_address(host: str) -> bool:
-    """True if a host in its one spelling is an address, not a name."""
+    """True if a host in its normal form is an address, not a name."""
     return _literal(host) is not None
 
 

@@ -1,9 +1,8 @@
 """aiohttp's connections under our rules, and its exceptions as our errors.
 
-Imported only with the first request, as aiohttp is an extra.
-
-Names are resolved here, and each address is checked before the connection is made and again on
-the connection itself; unsolicited bytes end a connection.
+Imported with the first request, as aiohttp is an extra. Names are resolved here; each address is
+checked before the connection is made and again on the connection itself. Unsolicited bytes close a
+connection.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from callpact.net.failures import late, too_large, upstream_error
 from callpact.net.limits import Limits
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
-"""Gives the addresses of a name, for a port."""
+"""An async function that returns the addresses of a name, for a port."""
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
@@ -38,7 +37,7 @@ async def system_lookup(host: str, port: int) -> list[str]:
 
 
 class Resolver(AbstractResolver):
-    """Gives aiohttp only addresses that may be reached; it connects to these and no others."""
+    """A resolver that gives aiohttp only the addresses that may be reached."""
 
     def __init__(self, rules: AddressRules, lookup: Lookup) -> None:
         self._rules = rules
@@ -89,8 +88,8 @@ def _resolved(host: str, port: int, address: str) -> ResolveResult:
 class Wire(asyncio.Protocol):
     """A protocol between a connection and aiohttp's reader that watches the bytes.
 
-    It knows whether a byte of the answer has come, and ends a connection on which bytes come that
-    nobody asked for: they would be taken for the answer to the next request.
+    It records whether a byte of the answer was received, and closes a connection that receives
+    bytes outside of a request: they would be read as the answer to the next request.
     """
 
     def __init__(self, transport: asyncio.Transport, inner: Any, wires: set[Wire]) -> None:
@@ -104,12 +103,12 @@ class Wire(asyncio.Protocol):
         transport.set_protocol(self)
 
     def wake(self) -> None:
-        """A request begins."""
+        """Start to accept bytes: a request begins."""
         self.has_bytes = False
         self.is_resting = False
 
     def rest(self) -> None:
-        """The connection went back to the pool, or is being closed."""
+        """Accept no more bytes: the connection is idle or being closed."""
         self.is_resting = True
 
     def data_received(self, data: bytes) -> None:
@@ -134,7 +133,7 @@ class Wire(asyncio.Protocol):
 
 
 class Attempt:
-    """One try to send one request; aiohttp runs it as a middleware."""
+    """One attempt to send a request; aiohttp runs it as a middleware."""
 
     __slots__ = ("_most", "_place", "_rules", "_wire", "_wires")
 
@@ -156,7 +155,7 @@ class Attempt:
             raise Broken(error, is_answered=is_answered) from None
 
     def take(self, connection: Any) -> None:
-        """Use a connection that was made or found.
+        """Use a new or pooled connection.
 
         Raises:
             Refused: the address at its other end may not be reached.
@@ -176,9 +175,9 @@ class Attempt:
         self._wire = wire
 
     def end(self, *, is_whole: bool) -> None:
-        """Cut a connection that did not go back to the pool.
+        """Abort a connection that did not return to the pool.
 
-        Closed the polite way, it would wait until the upstream reads, perhaps for ever.
+        A graceful close could wait forever for the upstream to read.
         """
         wire = self._wire
         if wire is None or (is_whole and wire.is_resting and not wire.transport.is_closing()):
@@ -186,8 +185,8 @@ class Attempt:
         wire.transport.abort()
 
 
-class Asked(aiohttp.ClientRequest):
-    """aiohttp's request, which shows us the connection before anything is written to it."""
+class ObservedRequest(aiohttp.ClientRequest):
+    """aiohttp's request, which passes the connection to its `Attempt` before it is written to."""
 
     attempt: Attempt
 
@@ -197,7 +196,7 @@ class Asked(aiohttp.ClientRequest):
 
 
 class Broken(Exception):
-    """A connection that could not be made or ended; `is_answered` if a byte of an answer came.
+    """A connection that failed or closed; `is_answered` if a byte of an answer was received.
 
     Raised in place of aiohttp's own error, so that aiohttp does not retry the request itself.
     """
@@ -246,7 +245,7 @@ def _broken(error: Broken, host: str) -> UpstreamError:
         return upstream_error("reset", f"'{host}' closed the connection {when}")
     if isinstance(cause.os_error, socket.gaierror):
         return upstream_error("connect", f"'{host}' cannot be reached: its name is not known")
-    # The text of the system names the address behind the host; its number does not.
+    # The system's error text contains the resolved address; its error number does not.
     name = errno.errorcode.get(cause.os_error.errno or 0, "")
     why = "it refuses connections" if name == "ECONNREFUSED" else "no connection could be made"
     details: dict[str, Any] = {"errno": name} if name else {}

@@ -1,7 +1,7 @@
-"""Undoing an answer's Content-Encoding, piece by piece, with a running count.
+"""Decoding of an answer's Content-Encoding, piece by piece, with a running size count.
 
-A bomb ends as soon as it is over the limit, an answer that is cut short or broken is an error.
-Not a reader of media types: what comes out is bytes.
+Decoding stops as soon as the size limit is exceeded; a truncated or broken encoding is an error.
+Media types are not read here: the result is bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from callpact.net.limits import Limits
 
 ACCEPTED = "gzip, deflate, br"
-"""The encodings that can be undone, as Accept-Encoding names them."""
+"""The supported encodings, as a value of Accept-Encoding."""
 MAX_GZIP_MEMBERS = 1_000
 """Members that a gzip encoding of an upstream's answer may be made of."""
 
@@ -22,7 +22,7 @@ _STEP = 65_536
 
 
 class Undecodable(Exception):
-    """Why an answer cannot be decoded."""
+    """An answer that cannot be decoded, with the reason."""
 
 
 class TooLarge(Exception):
@@ -63,7 +63,7 @@ class Body:
             self._pieces.append(data)
 
     def end(self, *, may_be_empty: bool = True) -> bytes:
-        """The whole body; nothing at all is no encoding cut short where the length said so.
+        """Return the whole body; an empty one is not a truncated encoding if it `may_be_empty`.
 
         Raises:
             Undecodable: the encoding was cut short.
@@ -76,7 +76,7 @@ class Body:
 
 
 class _Decoder(Protocol):
-    """One encoding; `feed` gives small pieces, `is_whole` says whether the end was seen."""
+    """One encoding; `feed` yields small pieces, `is_whole` is True after the end."""
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -85,7 +85,7 @@ class _Decoder(Protocol):
 
 
 class _Stage:
-    """A decoder with its own count: between two encodings nothing may grow without bound."""
+    """A decoder with its own size count, which bounds the data between two encodings."""
 
     def __init__(self, decoder: _Decoder, most: int) -> None:
         self._decoder = decoder
@@ -124,7 +124,7 @@ def _decoders(encodings: Iterable[str], limits: Limits) -> list[_Decoder]:
         raise Undecodable(f"is encoded {len(names)} times; at most {limits.encodings} are undone")
     if any(name not in _KNOWN for name in names):
         raise Undecodable(f"has an encoding that is not known; known are {ACCEPTED}")
-    # What was applied last is undone first (RFC 9110, section 8.4).
+    # The last encoding applied is decoded first (RFC 9110, section 8.4).
     return [_KNOWN[name]() for name in reversed(names)]
 
 

@@ -1,7 +1,7 @@
 """One exchange with an upstream: a request out, a whole answer in. Needs aiohttp.
 
-Limits of size, connections and silence are kept here. Redirects, retries and deadlines are not
-decided here.
+Enforces the limits of size, connections and silence. Redirects, retries and deadlines are the
+transport's.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from yarl import URL
 from callpact.errors import CallError
 from callpact.net.address import AddressRules, Place, Refused
 from callpact.net.connections import (
-    Asked,
     Attempt,
     Broken,
     Lookup,
     NotHttp,
+    ObservedRequest,
     Resolver,
     Wire,
     call_error,
@@ -37,9 +37,9 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = frozenset({204, 304})
 _KEPT_SECONDS = 15.0
 _NOT_INVENTED = ("Content-Type",)
-_LARGE_BODY = 2**20  # Beyond, aiohttp warns about bytes that are sent in one piece.
-# What the transport decides itself: who is asked, how a message is framed, how long a connection
-# lasts. Left to a caller, each of them can tear one request into two.
+_LARGE_BODY = 2**20  # aiohttp warns about larger bodies that are sent in one piece.
+# Headers of routing, framing and connections, which the transport sets itself. Set by a caller,
+# each of them can split one request into two.
 _OURS = frozenset(
     {
         "connection",
@@ -57,14 +57,14 @@ _OURS = frozenset(
 
 
 class Redirect(Struct, frozen=True):
-    """The answer leads elsewhere."""
+    """An answer that is a redirect."""
 
     status: int
     locations: tuple[str, ...]
 
 
 class Unanswered(Struct, frozen=True):
-    """Not one byte of an answer came; `error` says why."""
+    """No byte of an answer was received; `error` says why."""
 
     error: CallError
 
@@ -92,7 +92,7 @@ class Turns:
         """Wait for a turn.
 
         Raises:
-            UpstreamError: too many wait already.
+            UpstreamError: too many requests wait already.
         """
         origin = place.origin
         lane = self._lanes.get(origin)
@@ -111,7 +111,7 @@ class Turns:
             raise queue_full(host, self._limits.waiting)
         self._waiting += must_wait
         try:
-            # First the turn at the host: who waits for a slow one must not hold back the others.
+            # The turn at the host first: a request that waits for a slow host must not hold a slot.
             await lane.turns.acquire()
             try:
                 await self._all.acquire()
@@ -143,14 +143,14 @@ class Pool:
         self._wires: set[Wire] = set()
         self._turns = Turns(limits)
         self._session = aiohttp.ClientSession(
-            # `Turns` bounds what is under way, with a queue that has an end.
+            # `Turns` bounds the requests under way, with a bounded queue.
             connector=aiohttp.TCPConnector(
                 resolver=Resolver(rules, lookup or system_lookup),
                 limit=0,
                 keepalive_timeout=_KEPT_SECONDS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            request_class=Asked,
+            request_class=ObservedRequest,
             trust_env=False,
             auto_decompress=False,
             headers={"User-Agent": f"callpact/{version('callpact')}", "Accept-Encoding": ACCEPTED},
@@ -166,10 +166,10 @@ class Pool:
         )
 
     async def exchange(self, request: Request, place: Place) -> Response | Redirect | Unanswered:
-        """One request to one place, in its turn.
+        """Send one request to one place, in its turn.
 
         Raises:
-            CallError: the answer is not whole, or the place may not be reached.
+            CallError: the answer is incomplete, or the place may not be reached.
         """
         await self._turns.take(place)
         try:
@@ -201,7 +201,7 @@ class Pool:
             if isinstance(error, Broken) and not error.is_answered:
                 return Unanswered(failure)
         except asyncio.CancelledError:
-            # Closing, aiohttp cancels pending name lookups; the caller itself was not cancelled.
+            # When it closes, aiohttp cancels pending lookups; the caller was not cancelled.
             task = asyncio.current_task()
             if not self._session.closed or (task is not None and task.cancelling()):
                 raise
@@ -214,7 +214,7 @@ class Pool:
             elif response is not None:
                 response.close()
             attempt.end(is_whole=is_whole)
-        # Raised here, it has no context: the errors of aiohttp hold URLs and headers.
+        # Raised here, without a context: the errors of aiohttp hold URLs and headers.
         raise failure
 
     async def _answer(
@@ -257,7 +257,7 @@ class Pool:
         return headers, tuple(cookies)
 
     async def close(self) -> None:
-        """End every connection; exchanges under way see it, and cut theirs."""
+        """Close every connection; exchanges under way fail."""
         await self._session.close()
 
 

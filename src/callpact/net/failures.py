@@ -30,25 +30,25 @@ def upstream_error(
 
 
 def late(host: str, phase: Phase, limits: Limits, status: int | None = None) -> UpstreamError:
-    """A limit of time that has passed."""
+    """The error for a time limit that was exceeded."""
     seconds: float = getattr(limits, f"{phase}_seconds")
     message = f"'{host}' {_LATE[phase]} within {seconds:g} s"
     return upstream_error("timeout", message, status, phase=phase, seconds=seconds)
 
 
 def too_large(host: str, limit: str, value: int, status: int | None = None) -> UpstreamError:
-    """A limit of size that was passed."""
+    """The error for a size limit that was exceeded."""
     unit = "bytes" if limit.endswith("_bytes") else limit
     message = f"The answer of '{host}' has more than {value:,} {unit}, the limit {limit}"
     return upstream_error("too_large", message, status, limit=limit, value=value)
 
 
 def queue_full(host: str, waiting: int) -> UpstreamError:
-    """No room to wait for a turn."""
+    """The error for a full queue."""
     message = f"'{host}' was not asked: {waiting:,} requests wait for their turn already"
     return upstream_error("queue", message, limit="waiting", value=waiting)
 
 
 def bad_redirect(host: str, status: int, what: str) -> UpstreamError:
-    """A redirect that is not followed."""
+    """The error for a redirect that is not followed."""
     return upstream_error("redirect", f"'{host}' sent a redirect that {what}", status)

@@ -1,4 +1,4 @@
-"""Hosts that a setting names: `api.example.com`, `*.example.com`, `api.example.com:8443`, `*`."""
+"""Host patterns of settings: `api.example.com`, `*.example.com`, `api.example.com:8443`, `*`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXPECTED = "expected a host (data.example.com), its subdomains (*.example.com),
 
 
 class HostPatterns:
-    """Matches places by host, and by port where one is named.
+    """Matches places by host, and by port if the pattern has one.
 
     `*.example.com` matches subdomains at any depth, not `example.com` itself. `*` alone matches
     every host. Hosts are compared in the one spelling of `normal_host`.
@@ -37,7 +37,7 @@ class HostPatterns:
         return f"HostPatterns({list(self.entries)})"
 
     def match(self, place: Place, default_port: int | None = None) -> bool:
-        """True if a place is among them; where no port is named, at any or at the default one."""
+        """True if a pattern matches; one without a port matches any port, or the default one."""
         host, ports = place.host, {place.port}
         if default_port in {None, place.port}:
             ports.add(0)

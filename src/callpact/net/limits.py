@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from callpact.errors import InvalidConfig
 
 MAX_BODY_BYTES = 20_000_000
-"""Size of an upstream's answer as it comes over the wire."""
+"""Size of an upstream's answer on the wire."""
 MAX_DECODED_BYTES = 50_000_000
-"""Size of an upstream's answer after gzip, deflate or br are undone."""
+"""Size of an upstream's answer after gzip, deflate or br are decoded."""
 MAX_ENCODINGS = 2
 """Encodings that an upstream may apply to one answer, one after the other."""
 MAX_HEADERS = 100

@@ -26,13 +26,13 @@ _METHODS_OF_PROXIES = frozenset({"CONNECT", "TRACE"})
 
 
 class Request(Struct, frozen=True):
-    """A request as it is meant for an upstream.
+    """A request to an upstream.
 
     `secret_headers` names headers that hold credentials: like `Authorization` and `Cookie` they
-    never follow a redirect to another origin. A body that holds some (`has_secret_body`) does not
-    either, nor do any of the `credentials` that a redirect repeats in its address: such a redirect
-    is an error. `check_redirect` raises for a place on another origin that the request may not be
-    led to. The repr shows no query, no header and no body.
+    never follow a redirect to another origin. A redirect to another origin is an error if the body
+    holds credentials (`has_secret_body`), or if its address repeats one of the `credentials`.
+    `check_redirect` raises for a place on another origin that is not allowed. The repr shows no
+    query, no header and no body.
     """
 
     method: str
@@ -52,8 +52,7 @@ class Response(Struct, frozen=True):
     """An upstream's whole answer, decoded, whatever its status.
 
     Header names are lower case, repeated headers are joined with ", "; Set-Cookie is kept apart.
-    `content-encoding` and `content-length` are the upstream's words about the body before it was
-    decoded.
+    `content-encoding` and `content-length` describe the body before it was decoded.
     """
 
     status: int
@@ -69,7 +68,7 @@ class Transport(Protocol):
     """Sends a request to an upstream and returns the response."""
 
     async def send(self, request: Request, *, deadline: float | None = None) -> Response:
-        """The answer, whatever its status; `deadline` in epoch milliseconds.
+        """Return the answer, whatever its status; `deadline` is in epoch milliseconds.
 
         Raises:
             InvalidInput: a header that does not stay one line.
@@ -85,7 +84,7 @@ class Transport(Protocol):
 
 
 def check_request(request: Request) -> None:
-    """Refuse what would not stay one line each: the method, header names, header values.
+    """Refuse a method, header name or header value that is not exactly one line.
 
     Raises:
         InvalidInput: with one issue for each header, which names it and never shows its value.
@@ -138,7 +137,7 @@ _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
 
 
 def shown_host(url: str) -> str:
-    """The host of a URL, for people; nothing else of it may be shown."""
+    """The host of a URL, for messages, which may show no other part of it."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -146,7 +145,7 @@ def shown_host(url: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds until an upstream wants to be asked again: `Retry-After` in seconds or as a date.
+    """Seconds to wait before the next request, from `Retry-After` in seconds or as a date.
 
     `now` is in epoch seconds. None if the header is absent or cannot be read.
     """

@@ -1,6 +1,6 @@
 """The next request of a redirect, as fetch makes it; pure.
 
-Not a check of addresses: each hop is asked about like a first request.
+Addresses are not checked here: the transport checks each hop like a first request.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _OF_THE_BODY = frozenset(
 
 
 def redirected(source: Place, status: int, locations: Sequence[str]) -> Place:
-    """Where a redirect leads.
+    """The target of a redirect.
 
     Raises:
-        UpstreamError: to several places, to none, or from https down to http.
-        Refused: to a host that may not be written so.
+        UpstreamError: it has several targets or none, or leads from https to http.
+        Refused: the spelling of its host is not allowed.
     """
     if len(set(locations)) != 1:
         raise bad_redirect(source.host, status, "names several places")

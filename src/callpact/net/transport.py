@@ -1,6 +1,6 @@
-"""The transport over HTTP: to which address, for how long, after which redirects, one retry.
+"""The transport over HTTP: address checks, deadlines, redirects, one retry.
 
-aiohttp is imported with the first request (`pool.py`).
+aiohttp is imported with the first request (`exchange.py`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _RETRIED = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 class HttpTransport:
     """Sends requests over HTTP/1.1, within limits, to public addresses and those in `allow`.
 
-    Connections are kept for the next request, cookies are not. `upstreams` sends what is meant for
-    one root to another, which is then allowed. `lookup` resolves names where the machine's own way
-    is not wanted. Proxies and passwords of the environment are not used.
+    Connections are kept for the next request, cookies are not. `upstreams` sends requests for one
+    root to another, which is then allowed. `lookup` replaces the resolver of the system. Proxies
+    and passwords of the environment are not used.
 
     Raises:
         InvalidConfig: an entry of `allow` or `upstreams` that cannot be used.
@@ -65,7 +65,7 @@ class HttpTransport:
         await self.aclose()
 
     async def send(self, request: Request, *, deadline: float | None = None) -> Response:
-        """The answer, whatever its status; `deadline` in epoch milliseconds.
+        """Return the answer, whatever its status; `deadline` is in epoch milliseconds.
 
         Raises:
             InvalidInput: a header that does not stay one line.
@@ -169,7 +169,7 @@ class HttpTransport:
 class Upstreams:
     """A mapping of roots: `{"https://api.example.com": "http://localhost:8123"}`.
 
-    The longest root that fits at a whole segment decides.
+    The longest root that matches whole segments of the path is used.
 
     Raises:
         InvalidConfig: a root that is no URL, or has a query.

@@ -1,4 +1,4 @@
-"""The call protocol of seed 001: events on a bus, the requests that are pending, what answers them."""
+"""The call protocol of seed 001: events, the bus, pending requests, and the call handler."""
 
 from callpact.protocol.bus import Bus, Listener, LocalBus
 from callpact.protocol.events import (

@@ -89,7 +89,7 @@ class LocalBus:
             self._call_listeners(event)
             while self._queue:
                 self._call_listeners(self._queue.popleft())
-        except BaseException:  # An interrupt: delivered later, the rest would be out of order.
+        except BaseException:  # An interrupt: events delivered after it would be out of order.
             self._queue.clear()
             self._raised = None
             raise
@@ -134,7 +134,7 @@ class LocalBus:
             if raised is not None:
                 raise raised
         finally:
-            del raised  # It holds this frame.
+            del raised  # It refers to this frame: a cycle.
 
     def _done(self, event: CallEvent, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

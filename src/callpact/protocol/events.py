@@ -1,4 +1,4 @@
-"""The events of the call protocol, as seed 001 has them.
+"""The events of the call protocol, as seed 001 defines them.
 
 The five `call.*` events are typed here, plain JSON on a wire (`write_event`, `read_event`), each
 with its JSON Schema; a bus carries them (`bus.py`). Observers of a runtime get other events
@@ -63,7 +63,7 @@ class CallRequested(Struct, frozen=True, gc=False, rename="camel"):
     chain: tuple[str, ...] = ()
     """The tools that called one another to get here."""
     stream: bool = False
-    """True if a stream of envelopes is wanted: a tool with one answer is refused."""
+    """True for a subscription; a tool with one answer is then refused."""
     type: ClassVar[str] = "call.requested"
 
 
@@ -78,7 +78,7 @@ class CallResponded(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CallFailed(Struct, frozen=True, gc=False, rename="camel"):
-    """A call ended in an error (`call.error`). `code` is seed 001's form."""
+    """A call ended in an error (`call.error`). `code` is the event code of seed 001."""
 
     request_id: str
     code: str
@@ -123,16 +123,16 @@ EVENT_TYPES = ("call.requested", "call.responded", "call.error", "call.aborted",
 _EVENT_CODES: dict[str, str] = {"UNKNOWN_ERROR": "handler_error"}
 for _row in CODES.values():
     _EVENT_CODES.setdefault(_row.event, _row.code)
-# Of the codes that share one event code, the one that claims least.
+# Of several codes with one event code, the most general one.
 _EVENT_CODES["EXECUTION_ERROR"] = "handler_error"
 
 
 _OURS = "callpact"
-"""The member of `details` for the fields that only another callpact reads."""
+"""The member of `details` with the fields that only callpact reads."""
 
 
 def _encode_details(error: CallError, event_code: str) -> Any:
-    """Issues as a list; else the error's details, and beside them what nothing else says."""
+    """Issues as a list; otherwise the error's details, with fields that the event lacks."""
     issues = [_encode_issue(issue) for issue in error.issues]
     ours = _ours(error, event_code)
     if not ours and not error.details:
@@ -207,7 +207,7 @@ def _decode_issues(given: Any) -> tuple[Issue, ...]:
         try:
             issues.append(msgspec.convert({"code": "invalid", **item}, Issue))
         except (TypeError, msgspec.ValidationError):
-            continue  # Another implementation's idea of details; the message says enough.
+            continue  # Details in the form of another implementation; the message suffices.
     return tuple(issues)
 
 
@@ -278,7 +278,7 @@ def read_event(text: bytes | bytearray | memoryview | str) -> CallEvent:
     """Read an event from JSON that came over a wire.
 
     Raises:
-        InvalidEvent: it is too large, no JSON, or no event; with every reason.
+        InvalidEvent: it is too large, not JSON, or not an event; with every reason.
         UsageError: it is neither bytes nor text.
     """
     if _size(text) > MAX_EVENT_BYTES:
@@ -326,8 +326,8 @@ def write_event(event: CallEvent) -> bytes:
     """The event as one line of JSON, without the line's end.
 
     Raises:
-        InvalidInput, OutputRejected: the arguments or the answer hold what JSON cannot say, or
-            more than an event may have.
+        InvalidInput, OutputRejected: the arguments or the output hold a value that JSON cannot
+            express, or are too large for an event.
     """
     if isinstance(event, CallRequested):
         _check_writable(event.input, InvalidInput)
@@ -337,7 +337,7 @@ def write_event(event: CallEvent) -> bytes:
     text = _json(event)
     if len(text) <= MAX_EVENT_BYTES:
         return text
-    if isinstance(event, CallFailed):  # A failure must arrive, if need be without its details.
+    if isinstance(event, CallFailed):  # A failure is sent without details rather than not at all.
         return _json(CallFailed(event.request_id, event.code[:100], event.message[:10_000]))
     kind = InvalidInput if isinstance(event, CallRequested) else OutputRejected
     issue = Issue("maxLength", f"An event of {len(text):,} bytes cannot be sent, {_TOO_LARGE}")
@@ -353,7 +353,7 @@ def _check_writable(value: Any, kind: type[InvalidInput | NotJson]) -> None:
 
 
 def _check_meta(envelope: ResponseEnvelope[Any]) -> None:
-    """A handler may make an envelope with half a meta; no reader would take it from a wire."""
+    """Refuse an incomplete meta, which a handler can make: no reader would accept it."""
     try:
         meta = msgspec.to_builtins(envelope.meta)
     except (TypeError, ValueError, RecursionError):
@@ -369,12 +369,12 @@ def _json(event: CallEvent) -> bytes:
     wire = encode_event(event)
     try:
         return orjson.dumps(wire)
-    except TypeError:  # Integers beyond 64 bits, and half characters.
+    except TypeError:  # Integers beyond 64 bits, and lone surrogates.
         return json_text(wire).encode()
 
 
 def encode_event(event: CallEvent) -> dict[str, Any]:
-    """The event as plain data, for JSON; what is not set is left out."""
+    """The event as plain data, for JSON; unset fields are left out."""
     wire: dict[str, Any] = {"type": event.type}
     names, defaults = event.__struct_fields__, event.__struct_defaults__
     required = len(names) - len(defaults)
@@ -386,7 +386,7 @@ def encode_event(event: CallEvent) -> dict[str, Any]:
 
 
 def _encode_output(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
-    # Never quiet: a value that had to be invented shows on the other side of a bus, too.
+    # With details: the other side of a bus must see which values were invented.
     return envelope.to_wire(details=bool(envelope.warnings or envelope.changes))
 
 
@@ -457,5 +457,5 @@ os.register_at_fork(after_in_child=_renew_ids)
 
 
 def new_id() -> str:
-    """An id that no other call has, in any process: a UUID that costs a counter."""
+    """A unique id in the form of a UUID: a random prefix per process, and a counter."""
     return f"{_prefix}{_next()}"

@@ -62,7 +62,7 @@ def build_call_handler(
         if served is not None and not _is_served(event.operation_id, runtime.catalog, served):
             return None
         if event.request_id in answering:
-            _log.warning("request %s came again while it is answered", event.request_id)
+            _log.warning("duplicate of request %s, which is being answered", event.request_id)
             return None
         answering[event.request_id] = None  # Now, so that an abort before the first step counts.
         return answer(event)
@@ -92,20 +92,20 @@ def build_call_handler(
                 await _send_stream(stream, call_map, request_id, task)
             else:
                 envelope = await runtime.call(call, event.identity, call_map=call_map)
-                if answering.get(request_id) is task:  # Else the caller has given up.
+                if answering.get(request_id) is task:  # Otherwise the caller has given up.
                     await call_map.respond(request_id, envelope)
         except CallError as error:
             if answering.get(request_id) is task:
                 await call_map.emit_error(request_id, error)
         except asyncio.CancelledError:
-            if answering.get(request_id) is task:  # Else the caller aborted it.
+            if answering.get(request_id) is task:  # Otherwise the caller aborted it.
                 await call_map.bus.publish(CallAborted(request_id))
             raise
         except Exception:  # noqa: BLE001 - boundary: the caller gets an error, the bus goes on
             _log.exception("request %s of %s failed", request_id, event.operation_id)
             if answering.get(request_id) is task:
                 await call_map.emit_error(request_id, HandlerCrashed(event.operation_id))
-        except GeneratorExit:  # The loop is closed: nothing can be published.
+        except GeneratorExit:  # The loop is closed: no event can be published.
             raise
         except BaseException:
             if answering.get(request_id) is task:

@@ -1,7 +1,7 @@
-"""The caller's side of the call protocol: requests that went out, and what becomes of each.
+"""The caller's side of the call protocol: requests that were sent, and their answers.
 
-`PendingRequestMap` publishes requests on a bus and matches what comes back by request id. It knows
-no tools: requests are answered by `call_handler.py`, in any process.
+`PendingRequestMap` publishes requests on a bus and matches the answers by request id. It knows no
+tools: requests are answered by `handler.py`, in any process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 MAX_PENDING = 100_000
 """Requests that one `PendingRequestMap` may wait for at a time."""
 MAX_UNREAD = 1_000
-"""Envelopes of a subscription that may wait to be read; with one more the subscription ends."""
+"""Unread envelopes of a subscription; one more ends the subscription."""
 _SECONDS_TO_ABORT = 1.0
 
 _log = logging.getLogger("callpact.protocol")
@@ -56,17 +56,17 @@ _log = logging.getLogger("callpact.protocol")
 class PendingRequestMap:
     """Calls over a bus. It belongs to one event loop.
 
-    Events for requests that are not, or no longer, waited for are dropped.
+    Events for requests that are not pending are dropped.
     """
 
     def __init__(self, bus: Bus | None = None) -> None:
         self.bus: Bus = LocalBus() if bus is None else bus
         self.answering: dict[str, asyncio.Task[Any] | None] = {}
-        """Requests that are answered here, each with its task; None until the task has begun."""
+        """Requests that are being answered here, each with its task; None until the task starts."""
         self.is_closed = False
-        """True from `aclose` on: nothing is called or answered any more."""
+        """True after `aclose`: no request is sent or answered any more."""
         self._pending: dict[str, asyncio.Future[CallEvent | None] | _Stream] = {}
-        self._context = copy_context()  # For timers: one of its own for each would cost memory.
+        self._context = copy_context()  # Shared by all timers, to save memory.
         self._unsubscribe = [
             self.bus.subscribe("call.responded", self._respond),
             self.bus.subscribe("call.error", self._end),
@@ -90,13 +90,13 @@ class PendingRequestMap:
         metadata: Mapping[str, Any] | None = None,
         chain: tuple[str, ...] = (),
     ) -> ResponseEnvelope[Any]:
-        """Call a tool, wherever it is; the first answer counts.
+        """Call a tool in any process; the first answer is returned.
 
         `deadline` is epoch milliseconds. A caller that is cancelled publishes `call.aborted`.
 
         Raises:
-            CallError: what the other side raised; `timeout`, `aborted`, or `upstream_error` if the
-                bus does not take the request.
+            CallError: the error of the other side; `timeout`, `aborted`, or `upstream_error` if the
+                bus refuses the request.
             UsageError: the tool id, the deadline or the identity is invalid, or the map is closed.
         """
         if type(tool_id) is not str:
@@ -140,7 +140,7 @@ class PendingRequestMap:
             if timer is not None:
                 timer.cancel()
         if isinstance(event, CallResponded):
-            if event.seq is not None:  # A subscription, of which only the first envelope is wanted.
+            if event.seq is not None:  # A subscription: only its first envelope is used.
                 await self._give_up(request_id)
             return event.output
         if event is None:
@@ -160,14 +160,13 @@ class PendingRequestMap:
         metadata: Mapping[str, Any] | None = None,
         chain: tuple[str, ...] = (),
     ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
-        """Subscribe to a tool, wherever it is: every envelope it sends, until it ends.
+        """Subscribe to a tool in any process: yields every envelope until the end.
 
-        `idle_timeout` is milliseconds; it starts anew with each envelope. A reader that stops before
-        the end publishes `call.aborted`. Envelopes that were lost on the way show as
-        a warning (`gap`) of the next one.
+        `idle_timeout` is in milliseconds and restarts with each envelope. A reader that stops before
+        the end publishes `call.aborted`. After lost envelopes the next one has a warning (`gap`).
 
         Raises:
-            CallError: as `call`; `timeout` also after too long a silence, `aborted` if the reader
+            CallError: as `call`; `timeout` also after the idle timeout, `aborted` if the reader
                 fell too far behind or the last envelopes were lost.
             UsageError: as `call`; or the idle timeout is invalid.
         """
@@ -210,7 +209,7 @@ class PendingRequestMap:
                 await self._give_up(request_id)
 
     async def respond(self, request_id: str, output: Any, *, seq: int | None = None) -> None:
-        """Answer a request; for code that takes the place of a call handler.
+        """Answer a request; for code that replaces the call handler.
 
         Raises:
             NotAnEnvelope: the output is a raw value.
@@ -229,7 +228,7 @@ class PendingRequestMap:
         await self.bus.publish(CallFailed.of(request_id, error))
 
     async def abort(self, request_id: str) -> None:
-        """Give up a request that is waited for here; its caller gets `aborted`."""
+        """Give up a pending request; its caller gets `aborted`."""
         if request_id in self._pending:
             await self.bus.publish(CallAborted(request_id))
 
@@ -261,18 +260,18 @@ class PendingRequestMap:
             async with asyncio.timeout(_SECONDS_TO_ABORT):
                 await asyncio.gather(*ends, return_exceptions=True)
 
-    # --- what comes over the bus
+    # --- incoming events
 
     def _respond(self, event: CallResponded) -> Coroutine[Any, Any, None] | None:
         waiting = self._pending.get(event.request_id)
         if isinstance(waiting, _Stream):
             waiting.take(event)
-            if waiting.is_full:  # Now: until the reader sees it, an endless producer would go on.
+            if waiting.is_full:  # Abort now: an endless producer would not wait for the reader.
                 del self._pending[event.request_id]
                 return self._give_up(event.request_id)
         elif waiting is not None:
             if event.seq is None or not waiting.done():
-                del self._pending[event.request_id]  # Else its caller, who is cancelled, stops it.
+                del self._pending[event.request_id]  # Otherwise its cancelled caller removes it.
             if not waiting.done():
                 waiting.set_result(event)
         return None
@@ -290,7 +289,7 @@ class PendingRequestMap:
             task.cancel()
         self._end(event)
 
-    # --- what goes out
+    # --- outgoing events
 
     def _store(self, request_id: str, waiting: asyncio.Future[CallEvent | None] | _Stream) -> None:
         if self.is_closed:
@@ -300,7 +299,7 @@ class PendingRequestMap:
         self._pending[request_id] = waiting
 
     def _sent(self, request: CallRequested) -> Awaitable[None]:
-        if request.deadline is None or type(self.bus) is LocalBus:  # Which never waits.
+        if request.deadline is None or type(self.bus) is LocalBus:  # A LocalBus never waits.
             return self.bus.publish(request)
         return self._sent_in_time(request, _left(request.deadline))
 
@@ -322,7 +321,7 @@ class PendingRequestMap:
 
 
 class _Stream:
-    """The envelopes of a subscription that were received and not read yet."""
+    """The received, unread envelopes of a subscription."""
 
     __slots__ = ("_expected", "_unread", "_waiter", "is_full", "tool_id")
 
@@ -361,7 +360,7 @@ class _Stream:
                 return self._ended(event)
 
     def _in_order(self, event: CallResponded) -> ResponseEnvelope[Any] | None:
-        """The envelope with a warning if others are missing before it; None if it came before."""
+        """The envelope, with a warning if others are missing before it; None for a duplicate."""
         if event.seq is None:
             self._expected += 1
             return event.output
@@ -403,7 +402,7 @@ async def _next(
 
 
 def _goes_on(future: asyncio.Future[CallEvent | None]) -> bool:
-    """True if the answer was the first of a subscription, which goes on until it is stopped."""
+    """True if the answer was the first of a subscription, which continues until it is stopped."""
     if not future.done() or future.cancelled():
         return False
     event = future.result()
@@ -416,7 +415,7 @@ def _expire(future: asyncio.Future[CallEvent | None]) -> None:
 
 
 def _unsent(error: Exception, tool_id: str) -> CallError:
-    """The error of a request that the bus does not take."""
+    """The error of a request that the bus refuses."""
     _log.warning("the bus refused a call of %s: %r", tool_id, error)
     return UpstreamError(f"'{tool_id}' was not called: the bus does not take the request")
 
@@ -433,17 +432,17 @@ def _check_tool_id(tool_id: Any) -> None:
 
 
 def check_deadline(deadline: Any) -> None:
-    """Refuse what is no point in time, here as in a runtime: JSON has no infinity.
+    """Check a deadline: JSON has no infinity.
 
     Raises:
-        UsageError: it is no finite number.
+        UsageError: it is not a finite number.
     """
     if not _is_number(deadline):
         raise UsageError(f"deadline must be epoch milliseconds, got {deadline!r:.100}")
 
 
 def check_identity(identity: Any) -> None:
-    """Refuse what is no identity, here as in a runtime.
+    """Check the type of an identity.
 
     Raises:
         UsageError: it is not an `Identity`.

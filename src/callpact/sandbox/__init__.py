@@ -1,4 +1,4 @@
-"""A sandbox for hooks: JavaScript of strangers, run within limits that the host keeps.
+"""A sandbox for hooks: untrusted JavaScript, run within limits that the host enforces.
 
 `Engine.open` loads a file's hooks into a `Realm`; `Pool.run` calls one from asyncio and serves
 its requests to the host. Hooks need the extra `callpact[hooks]`; the core never imports it.

@@ -1,7 +1,7 @@
-"""Opens files with hooks: their module runs once in the sandbox, and its state is kept.
+"""`Engine` opens files with hooks: their module runs once in the sandbox, and its state is kept.
 
-Not asyncio's side (`pool.py`), and not FlowMCP's: what a file means and which tools may have hooks
-is known elsewhere. Importing this does nothing; the guest is loaded when it is first needed.
+Blocking; `pool.py` is the interface for asyncio. It knows nothing of FlowMCP files or tools. The
+guest is loaded on first use, not on import.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Engine:
     ) -> Realm:
         """The hooks of a file: its text, its `main` and its shared lists as JSON texts.
 
-        `modules` are those that it needs (modules.py).
+        `modules` are the built-in modules that it needs (`js/builtin_modules.py`).
 
         Raises:
-            HooksRefused: the file's code fails, breaks a limit, or does not keep to its `main`.
+            HooksRefused: the file's code fails, exceeds a limit, or contradicts its `main`.
             PackRefused: a pack cannot be read or is not what was built.
             UsageError: the lists are not JSON, or the guest cannot be used.
         """
@@ -62,7 +62,7 @@ class Engine:
         return Realm(self.machines, self.limits, image, hooks, is_seeded=CRYPTO in modules)
 
     def close(self) -> None:
-        """Free what no call is using; open realms cannot be called any more."""
+        """Free all memory that no call uses; open realms cannot be called any more."""
         self.machines.close()
 
     def _base(self, loading: Loading, packs: Sequence[Pack], modules: Sequence[str]) -> Image:

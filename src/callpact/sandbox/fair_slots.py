@@ -1,4 +1,4 @@
-"""Fair shares of something scarce: a queue and a semaphore that serve callers in turn.
+"""Fair sharing among callers: a queue and a semaphore that serve callers in turn.
 
 A caller is any hashable key. Both classes know nothing about calls, doors or hooks; nothing here
 reads a clock.
@@ -20,7 +20,7 @@ class Crowded(Exception):
 
 
 class FairQueue(Generic[T]):
-    """Items in the order of their callers' turns; those of one caller in the order they came.
+    """Items in the order of their callers' turns; those of one caller are first in, first out.
 
     Not thread-safe: the owner holds a lock.
     """
@@ -40,7 +40,7 @@ class FairQueue(Generic[T]):
     def pop(
         self, may_have: Callable[[Hashable], bool] = lambda _: True
     ) -> tuple[Hashable, T] | None:
-        """The first item of the caller whose turn it is; None if no caller may have one."""
+        """The first item of the next caller in turn; None if no caller may have one."""
         for caller, items in self._turns.items():
             if may_have(caller):
                 item = items.popleft()
@@ -116,7 +116,7 @@ class FairSlots:
             with self._lock:
                 self._waiting.discard(caller, waiter)
             if waiter.has_slot:
-                self.give(caller)  # It came at the same moment.
+                self.give(caller)  # The slot was assigned just before the cancellation.
             raise
 
     def give(self, caller: Hashable) -> None:

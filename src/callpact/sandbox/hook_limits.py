@@ -1,6 +1,6 @@
 """Limits of a hook: time, memory and sizes of one call, each a field of `HookLimits`.
 
-They are enforced by the host from outside the guest; nothing a hook does can widen them.
+The host enforces them from outside the guest, so no hook can raise them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ MAX_HOOK_TIMEOUT = 60.0
 """Seconds that `hook_timeout` may set; other callers may wait for one turn of this length."""
 MAX_LOAD_SECONDS = 5.0
 """Seconds that a file's libraries, its module and its factory may run when hooks are loaded; a
-longer `hook_timeout` holds for this as well."""
+longer `hook_timeout` applies to this as well."""
 MAX_MEMORY_BYTES = 64 << 20
 """Memory of one running hook: its code, its libraries and its data."""
 MAX_OUTPUT_BYTES = 8 << 20
-"""Size of what a hook returns, as JSON, and of the requests that it makes at one time."""
+"""Size of a hook's return value, as JSON, and of the requests that it makes at one time."""
 MAX_INPUT_BYTES = 16 << 20
-"""Size of what a hook is given, as JSON: its argument, and the replies that come at one time."""
+"""Size of a hook's argument, as JSON, and of the replies that it gets at one time."""
 MAX_EFFECTS = 32
 """Requests (`fetch`) that one hook call may make."""
 MAX_LOG_LINES = 100
 """Lines that one hook call may write to the console; further lines are dropped."""
 MAX_LOG_CHARACTERS = 10_000
-"""Characters that one hook call may write to the console; what is longer is cut."""
+"""Characters that one hook call may write to the console; the rest is cut off."""
 
 _LEAST_MEMORY_BYTES = 16 << 20
 

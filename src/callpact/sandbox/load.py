@@ -1,7 +1,7 @@
-"""From texts to images: the driver and its globals, libraries, and the module of a file.
+"""Loading of images: the driver and its globals, libraries, and the module of a file.
 
-All of it runs in the sandbox, within the limits for loading. What code does while it loads, it
-does once; the image that is taken at the end is what every call starts from.
+All of it runs once, in the sandbox, within the limits for loading. Every call starts from the image
+that is taken at the end.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Hooks = Mapping[str, frozenset[str]]
 
-_MAX_TOLD_BYTES = 1 << 20
+_MAX_DESCRIBED_BYTES = 1 << 20
 _shape = msgspec.json.Decoder(dict[str, frozenset[str]])
 
 
 class HooksRefused(DeclarationError):
-    """A file whose hooks cannot be loaded: why, and where in its text (0 if unknown)."""
+    """A file whose hooks cannot be loaded, with the reason and the line (0 if unknown)."""
 
     def __init__(self, name: str, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(name, message, line, column)
@@ -78,7 +78,7 @@ class Loading:
         return image
 
     def _file(self) -> Path | None:
-        """Where the state without packs is kept; its name holds all that it depends on."""
+        """The file of the image without packs; its name is a hash of all that it depends on."""
         if self._machines.cache is None:
             return None
         digest = hashlib.sha256(COMPILED_AS.encode())
@@ -93,13 +93,13 @@ class Loading:
         """The hooks of a module and the state after its factory ran.
 
         Raises:
-            HooksRefused: the module fails, breaks a limit, or does not keep to its `main`.
+            HooksRefused: the module fails, exceeds a limit, or contradicts its `main`.
             UsageError: the lists are not JSON.
         """
         loaded = self._run(base, lambda machine: self._load(machine, base, text, main, lists))
         if loaded is not None:
             return loaded
-        # The first way gives no reason; this one gives nothing else.
+        # The first way gives no reason for a failure; this one gives only that.
         raise self._run(base, lambda machine: self._explain(machine, base.handles, text))
 
     def _run(self, base: Image | None, work: Callable[[Machine], T]) -> T:
@@ -133,10 +133,10 @@ class Loading:
         limits = machine.json(self._options())
         installer = machine.evaluate(_script("globals.js"))
         driver = machine.invoke(machine.evaluate(_script("bootstrap.js")), installer, limits)
-        load, start, take, settle, tell = (
-            machine.member(driver, name) for name in ("load", "start", "take", "settle", "tell")
+        load, start, take, settle, describe = (
+            machine.member(driver, name) for name in ("load", "start", "take", "settle", "describe")
         )
-        handles = Handles(load, start, take, settle, tell, places)
+        handles = Handles(load, start, take, settle, describe, places)
         for module in modules:
             _add_module(machine, driver, module)
         if scripts:
@@ -148,7 +148,7 @@ class Loading:
                     machine.evaluate(script)
                     machine.run_jobs()
                 except Thrown as thrown:
-                    failure = self._told(machine, handles, thrown.handle)
+                    failure = self._failure(machine, handles, thrown.handle)
                     raise HooksRefused(
                         "LibraryFailed", f"the library '{name}' failed: {failure.message}"
                     ) from None
@@ -159,17 +159,17 @@ class Loading:
     def _load(
         self, machine: Machine, base: Image, text: bytes, main: str, lists: str
     ) -> tuple[Hooks, Image] | None:
-        """Nothing if the module's code did not come to its end."""
+        """Load a module; None if its code did not run to its end."""
         handles = base.handles
-        # An export whose name the module cannot know is there only if all before it has run.
+        # The added export has an unpredictable name: it is there only if all code before it ran.
         mark = f"_{os.urandom(16).hex()}"
         ended = b"%b\n;export const %b=1" % (text, mark.encode())
         try:
             namespace = machine.evaluate_module(ended)
             machine.run_jobs()
         except Thrown as thrown:
-            raise _refused(self._told(machine, handles, thrown.handle)) from None
-        if machine.is_full:  # What promises queue is dropped without a word when there is no room.
+            raise _refused(self._failure(machine, handles, thrown.handle)) from None
+        if machine.is_full:  # Without room, the engine drops the jobs of promises silently.
             raise Trapped("MemoryLimit")
         try:
             machine.member(namespace, mark)
@@ -192,15 +192,15 @@ class Loading:
             promise = machine.module_promise(text)
             machine.run_jobs()
         except Thrown as thrown:
-            return _refused(self._told(machine, handles, thrown.handle))
+            return _refused(self._failure(machine, handles, thrown.handle))
         reason = machine.rejection(promise)
         if reason is None:
             return HooksRefused("NeverSettled", words("NeverSettled", self._limits))
-        return _refused(self._told(machine, handles, reason))
+        return _refused(self._failure(machine, handles, reason))
 
-    def _told(self, machine: Machine, handles: Handles, thrown: int) -> Failed:
+    def _failure(self, machine: Machine, handles: Handles, thrown: int) -> Failed:
         try:
-            text = machine.text(machine.invoke(handles.tell, thrown), _MAX_TOLD_BYTES)
+            text = machine.text(machine.invoke(handles.describe, thrown), _MAX_DESCRIBED_BYTES)
         except Thrown:
             text = None
         if text is None:

@@ -1,10 +1,9 @@
-"""Hooks from asyncio: calls run on a few threads with large stacks, effects on the event loop.
+"""Hooks for asyncio: calls run on a few threads with large stacks, effects on the event loop.
 
 A call holds one of a bounded number of machines until it ends, also while it waits for effects.
-Machines and threads are shared by callers in turn, so that one caller's hooks delay another's by
-one turn at most; time in a queue is no running time of a hook. A cancelled call is given up at
-once; if its code runs just then, its thread is free again when the time limit of the hook ends it.
-Not bound to one event loop.
+Callers share machines and threads in turn, so that one caller's hooks delay another's by one turn
+at most; time in a queue does not count as running time. A cancelled call is given up at once; code
+that is running then keeps its thread until the hook's time limit. Not bound to one event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Perform = Callable[[Effect], Awaitable[Any]]
-"""The host's way to answer an effect: JSON data, or `EffectRefused`."""
+"""An async function of the host that answers an effect with JSON data, or raises `EffectRefused`."""
 
 MAX_THREADS = 8
 """Hooks that run at the same time; never more than there are processors."""
@@ -42,11 +41,11 @@ MAX_WAITING = 4_096
 
 
 class EffectRefused(Exception):
-    """Raised by the host to refuse an effect: the hook sees a TypeError with these words."""
+    """Raised by the host to refuse an effect: the hook gets a TypeError with this message."""
 
 
 class Pool:
-    """The threads for the hooks of one engine, which its maker closes."""
+    """The threads for the hooks of one engine; the owner of the engine closes it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -117,7 +116,7 @@ class Pool:
             ) from None
 
     async def aclose(self) -> None:
-        """Let the threads finish what was asked of them, and end them."""
+        """Let the threads finish their queued work, and end them."""
         await self._workers.close()
 
     async def _serve(
@@ -178,7 +177,7 @@ class _Call:
                 self._end()
 
     def leave(self) -> None:
-        """Want nothing more of the call."""
+        """Abandon the call."""
         with self._lock:
             self._is_left = True
             is_busy = self._is_busy

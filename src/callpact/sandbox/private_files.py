@@ -1,8 +1,8 @@
-"""Our own files in a directory that only this user may write.
+"""Cache files in a directory that only this user may write.
 
-What they hold is used as it is, compiled code above all; so whatever is odd about the directory or
-the file, it is as if the file were not there. A digest guards against damage, such as a file that
-was cut short; against people, the directory does.
+Their content, such as compiled code, is used without further checks; so a file is ignored if
+anything about it or its directory cannot be trusted. A digest detects damage, such as truncation;
+the permissions of the directory protect against other users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LENGTH_BYTES = 8
 
 
 def read_private(file: Path) -> tuple[bytes, bytes] | None:
-    """The two parts of the file; nothing if it is absent or cannot be trusted."""
+    """The two parts of the file; None if it is absent or cannot be trusted."""
     with _mapped(file) as content:
         if content is None:
             return None
@@ -29,7 +29,7 @@ def read_private(file: Path) -> tuple[bytes, bytes] | None:
 
 
 def read_private_second(file: Path) -> bytes | None:
-    """The second part alone, for callers that map the file: the first is at its beginning."""
+    """The second part alone, for callers that map the file, which begins with the first part."""
     with _mapped(file) as content:
         if content is None:
             return None
@@ -40,7 +40,7 @@ def read_private_second(file: Path) -> bytes | None:
 def keep_private(file: Path, first: bytes, second: bytes) -> None:
     """Write the file atomically, by renaming it.
 
-    A directory that cannot be written costs time in the next process, and nothing else.
+    A directory that cannot be written only costs the next process time.
     """
     temporary = file.with_name(f".{os.urandom(8).hex()}.tmp")
     try:
@@ -92,7 +92,7 @@ def _is_whole(content: mmap.mmap) -> bool:
 
 
 def _second(content: mmap.mmap) -> tuple[int, int]:
-    """Where the second part begins and ends."""
+    """The offsets of the second part: its beginning and its end."""
     end = len(content) - _DIGEST_BYTES - _LENGTH_BYTES
     return int.from_bytes(content[end : end + _LENGTH_BYTES], "little"), end
 
@@ -103,7 +103,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Whether only we can have written it."""
+    """True if no other user can have written it."""
     if not hasattr(os, "getuid"):
         return True  # Windows: a user's directories are private by default.
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

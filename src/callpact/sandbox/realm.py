@@ -2,7 +2,7 @@
 
 A call is a chain of steps. A step ends with `Done`, `Failed`, or `Pending` when the hook waits for
 the host; `Pending.resume` gives the replies and is the next step. Everything here blocks and must
-run on a thread with a large stack: `pool.py` is the side for asyncio.
+run on a thread with a large stack: `pool.py` is the interface for asyncio.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from callpact.sandbox.steps import (
     write_reply,
 )
 
-_LOG_BYTES = 6  # that one character takes in JSON at most
+_LOG_BYTES = 6  # The most bytes that one character takes in JSON.
 _NO_LOGS = b"[]"
-_SEED_BYTES = 32  # from which `crypto` makes random bytes, for one call
+_SEED_BYTES = 32  # The seed of `crypto`'s random bytes in one call.
 
 
 class Realm:
@@ -120,7 +120,7 @@ class _Call:
         self._handles = image.handles
         self._seconds = limits.seconds
         self._logs: tuple[Log, ...] = ()
-        self._asked = 0
+        self._effect_count = 0
         self._open: set[int] = set()
         self._machine = machines.lend(image)
 
@@ -132,7 +132,7 @@ class _Call:
         self._machines.take_back(self._machine)
 
     def step(self, function: int, text: bytes) -> Step:
-        """Let the guest run until it has a result, needs the host or breaks a limit."""
+        """Run the guest until it has a result, needs the host or exceeds a limit."""
         try:
             step = self._judge(self._run(function, text))
         except Trapped as trapped:
@@ -195,14 +195,14 @@ class _Call:
             case b"X":
                 return self._fail("TooManyEffects")
             case b"N":
-                # A job for which there was no room is lost, and what waits for it waits for ever.
+                # A job for which there was no room is lost, and its promise never settles.
                 return self._fail("MemoryLimit" if self._machine.is_full else "NeverSettled")
             case _:
                 return self._fail("Crashed", "the driver was not understood")
 
     def _wait(self, effects: tuple[Effect, ...]) -> Step:
-        self._asked += len(effects)
-        if self._asked > self._limits.effects:
+        self._effect_count += len(effects)
+        if self._effect_count > self._limits.effects:
             return self._fail("TooManyEffects")
         self._open.update(effect.id for effect in effects)
         if not self._open:

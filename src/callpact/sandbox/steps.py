@@ -1,7 +1,7 @@
 """The outcome of a step of a hook, as data: a result, a failure, an effect, a log line.
 
-Also how the guest's texts become these, with nothing in them taken on trust. Not the step itself:
-that is `realm.py`.
+Also the decoding of the guest's texts, which trusts nothing in them. The steps are made in
+`realm.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from callpact.schema.bounds import with_room
 
 _FRAME = re.compile(rf"\b{re.escape(MODULE_NAME)}:(\d{{1,7}}):(\d{{1,7}})", re.ASCII)
 
-# JSON.stringify escapes surrogates only where they stand alone.
+# JSON.stringify escapes lone surrogates only.
 _LONE_SURROGATE = re.compile(rb"((?<!\\)(?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _OUT_OF_MEMORY = ("InternalError", "out of memory")
 
@@ -35,7 +35,7 @@ class Log(Struct, frozen=True, array_like=True):
 
 
 class Effect(Struct, frozen=True):
-    """Something that a hook asks of the host; `data` is JSON data of the guest's making."""
+    """A request of a hook to the host; `data` is JSON data from the guest, unchecked."""
 
     id: int
     kind: str
@@ -43,7 +43,7 @@ class Effect(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """The host's answer to an effect: JSON data, or the words of a refusal."""
+    """The host's answer to an effect: JSON data, or the message of a refusal."""
 
     id: int
     data: Any = None
@@ -58,7 +58,7 @@ class Done(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """Why there is no result; `line` and `column` are those of the file's own text, or 0."""
+    """The reason for a missing result; `line` and `column` refer to the file's text, or are 0."""
 
     name: str
     message: str
@@ -123,7 +123,7 @@ def read_thrown(text: bytes, limits: HookLimits) -> Failed:
 
 
 def check_json(text: bytes) -> str:
-    """The text, which is JSON that any reader takes.
+    """The text, checked to be JSON without lone surrogates.
 
     Raises:
         msgspec.DecodeError: it is not JSON.
@@ -140,9 +140,9 @@ def check_json(text: bytes) -> str:
 
 
 def _well_formed(text: bytes) -> bytes:
-    """JSON of JavaScript without halves of surrogate pairs, which no text outside it may have.
+    """JSON of JavaScript with lone surrogates replaced, as UTF-8 cannot encode them.
 
-    A text that was cut within an emoji ends with the replacement character, as it does in a page.
+    A text that was cut within an emoji ends with the replacement character, as in a browser.
     """
     return _LONE_SURROGATE.sub(rb"\1\\ufffd", text)
 
@@ -158,12 +158,12 @@ def _json(data: Any) -> bytes:
     try:
         return orjson.dumps(data)
     except TypeError:
-        # Half of a surrogate pair is legal in JavaScript, and escaped it may cross.
+        # A lone surrogate is legal in JavaScript and can be sent escaped.
         return json.dumps(data).encode()
 
 
 def words(name: str, limits: HookLimits) -> str:
-    """The failures that are not the hook's own errors, in words that say the limit."""
+    """The message of a failure that is not the hook's own error; it names the limit."""
     match name:
         case "Timeout":
             return f"it ran longer than {limits.seconds:g} s{_longer(limits)}"

@@ -1,8 +1,7 @@
 """Threads with large stacks for work that asyncio waits for.
 
-Like the executor of the standard library, but: the size of the stack is chosen, a result costs one
-wake-up of the loop, work that waits is done in the turns of its callers, and nothing is bound to
-one event loop.
+Unlike the executor of the standard library: the stack size can be set, a result costs one wake-up
+of the loop, queued work is done in the turns of its callers, and no event loop owns the threads.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ T = TypeVar("T")
 _Job = Callable[[], Callable[[], None]]
 _Inbox = SimpleQueue[_Job | None]
 
-_STACK_BYTES = 8 << 20  # Guest code uses up to 2 MiB of it; with too little the process dies.
+_STACK_BYTES = 8 << 20  # Guest code uses up to 2 MiB; with too little the process crashes.
 
 _starting = threading.Lock()
 
@@ -30,7 +29,7 @@ _starting = threading.Lock()
 class Workers:
     """A number of threads, started when there is work for them.
 
-    The thread that worked last works next: what it used is still in its processor's cache.
+    The thread that became idle last works next: its data is still in the processor's cache.
     """
 
     def __init__(self, most: int) -> None:
@@ -42,7 +41,7 @@ class Workers:
         self._is_closed = False
 
     async def do(self, work: Callable[[], T], caller: Hashable = None) -> T:
-        """Run the work and return its result; if it is cancelled before the work begins, it never runs.
+        """Run the work and return its result; work that is cancelled in the queue never runs.
 
         Raises:
             UsageError: the workers are closed.
@@ -53,7 +52,7 @@ class Workers:
         return await future
 
     async def close(self) -> None:
-        """Finish what was asked for, and end the threads."""
+        """Finish the queued work, and end the threads."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -78,7 +77,7 @@ class Workers:
         while job is not None:
             notify = job()
             job = self._next(inbox)
-            notify()  # After the next job was taken, or the loop would wake another thread.
+            notify()  # After taking the next job; otherwise the loop would wake another thread.
             if job is None:
                 job = inbox.get()
 
@@ -114,20 +113,19 @@ def _do(
     try:
         result = work()
     except BaseException as error:  # noqa: BLE001 - every outcome reaches the waiting caller
-        return partial(_tell, loop, future, future.set_exception, error)
-    return partial(_tell, loop, future, future.set_result, result)
+        return partial(_notify, loop, future, future.set_exception, error)
+    return partial(_notify, loop, future, future.set_result, result)
 
 
-def _tell(
+def _notify(
     loop: asyncio.AbstractEventLoop,
     future: asyncio.Future[Any],
     settle: Callable[[Any], None],
     value: object,
 ) -> None:
-    # The loop was closed: no caller waits.
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError):  # The loop is closed: no caller waits.
         loop.call_soon_threadsafe(lambda: future.done() or settle(value))
 
 
 def _notify_none() -> None:
-    """For work whose caller is gone."""
+    """Do nothing: the caller is gone."""

@@ -1,1 +1,1 @@
-"""Keys for upstreams, which source is granted which of them, and the one `Masker` that hides them."""
+"""Keys for upstreams, their grants to sources, and the one `Masker` that hides them."""

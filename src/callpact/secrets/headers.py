@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
+from callpact.schema import is_array, is_object
 from callpact.schema.json_text import json_text
 from callpact.secrets.masker import MASK
 
@@ -22,10 +23,10 @@ _CARRIERS = frozenset(
     for prefix in ("", "proxy", "set", "http", "x")
 )
 _NAMING = frozenset({"name", "key", "header"})
-# Bounded, as any word may come before and after.
+# Bounded, because any word may precede or follow.
 _END = r"(?:authorization|cookie)[\w-]{0,20}(?:[ \t]header)?"
 _NAME = rf"[\w-]{{0,20}}?{_END}"
-_QUOTE = r"\\{0,8}[\"'`]"  # Also as it stands in JSON within JSON.
+_QUOTE = r"\\{0,8}[\"'`]"  # Also escaped, as in JSON within JSON.
 _IS = r"\s{0,8}(?:=>|[:=,])\s{0,8}"
 _IN_TEXT = re.compile(
     # 'Authorization': 'Bearer …', also as a pair, in bytes, as a name beside its value.
@@ -49,9 +50,9 @@ def is_secret_header(name: Any) -> bool:
 
 
 def mentions_secret_header(text: str) -> bool:
-    """True if such a header may be named in a text; a quick test."""
+    """True if a text may name such a header; a fast test with false positives."""
     lowered = text.lower()
-    # One letter is found many times as quickly as a word, and these two are rare.
+    # Searching for one rare letter is many times faster than searching for a word.
     return ("z" in lowered and "authorization" in lowered) or (
         "k" in lowered and "cookie" in lowered
     )
@@ -62,21 +63,19 @@ def without_carried(value: Any) -> Any:
     if isinstance(value, str):
         inner = within_text(value, without_carried)
         return _without_carried(value) if inner is None else inner
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
-        is_named = any(is_secret_header(v) for k, v in held.items() if k.lower() in _NAMING)
+    if is_object(value):
+        is_named = any(is_secret_header(v) for k, v in value.items() if k.lower() in _NAMING)
         return {
             k: MASK
             if is_secret_header(k) or (is_named and k.lower() == "value")
             else without_carried(v)
-            for k, v in held.items()
+            for k, v in value.items()
         }
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        before = [None, *items]
+    if is_array(value):
+        before = [None, *value]
         return [
             MASK if is_secret_header(name) else without_carried(item)
-            for name, item in zip(before, items, strict=False)
+            for name, item in zip(before, value, strict=False)
         ]
     return value
 

@@ -1,8 +1,8 @@
-"""Keys for upstreams: where they come from, which source gets which, and the masker for all of them.
+"""Keys for upstreams: their origins, their grants to sources, and the masker for all of them.
 
 `Secrets` looks names up in given values, then in a dotenv file, then in the environment. Of the
 environment it reads only granted names; it reads no file that it was not given. `AllSecrets` joins
-those of several sources into one `Masker`. Where a key may be sent is decided by its source.
+the secrets of several sources in one `Masker`. The source decides where a key may be sent.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from callpact.errors import InvalidConfig, UsageError
 from callpact.secrets.masker import Masker
 
 MAX_SECRETS_BYTES = 1_000_000
-"""Size of a file of secrets."""
+"""Bytes that a file of secrets may have."""
 EVERY_KEY = "*"
 """Grants a source every name of the environment."""
 
 Standing = Literal["granted", "ungranted", "withheld", "unset"]
-"""Whether a name is given out: it is, it is set but not granted, it is a token of one of our doors,
-or nothing is set under it."""
+"""The state of a name: granted; set but not granted; a token of one of our doors; not set."""
 
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.]*)[ \t]*=[ \t]*(.*)")
 _QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:#.*)?""")
@@ -35,11 +34,10 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 class Secrets:
     """Secrets by name: those given, before those of a dotenv file, before the environment.
 
-    Of the environment the names in `keys` are read, and no others; `*` reads all. Names in
-    `withheld`, and values that these have, are masked and never given out. With `only_keys` the
-    names of the file need to be in `keys`, too. A value that is empty counts as not set. No repr,
-    str, format, copy or pickle shows a value. Values of fewer than 8 characters are not masked:
-    they are part of too many other words.
+    Of the environment only the names in `keys` are read; `*` reads all. Names in `withheld`, and
+    their values, are masked and never returned. With `only_keys` the names of the file must be in
+    `keys`, too. An empty value counts as not set. No repr, str, format, copy or pickle shows a
+    value. Values of fewer than 8 characters are not masked: they occur in too many other words.
 
     Raises:
         InvalidConfig: the file cannot be read, with the number of the line.
@@ -71,7 +69,7 @@ class Secrets:
                 found[name] = value
         self._known = found
         self._learned: dict[str, str] = {}
-        """Values of the environment that were asked for."""
+        """Values of the environment that were looked up."""
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self._keys = frozenset(keys)
         self._withheld = frozenset(withheld)
@@ -102,7 +100,7 @@ class Secrets:
         return self._value(name) if self.standing(name) == "granted" else None
 
     def standing(self, name: str) -> Standing:
-        """Return whether a name is given out, or the reason why not."""
+        """Return the state of a name: granted, or the reason why it has no value."""
         value = self._value(name)
         if value is None:
             return "unset"
@@ -132,7 +130,7 @@ class Secrets:
         """Return the masker of all known secrets: the same object until more become known."""
         number = len(self._known) + len(self._learned)
         if self._masker[0] != number:
-            # A copy: another thread may learn of a secret at the same time.
+            # A copy: another thread may add a secret at the same time.
             values = (*self._known.values(), *tuple(self._learned.values()))
             self._masker = (len(values), Masker(values))
         return self._masker[1]
@@ -151,7 +149,7 @@ class Secrets:
 
 
 class AllSecrets:
-    """The secrets of several sources under one masker: a secret may be part of another source's."""
+    """The secrets of several sources under one masker, as one secret may contain another."""
 
     def __init__(self) -> None:
         self._secrets: tuple[Secrets, ...] = ()
@@ -159,7 +157,7 @@ class AllSecrets:
         self._joined = Masker()
 
     def hide(self, secrets: Secrets) -> None:
-        """Mask these from now on, also those of them that become known later."""
+        """Mask these from now on, including those that are added to them later."""
         if not any(secrets is known for known in self._secrets):
             self._secrets = (*self._secrets, secrets)
 

@@ -1,8 +1,8 @@
-"""Finds secrets in texts and JSON data, however they are encoded, and replaces them by a mask.
+"""`Masker` finds secrets in texts and JSON data, in many encodings, and replaces them by a mask.
 
 A text is searched as it is, and again after each of a few rounds that decode percent-encoding, HTML
 entities and the escapes of JSON and Python. Hex, base64 and UTF-8 read as Latin-1 are searched for
-as they are written. Knows no names, no files and no environment; `secrets.py` does.
+as they are written. Knows no names, no files and no environment; `keys.py` does.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from html.entities import html5
 from typing import Any, Self, cast
 
 MAX_MASKED_DEPTH = 2_100
-"""Levels of JSON data in which secrets are looked for; what lies deeper is masked as a whole."""
+"""Levels of JSON data that are searched for secrets; deeper values are masked as a whole."""
 MIN_MASKED = 8
-"""Characters from which on a value is masked: shorter ones are part of too many other words."""
+"""Characters of the shortest value that is masked: shorter ones occur in too many other words."""
 MAX_DECODED = 4
-"""Encodings within one another that are undone to find a secret, as JSON within JSON."""
+"""Nested encodings that are decoded to find a secret, such as JSON within JSON."""
 MASK = "***"
 
 _MAX_ENCODED = 10_000
@@ -33,14 +33,14 @@ _UNITS = (
 _SIMPLE = "\"'/abfnrtv0"
 _ENCODED = re.compile(rf"{_UNITS}|\\[\\{_SIMPLE}]")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-_WIDEST = 12  # Characters that one character of a secret may be written with, in one encoding.
-_FEW = 8  # Up to this number, searching for each is as quick.
-_MANY = 100  # Of more it takes longer to find out which are part of others.
+_WIDEST = 12  # Characters that one character of a secret takes in one encoding, at most.
+_FEW = 8  # Up to this number, searching for each form is as fast.
+_MANY = 100  # Above this number, removing forms that contain others takes too long.
 _INNER, _OUTER = b"x "
 
 
 class Masker:
-    """Hides these values; none of fewer characters than `shortest`."""
+    """Masks these values, except those of fewer characters than `shortest`."""
 
     __slots__ = (
         *("_encoded", "_exact", "_fewest", "_fewest_folded", "_folded", "_run", "_shortest"),
@@ -54,14 +54,14 @@ class Masker:
             if len(value) >= max(shortest, MIN_MASKED):
                 folded.update(map(_lowered, _written(value)))
                 exact.update(_in_base64(value))
-            elif len(value) >= shortest:  # Too short to be found in another case.
+            elif len(value) >= shortest:  # Too short to be searched for in any case.
                 exact.add(value)
                 exact.add(_pointer(value))
         self._prepare(folded, exact)
 
     @classmethod
     def joined(cls, maskers: Iterable[Masker]) -> Self:
-        """Return one masker for the values of several: a secret of one may be part of another's."""
+        """Return one masker for the values of several, as one secret may contain another."""
         folded: set[str] = set()
         exact: set[str] = set()
         for each in maskers:
@@ -82,7 +82,7 @@ class Masker:
         """Characters that a secret may have as it is written in a text."""
         self._encoded = _encoded("".join(every))
         plain = [form for form in every if form.isascii()]
-        # Nothing is found where there are nowhere as many of their letters in a row.
+        # A text without a run of their letters of this length holds none of them.
         self._run = "" if len(plain) <= _FEW else "x" * len(plain[0])
         letters = frozenset(map(ord, "".join(plain)))
         letters |= {ord(chr(code).upper()) for code in letters if code < 128}
@@ -126,7 +126,7 @@ class Masker:
         if not self.finds(text):
             return text
         spans = sorted(self._spans(text))
-        if not spans:  # Known by a letter that has another length in lower case.
+        if not spans:  # A letter changes its length in lower case.
             return MASK
         parts: list[str] = []
         end = 0
@@ -136,7 +136,7 @@ class Masker:
         return "".join((*parts, text[end:]))
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the spans of a text that hold a secret, also those that decoding reveals."""
+        """Yield the spans of a text that hold a secret, plain or encoded."""
         decodings: list[_Decoding] = []
         for _ in range(MAX_DECODED + 1):
             for begin, end in self._found(text):
@@ -163,7 +163,7 @@ class Masker:
             return value
         root: list[Any] = [None]
         pending: list[tuple[Any, Any, Any, int]] = [(root, 0, value, 0)]
-        while pending:  # Not by recursion, which ends before the deepest values do.
+        while pending:  # No recursion: deep values would exceed its limit.
             holder, place, item, level = pending.pop()
             if not isinstance(item, Mapping | list | tuple):
                 holder[place] = self._masked_part(item)
@@ -187,7 +187,7 @@ class Masker:
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, bytes):
-            text = value.decode("latin-1")  # In which UTF-8 is known, too.
+            text = value.decode("latin-1")  # UTF-8 read as Latin-1 is searched for, too.
             masked = self.mask(text)
             return value if masked is text else masked.encode("latin-1")
         return value
@@ -197,13 +197,13 @@ class Masker:
 
 
 def _encoded(letters: str) -> re.Pattern[str]:
-    """The encodings to undo for secrets of these letters: texts are full of quotes and line ends."""
+    """A pattern of the escapes that can encode these letters, to skip frequent others."""
     simple = "".join(sort for sort in _SIMPLE if _ESCAPES.get(sort, sort) in letters)
     return re.compile(rf"{_UNITS}|\\[\\{simple}]")
 
 
 class _Decoding:
-    """A text with one encoding undone, and where each place of it comes from."""
+    """A decoded text, with a map of its offsets to those of the encoded text."""
 
     def __init__(self, text: str, encoded: re.Pattern[str]) -> None:
         parts: list[str] = []
@@ -223,11 +223,11 @@ class _Decoding:
         self.text = "".join((*parts, text[last:])) if parts else text
 
     def begin(self, place: int) -> int:
-        """Where what is at a place begins in the encoded text."""
+        """The encoded offset at which the character at a decoded offset begins."""
         return self._mapped(place, 1, 0)
 
     def end(self, place: int) -> int:
-        """Where what ends at a place ends in the encoded text."""
+        """The encoded offset at which the span up to a decoded offset ends."""
         return self._mapped(place - 1, 2, 1)
 
     def _mapped(self, place: int, edge: int, more: int) -> int:
@@ -246,9 +246,7 @@ def _decode(match: re.Match[str]) -> str:
 def _decoded(text: str) -> str:
     kind = text[0]
     if kind == "%":
-        return chr(
-            int(text[1:].lstrip("uU"), 16)
-        )  # Of UTF-8 as Latin-1 reads it, which is searched for.
+        return chr(int(text[1:].lstrip("uU"), 16))  # UTF-8 read as Latin-1, which is searched for.
     if kind == "\\":
         sort = text[1]
         if sort == "u" and len(text) > 6:
@@ -264,7 +262,7 @@ def _decoded(text: str) -> str:
 
 
 def _written(value: str) -> Iterator[str]:
-    """Yield the forms in which a value may be written, beside those that decoding undoes."""
+    """Yield the written forms of a value that decoding does not undo."""
     if len(value) <= _MAX_ENCODED:
         for each in (value, value.upper(), value.lower()):
             data = each.encode("utf-8", "surrogatepass")
@@ -278,7 +276,7 @@ def _written(value: str) -> Iterator[str]:
 
 
 def _read(value: str) -> Iterator[str]:
-    """Yield the forms in which a value may be read: as it is, as Latin-1, decoded."""
+    """Yield the forms of a value after reading: as it is, as Latin-1, decoded."""
     for _ in range(MAX_DECODED + 1):
         yield value
         for each in () if value.isascii() else (value, value.upper(), value.lower()):
@@ -293,7 +291,7 @@ def _read(value: str) -> Iterator[str]:
         value = decoded
 
 
-# Browsers read Latin-1 so; five bytes mean nothing there.
+# Browsers decode Latin-1 as Windows-1252, in which five bytes are undefined.
 _WINDOWS = [bytes([code]).decode("cp1252", "ignore") or chr(code) for code in range(256)]
 
 
@@ -307,8 +305,8 @@ def _in_base64(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
     for whole in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
         yield whole.decode()
-    # In base64 a value begins at one of three places within a group (`user:value` of Basic): what
-    # is left of it once its neighbours are cut off is the same everywhere.
+    # In base64 a value begins at one of three offsets within a group (`user:value` of Basic); the
+    # characters that depend on its neighbours are cut off.
     for shift in range(3):
         encoded = base64.b64encode(bytes(shift) + data).rstrip(b"=").decode()
         end = len(encoded) if (shift + len(data)) % 3 == 0 else len(encoded) - 1
@@ -318,7 +316,7 @@ def _in_base64(value: str) -> Iterator[str]:
 
 
 def _lowered(text: str) -> str:
-    """The text in lower case, each character at its place."""
+    """The text in lower case, with the offset of each character unchanged."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -338,7 +336,7 @@ def _fewest(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sorted spans without those that overlap."""
+    """Sorted spans, with overlapping ones merged."""
     last: tuple[int, int] | None = None
     for begin, end in spans:
         if last is not None and begin < last[1]:

@@ -1,6 +1,6 @@
 """Sources turn declarations into Tools: Python functions, Data Tools, FlowMCP files.
 
-Each kind stands alone; they meet only in `base.py`.
+The kinds do not import one another; they share only `base.py`.
 """
 
 from typing import TYPE_CHECKING

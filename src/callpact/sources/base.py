@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 UNREAD = ("__pycache__", "node_modules", ".git", ".venv", "venv")
-"""Folders that hold nothing of a project's own."""
+"""Folders without a project's own files."""
 Severity = Literal["info", "warning", "error"]
 
 
@@ -36,7 +36,7 @@ class Finding(Struct, frozen=True):
     line: int | None = None
     column: int | None = None
     is_left_out: bool = False
-    """True if nothing of the place is loaded, though there is no error."""
+    """True if the place is not loaded at all, although there is no error."""
 
 
 class Tools(list[Tool]):
@@ -59,9 +59,9 @@ class Opening(Struct, frozen=True):
     """The reference and the settings that a source is opened with."""
 
     ref: str
-    """The reference behind its kind: `shop.py` of `python:shop.py`."""
+    """The reference without its kind: `shop.py` of `python:shop.py`."""
     namespace: str | None = None
-    """For tools that have none of their own."""
+    """The namespace of tools that declare none."""
     folder: Path | None = None
     """The base of relative references; None for the current directory."""
     profile: str | None = None
@@ -81,10 +81,10 @@ class Opening(Struct, frozen=True):
 
 
 class Source(Protocol):
-    """Turns declarations into Tools, and owns the resources that these need."""
+    """Turns declarations into Tools, and owns their connections and files."""
 
     async def load(self) -> Tools:
-        """Read the declarations. One bad declaration never takes the others down."""
+        """Read the declarations; a bad one is reported and does not affect the others."""
         ...
 
     async def aclose(self) -> None:
@@ -109,5 +109,5 @@ class Watchable(Protocol):
     """A source that names its files; for any other, the path of its reference is watched."""
 
     def watched(self) -> Iterable[Watched]:
-        """The files that the last load read, or would have read if it had not failed."""
+        """The files of the last load, also of one that failed."""
         ...

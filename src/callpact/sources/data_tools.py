@@ -1,7 +1,7 @@
-"""Data Tools (seed 004): property blocks on both sides, an answer that keeps its block or nothing.
+"""Data Tools (seed 004): property blocks for input and output; an output that breaks its block fails.
 
-The gate checks the arguments; around the handler they are completed with their defaults and rid of
-undeclared keys, so that it can trust their shape. Not a loader: a Data Tool is declared in code.
+The gate checks the arguments; then defaults are filled in and undeclared keys removed, so that the
+handler can rely on their shape. Data Tools are declared in code; no file is loaded here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def data_tool(
 ) -> Tool:
     """Declare a Data Tool; "Product Search" becomes `data.product_search`, a dotted name is an id.
 
-    Undeclared keys of the arguments are dropped before the handler; `strict_input` closes the
-    published schema, so that they are rejected. The answer is rejected unless it keeps `output`.
+    Undeclared keys of the arguments are dropped before the handler runs; `strict_input` closes the
+    published schema, so that they are rejected. An output that breaks `output` is rejected.
 
     Raises:
         InvalidTool: the name, a block or the handler cannot be used.
@@ -124,7 +124,7 @@ def _prepared(handler: Any, schema: dict[str, Any], tool_id: str) -> Handler:
 
     async def prepared(arguments: dict[str, Any], context: Context) -> Any:
         answer: Any = await call(shape(arguments), context)
-        # Data that only looks like an envelope is data: it must not get round the output gate.
+        # Data that only looks like an envelope is data: it must not bypass the output gate.
         if isinstance(answer, ResponseEnvelope):
             return cast("ResponseEnvelope[Any]", answer)
         return local_envelope(answer, tool_id)
@@ -143,7 +143,7 @@ def _threaded(handler: Callable[[dict[str, Any], Context], Any]) -> Handler:
         try:
             return handler(props, context)
         except StopIteration as error:
-            # A future cannot carry it: the call would never end.
+            # A future cannot hold a StopIteration: the call would never end.
             raise RuntimeError("the handler raised StopIteration") from error
 
     async def threaded(props: dict[str, Any], context: Context) -> Any:
@@ -174,7 +174,7 @@ def _shaper(schema: dict[str, Any]) -> _Shaper | None:
         for name, inner, default in parts:
             value = given.get(name, default)
             if value is not _MISSING:
-                # Shaping copies every list and object: a default stays as it was declared.
+                # Shaping copies every list and object: the declared default is never changed.
                 shaped[name] = value if inner is None else inner(value)
         return shaped
 

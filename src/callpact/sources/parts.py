@@ -1,8 +1,7 @@
-"""Sources, from their references to one catalog: opened, loaded, and cut to what is wanted.
+"""Opens and loads sources, and joins their selected tools in one catalog.
 
-Kinds of source are found through the entry-point group `callpact.sources`; ours register the same
-way as anybody's: a callable of one `Opening` that returns a `Source`. Configuration files are not
-read here.
+Kinds of source are found through the entry-point group `callpact.sources`, our own as well: a
+callable of one `Opening` that returns a `Source`. Configuration files are not read here.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One source to load: how it is opened, and which of its tools are taken under what policy."""
+    """One source to load: its settings, the selection of its tools, and their policy."""
 
     name: str
     settings: Opening
-    """As it was declared; `lists` starts at its folder, and there are no secrets yet."""
+    """The declared settings; `lists` is relative to its folder, and `secrets` are not set."""
     secrets: Path | None = None
     """The file of its keys."""
     owns_secrets: bool = False
-    """True if that file is its own, so that it is granted all of it."""
+    """True if no other source uses that file, so that it is granted all keys in it."""
     withheld: tuple[str, ...] = ()
     """Names of secrets that are tokens of our own doors."""
     is_alone: bool = True
-    """True if no other source could be given the keys of a file that all share."""
+    """True if no other source could get the keys of a shared file, so that it gets all of them."""
     policy: Policy | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -70,7 +69,7 @@ class Part:
     source: Source | None
     secrets: Secrets | None
     since: int
-    """When loading it began, in epoch nanoseconds."""
+    """The start of its loading, in epoch nanoseconds."""
     trouble: DeclarationError | None = None
 
 
@@ -105,9 +104,8 @@ async def load_sources(
 ) -> Loaded:
     """Load sources into one catalog.
 
-    What `given` says comes before what a source's own settings say. A source that is refused is an
-    error in the report and leaves the others alone. `hide` is called with the secrets of a source
-    before anything of it runs.
+    `given` overrides the settings of each source. A refused source is an error in the report and
+    does not affect the others. `hide` is called with the secrets of a source before it is opened.
 
     Raises:
         DeclarationError: no source could be loaded, or two tools share a name.
@@ -151,9 +149,9 @@ async def load_part(
     secrets: Secrets | None = None,
     hide: Callable[[Secrets], None] | None = None,
 ) -> Part:
-    """Open one source and load it, as `load_sources` does; one that is refused is closed.
+    """Open and load one source, as `load_sources` does; a refused one is closed.
 
-    `secrets` are those of an earlier loading, where its file has not changed since.
+    `secrets` are those of an earlier load, if the file has not changed since.
     """
     since = time_ns()
     source: Source | None = None
@@ -169,8 +167,8 @@ async def load_part(
     except DeclarationError as error:
         if source is not None:
             await source.aclose()
-        told = (Finding(wanted.ref, "error", str(error)),)
-        return Part(wanted, Catalog(()), told, source, secrets, since, error)
+        found = (Finding(wanted.ref, "error", str(error)),)
+        return Part(wanted, Catalog(()), found, source, secrets, since, error)
     except BaseException:
         if source is not None:
             await source.aclose()
@@ -182,36 +180,36 @@ async def load_part(
 
 
 def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> Opening:
-    told, settings = given or Opening(""), wanted.settings
+    opening, settings = given or Opening(""), wanted.settings
     lists = None if settings.lists is None else str(wanted.folder / settings.lists)
     return msgspec.structs.replace(
         settings,
-        profile=told.profile or settings.profile,
-        lists=told.lists or lists,
-        libraries=(*told.libraries, *settings.libraries),
-        hosts=(*told.hosts, *settings.hosts),
-        upstreams={**settings.upstreams, **told.upstreams},
-        secrets=_granted(wanted, told, secrets),
-        hook_hosts=(*told.hook_hosts, *settings.hook_hosts),
-        keys=(*told.keys, *settings.keys),
-        hook_timeout=told.hook_timeout or settings.hook_timeout,
+        profile=opening.profile or settings.profile,
+        lists=opening.lists or lists,
+        libraries=(*opening.libraries, *settings.libraries),
+        hosts=(*opening.hosts, *settings.hosts),
+        upstreams={**settings.upstreams, **opening.upstreams},
+        secrets=_granted(wanted, opening, secrets),
+        hook_hosts=(*opening.hook_hosts, *settings.hook_hosts),
+        keys=(*opening.keys, *settings.keys),
+        hook_timeout=opening.hook_timeout or settings.hook_timeout,
     )
 
 
-def _granted(wanted: Wanted, told: Opening, known: Secrets | None) -> Secrets:
-    """The keys of a source; of a file that sources share only those that it is granted by name."""
-    secrets = told.secrets or known or Secrets(None, wanted.secrets)
-    is_shared = told.secrets is not None or not wanted.owns_secrets
+def _granted(wanted: Wanted, opening: Opening, known: Secrets | None) -> Secrets:
+    """The keys of a source; of a shared file only those that are granted by name."""
+    secrets = opening.secrets or known or Secrets(None, wanted.secrets)
+    is_shared = opening.secrets is not None or not wanted.owns_secrets
     return secrets.restricted(
         os.environ,
-        keys=map(key_name, (*told.keys, *wanted.settings.keys)),
+        keys=map(key_name, (*opening.keys, *wanted.settings.keys)),
         withheld=wanted.withheld,
         only_keys=is_shared and not wanted.is_alone,
     )
 
 
 def open_source(opening: Opening) -> Source:
-    """The source behind a reference `kind:rest`; a bare path is sniffed.
+    """The source of a reference `kind:rest`; for a bare path the kind is guessed.
 
     Raises:
         SourceRefused: no kind of source reads it.
@@ -244,7 +242,7 @@ def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
 
 
 def is_python(opening: Opening) -> bool:
-    """True for a source that is Python code of the user's own."""
+    """True for a source that is the user's own Python code."""
     return opening.ref.startswith("python:") or _sniffed(opening.ref, opening.folder) == "python"
 
 
@@ -259,7 +257,7 @@ def _selected(loaded: Tools, wanted: Wanted, report: list[Finding]) -> Catalog:
     for key, patterns in (("allow", wanted.allow), ("deny", wanted.deny)):
         for pattern in patterns:
             if not len(catalog.select([pattern])):
-                # A deny that fits nothing would leave open what it was meant to close.
+                # A deny pattern without a match may leave a tool open that it was meant to close.
                 text = f"'{wanted.ref}': {key} '{pattern}' fits no tool; there are {ids}"
                 report.append(Finding(wanted.ref, "warning", text))
     if wanted.timeout is not None:

@@ -11,7 +11,7 @@ import pytest
 from callpact.errors import InvalidManifest, SourceRefused
 from callpact.sources.base import Finding
 from callpact.sources.flowmcp.build.source import from_flowmcp
-from callpact.sources.flowmcp.check.catalogue import Catalogue, FileReport, Rules
+from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.read.catalogue_files import (
     Candidate,
     find_files,

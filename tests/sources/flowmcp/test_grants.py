@@ -11,8 +11,8 @@ import calls
 from callpact.errors import CallError, InvalidConfig
 from callpact.runtime import Runtime
 from callpact.secrets.keys import Secrets
-from callpact.sources.flowmcp.build.grants import KeyGrants, read_root
 from callpact.sources.flowmcp.build.source import from_flowmcp
+from callpact.sources.flowmcp.http.grants import KeyGrants, read_root
 from callpact.testing import StubTransport
 
 VALUE = "the-value-of-the-key"

@@ -8,7 +8,7 @@ import pytest
 
 from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.packs.library import keep
-from callpact.sources.flowmcp.check.catalogue import opened_hits
+from callpact.sources.flowmcp.catalogue import opened_hits
 from callpact.sources.flowmcp.check.file_check import check_text, read_list
 from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks

@@ -9,7 +9,7 @@ import pytest
 
 import calls
 from callpact.schema import compile_schema
-from callpact.sources.flowmcp.build.response import mime_type, output_schema
+from callpact.sources.flowmcp.http.response import mime_type, output_schema
 
 Shop, answered, main, tool = calls.Shop, calls.answered, calls.main, calls.tool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import calls
-from callpact.sources.flowmcp.build.parameters import (
+from callpact.sources.flowmcp.read.parameters import (
     Part,
     argument_aliases,
     enum_values,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import calls
 from callpact import CallError
 from callpact.errors import Failed, Timeout, UpstreamError
-from callpact.sources.flowmcp.build.request import as_text
+from callpact.sources.flowmcp.http.request import as_text
 
 Shop, answered, main, parameter, shown, tool, KEY = (
     calls.Shop,

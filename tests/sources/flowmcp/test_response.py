@@ -14,7 +14,7 @@ import pytest
 import calls
 from callpact.errors import Failed, ToolError, UpstreamError
 from callpact.net import Response
-from callpact.sources.flowmcp.build.response import MAX_SHOWN, read_response
+from callpact.sources.flowmcp.http.response import MAX_SHOWN, read_response
 from callpact.wire import flowmcp
 
 Shop, answered, main, parameter, tool = (

@@ -198,7 +198,7 @@ class Requester:
         envelope = None
         if reply is not None:  # Refused replies are recorded as well: the log is searched for them.
             envelope = local_envelope(as_data(reply), self._tool.id)
-        self._runtime.tell(
+        self._runtime.publish(
             CallFinished(
                 new_id(),
                 self._tool.id,

@@ -103,7 +103,7 @@ class ToolCaller:
         """
         use, pending.is_rejected = pending.use, True
         tool = self._plan.runtime.catalog.get(use.name)
-        self._plan.runtime.tell(
+        self._plan.runtime.publish(
             CallFinished(
                 new_id(),
                 use.name if tool is None else tool.id,

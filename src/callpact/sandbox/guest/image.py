@@ -1,8 +1,7 @@
-"""A snapshot of a guest's memory, kept as its difference from another snapshot.
+"""A snapshot of a guest's memory, stored as its difference from another snapshot.
 
-A realm's image holds only the runs of pages in which it differs from the image that it was made
-from, so hundreds of realms cost little. Not tied to an instance: any instance can be put into the
-state of any image.
+A realm's image holds only the runs of pages that differ from its base image, so hundreds of realms
+need little memory. Any image can be restored to any instance.
 """
 
 from __future__ import annotations
@@ -15,25 +14,25 @@ from msgspec import Struct
 
 PAGE = 4096
 _NOTHING = bytes(PAGE)
-_MERGED_GAP = 4  # Copying a few equal pages costs less than another copy call.
+_MERGED_GAP = 4  # Copying a few equal pages is cheaper than another copy call.
 
 
 class Handles(NamedTuple):
-    """The guest's own numbers: the driver's functions, and the places for what goes in and out."""
+    """Handles of the driver's functions in the guest, and the addresses of its buffers."""
 
     load: int
     start: int
     take: int
     settle: int
-    tell: int
+    describe: int
     places: tuple[int, int, int]
 
 
 class Image(Struct, frozen=True, eq=False):
     """The state of a guest: size and content of its memory, its stack pointer, its handles.
 
-    Over the content of `base` lie `runs`, pieces of content by address, and `blanks`, ranges of
-    zeros beyond it.
+    `runs`, content by address, override the content of `base`; `blanks` are ranges of zeros beyond
+    it.
     """
 
     size: int
@@ -45,7 +44,7 @@ class Image(Struct, frozen=True, eq=False):
 
     @property
     def own_bytes(self) -> int:
-        """Content that this image holds itself, beside its base."""
+        """Bytes that this image itself holds, without its base."""
         return sum(len(run) for _, run in self.runs)
 
     def pages(self) -> dict[int, bytes]:
@@ -71,9 +70,9 @@ def take_image(
     handles: Handles,
     base: Image | None = None,
 ) -> Image:
-    """An image of a memory, as its difference from `base` or from nothing.
+    """An image of a memory, as its difference from `base` or from empty memory.
 
-    `read` gives the content at a place; the memory is never copied as a whole.
+    `read` returns the content at an address; the memory is never copied as a whole.
     """
     before = {} if base is None else base.pages()
     changed = [at for at in range(0, size, PAGE) if read(at, PAGE) != before.get(at, _NOTHING)]
@@ -82,17 +81,17 @@ def take_image(
 
 
 def pack_image(image: Image) -> tuple[bytes, bytes]:
-    """An image that was made from nothing, as a description and its content."""
+    """An image without a base, as a description and its content."""
     places = [(start, len(run)) for start, run in image.runs]
     about = _About(image.size, image.stack, image.handles, places)
     return msgspec.msgpack.encode(about), b"".join(run for _, run in image.runs)
 
 
 def unpack_image(description: bytes, content: bytes) -> Image:
-    """The image that was packed.
+    """The image from the result of `pack_image`.
 
     Raises:
-        msgspec.DecodeError: the description is not one.
+        msgspec.DecodeError: the description is invalid.
     """
     about = msgspec.msgpack.decode(description, type=_About)
     runs: list[tuple[int, bytes]] = []
@@ -116,7 +115,7 @@ def _image(
 
 
 def _ranges(pages: list[int]) -> Iterator[tuple[int, int]]:
-    """Ranges that cover the pages, with small gaps closed."""
+    """Ranges that cover the pages; ranges with a small gap between them are merged."""
     start = end = -1
     for at in pages:
         if start >= 0 and at - end <= _MERGED_GAP * PAGE:

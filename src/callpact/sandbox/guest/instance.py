@@ -1,9 +1,9 @@
 """One guest: a WebAssembly instance with a memory of its own, called from outside.
 
-The only module that touches wasmtime's lower interface (through its generated ctypes bindings):
-one crossing costs 1.5 µs there and 30 µs in the public one, and only it can look up single
-exports. No Python function is ever given to a guest: of its imports the clock is answered by
-wasmtime, all others by refusals (`module.py`). What a guest says (places, lengths) is checked.
+The only module that uses wasmtime's lower interface (its generated ctypes bindings): a call takes
+1.5 µs there and 30 µs in the public one, and only it can look up single exports. No Python function
+is ever given to a guest: wasmtime implements the clock, all other imports are refusals (`wasm.py`).
+Addresses and lengths from a guest are checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wasmtime import _bindings
 from callpact.sandbox.guest.image import Handles, Image, take_image
 from callpact.sandbox.guest.wasm import CLOCK, Guest
 
-# The lower interface has no types of its own, and its names are private; both end in this module.
+# The lower interface is untyped and its names are private; both stay within this module.
 ffi: Any = _bindings
 _call_unchecked: Any = ffi._wasmtime_func_call_unchecked  # noqa: SLF001 - the call without its wrapper
 _set_deadline: Any = ffi._wasmtime_context_set_epoch_deadline  # noqa: SLF001 - as above
@@ -36,11 +36,11 @@ _EXPORTS: Final = (
 _WASM_PAGE = 65536
 _ARGUMENTS = 8
 RESERVE_BYTES: Final = 4 << 20
-"""Memory for the guest beyond its scripts, so that it can report that they ran out of it."""
+"""Memory for the guest beyond its scripts' limit, so that it can report their out-of-memory."""
 
 
 class Trapped(Exception):
-    """The guest was stopped from outside; its state is worthless until an image is restored."""
+    """The guest was stopped from outside; its state is unusable until an image is restored."""
 
     def __init__(self, name: str, detail: str = "") -> None:
         super().__init__(name, detail)
@@ -72,7 +72,7 @@ class Instance:
         self._base = ctypes.addressof(
             ffi.wasmtime_memory_data(self._context, self._memory).contents
         )
-        self._least_size = self.size  # asked again only when it does not suffice: it never shrinks
+        self._least_size = self.size  # A cache of `size`, which never shrinks.
         # A value is 16 bytes wide; its first 4 or 8 hold an i32 or i64.
         values = (ffi.wasmtime_val_raw_t * _ARGUMENTS)()
         self._values: Any = values
@@ -98,7 +98,7 @@ class Instance:
         """Call an export of the guest without holding the GIL.
 
         Raises:
-            Trapped: the guest ran into a limit.
+            Trapped: the guest exceeded a limit.
         """
         wide = self._wide
         at = 0
@@ -134,11 +134,11 @@ class Instance:
 
     @property
     def is_full(self) -> bool:
-        """Whether the guest came so near to its memory limit that this must be what stopped it."""
+        """True if the guest is so near its memory limit that this must have stopped it."""
         return self.size > self._memory_bytes - 2 * RESERVE_BYTES
 
     def allow(self, ticks: int) -> None:
-        """Let the guest run until the engine has ticked so often."""
+        """Let the guest run for this number of ticks of the engine."""
         _set_deadline(self._context, ticks)
 
     def read(self, at: int, length: int) -> bytes:
@@ -148,7 +148,7 @@ class Instance:
         ctypes.memmove(self._address(at, len(content)), content, len(content))
 
     def numbers(self, at: int, count: int) -> ctypes.Array[ctypes.c_int32]:
-        """A view of the numbers at a place; it stays right until the instance is closed."""
+        """A view of the numbers at an address; it is valid until the instance is closed."""
         return (ctypes.c_int32 * count).from_address(self._address(at, 4 * count))
 
     def _address(self, at: int, length: int) -> int:
@@ -160,7 +160,7 @@ class Instance:
         return self._base + at
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._store.close()
 
     # Images.

@@ -1,7 +1,7 @@
 """A guest as a machine for JavaScript: values in, calls, values out.
 
-Values of JavaScript are the guest's own numbers here ("handles"). They are never freed: an image
-is restored before the next call. Not the place of limits and steps: see `realm.py`.
+JavaScript values are represented by the guest's own numbers ("handles"). They are never freed: an
+image is restored before the next call. Limits and steps are in `realm.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME_BYTES = MODULE_NAME.encode()
 
 
 class Thrown(Exception):
-    """An exception of JavaScript came out of a call; the handle is the value thrown."""
+    """A JavaScript exception from a call; the handle is the value thrown."""
 
     def __init__(self, handle: int) -> None:
         super().__init__(handle)
@@ -31,7 +31,7 @@ class Thrown(Exception):
 
 
 class Machine(Instance):
-    """One instance, with a place for what goes in and out."""
+    """One instance, with buffers for input and output."""
 
     def __init__(self, guest: Guest, memory_bytes: int) -> None:
         super().__init__(guest, memory_bytes)
@@ -39,14 +39,14 @@ class Machine(Instance):
         self._slot = self.numbers(0, 0)
 
     def prepare(self) -> tuple[int, int, int]:
-        """Make the places that every image of this guest will have: slots, inbox, undefined."""
+        """Allocate the buffers that every image of this guest has: slots, inbox, undefined."""
         self.call("set_memory_limit", self._memory_bytes - RESERVE_BYTES)
         slots, inbox = self._allocate(4 * _SLOTS), self._allocate(_INBOX_BYTES)
         self._settle_in((slots, inbox, self.call("new_undefined")))
         return self._slots, self._inbox, self._undefined
 
     def make_room(self) -> None:
-        """Grow the memory a little, so that ordinary calls need not, and the machine can be kept."""
+        """Grow the memory a little, so that ordinary calls do not, and the machine can be reused."""
         self.call("qjs_free", self._allocate(_ROOM_BYTES), _ROOM_BYTES)
 
     def enter(self, image: Image) -> None:
@@ -61,7 +61,7 @@ class Machine(Instance):
 
     @property
     def has_grown(self) -> bool:
-        """Whether the last call made the memory larger; it could never be made smaller again."""
+        """True if the last call grew the memory, which can never shrink again."""
         return self.size > self._home_size
 
     def json(self, text: bytes) -> int:
@@ -84,15 +84,15 @@ class Machine(Instance):
         return self._result(self.call("eval_code", at, len(script), self._slots))
 
     def evaluate_module(self, text: bytes) -> int:
-        """The namespace of a module, whether or not its code came to its end."""
+        """The namespace of a module, whether or not its code ran to its end."""
         return self._module("eval_module", text)
 
     def module_promise(self, text: bytes) -> int:
-        """The promise of a module's end; its namespace cannot be had this way."""
+        """The promise of a module's evaluation, which does not give its namespace."""
         return self._module("eval_module_async", text)
 
     def rejection(self, promise: int) -> int | None:
-        """Why a promise was rejected; nothing if it was not."""
+        """The reason why a promise was rejected; None if it was not."""
         if self.call("promise_state", promise, self._slots) != _OK or self._slot[0] != 2:
             return None
         self.call("promise_result", promise, self._slots)
@@ -119,7 +119,7 @@ class Machine(Instance):
         return self._result(status)
 
     def text(self, value: int, most: int) -> bytes | None:
-        """The characters of a string as UTF-8; nothing if they are more than `most` bytes."""
+        """A string as UTF-8; None if it has more than `most` bytes."""
         status = self.call("get_string", value)
         if status != _OK:
             raise self._fault(status)
@@ -129,7 +129,7 @@ class Machine(Instance):
         return self.read(self.call("qjs_last_ptr"), length)
 
     def run_jobs(self) -> None:
-        """Run what promises have queued, to the end; one call stops after 100,000 of them."""
+        """Run all queued jobs of promises; one call stops after 100,000 of them."""
         while self.call("execute_pending_jobs") > 0:
             pass
 

@@ -1,7 +1,7 @@
-"""The machines of an engine: made when they are needed, lent for a call, taken back, kept idle.
+"""The machines of an engine: made on demand, lent for a call, then kept idle.
 
-A machine belongs to no realm; a borrower gets it in the state of the image that was
-asked for. Also the clock that stops guests: a thread that ticks while any of them runs.
+A machine belongs to no realm; each borrower gets it in the state of a given image. Also the clock
+that stops guests: a thread that ticks while any of them runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from callpact.sandbox.guest.machine import Machine
 from callpact.sandbox.guest.wasm import Guest
 
 TICK_SECONDS = 0.005
-"""How exactly time limits are kept."""
+"""Seconds between two ticks, the precision of time limits."""
 _LINGERING_TICKS = 20  # Waking the ticker for each of many short calls would cost more.
 _MAX_IDLE = 8
 
@@ -40,11 +40,11 @@ class Machines:
 
     @property
     def lent(self) -> int:
-        """Machines that are in use, those of calls that wait for effects included."""
+        """Number of machines in use, including those of calls that wait for effects."""
         return self._lent
 
     def lend(self, image: Image | None = None) -> Machine:
-        """A machine in the state of an image, or a new one; to be given back in any case.
+        """A machine in the state of an image, or a new one; the caller must give it back.
 
         Raises:
             UsageError: the engine is closed, or the guest module cannot be used.
@@ -74,13 +74,13 @@ class Machines:
         self._discard(machine)
 
     def begin(self, machine: Machine, seconds: float) -> None:
-        """Let a machine run for so long at most, until `end`."""
+        """Start the time limit of a machine, until `end`."""
         self._ticker.enter(self._load())
-        # The tick under way may end at once.
+        # One more, because the current tick may end at once.
         machine.allow(math.ceil(max(seconds, 0) / TICK_SECONDS) + 1)
 
     def end(self) -> None:
-        """No more of one machine that was let run."""
+        """End the time limit of one machine."""
         self._ticker.leave()
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Machines:
         try:
             return Machine(self._load(), self._memory_bytes)
         except wasmtime.WasmtimeError as error:
-            # Each guest reserves 4 GiB of addresses, which a limit of the system may not allow.
+            # Each guest reserves 4 GiB of address space, which a system limit may forbid.
             raise UsageError(f"no room for the sandbox of a hook: {error}") from error
 
     def _discard(self, machine: Machine | None) -> None:
@@ -126,10 +126,10 @@ class _Ticker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running = 0
-        self._process = 0  # the one in which the thread ticks: a fork does not copy it
+        self._process = 0  # The process of the thread: a fork does not copy threads.
 
     def enter(self, guest: Guest) -> None:
-        """Tick from now on; a guest that nothing would stop must not begin."""
+        """Start to tick, before a guest runs: without ticks nothing would stop it."""
         with self._lock:
             if self._process != os.getpid():
                 threading.Thread(

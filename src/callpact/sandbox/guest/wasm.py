@@ -1,8 +1,8 @@
 """The guest: QuickJS-NG as a WebAssembly module, found, checked by hash and compiled once.
 
-The module file lies inside the package `quickjs_rs`, of which no code is ever run. Its compiled
-form is kept in a private directory; whatever is odd about that directory or a file in it, the
-module is compiled anew. Not the place where the module runs: that is `instance.py`.
+The module file is part of the package `quickjs_rs`, whose own code never runs. The compiled form is
+cached in a private directory; if that cannot be trusted, the module is compiled again. The module
+runs in `instance.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from callpact.errors import UsageError
 from callpact.sandbox.private_files import keep_private, read_private, read_private_second
 
 GUEST_SHA256 = "647ab11ae29cc6d39a6d17d3aa1e7a6a0b5fb9c44b4864475a18bc644f926050"
-"""The one module that is trusted to keep its limits; another needs the attack tests first."""
+"""The hash of the one module that is trusted; another must pass the attack tests first."""
 WASM_STACK_BYTES = 2 << 20
-"""Stack of guest code; more aborts the process when an engine is made."""
+"""Stack of guest code; a larger one aborts the process when an engine is made."""
 
 CLOCK = "clock_time_get"
-"""The one import that is answered by wasmtime itself."""
+"""The one import that wasmtime itself implements."""
 _REFUSALS = """(module
   (func (export "host_interrupt") (result i32) i32.const 0)
   (func (export "host_call") (param i32 i32 i32 i32 i32) (result i32) i32.const -1)
@@ -64,16 +64,16 @@ class Guest:
         self.linker.define_wasi()
 
     def tick(self) -> None:
-        """Let a moment pass: guests whose ticks are used up stop."""
+        """Advance the engine's clock: guests whose ticks are used up stop."""
         self.engine.increment_epoch()
 
 
 def make_engine() -> wasmtime.Engine:
-    """A compiler and code store with our settings; compiled files are bound to them."""
+    """A wasmtime engine with our settings; compiled files depend on them."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.max_wasm_stack = WASM_STACK_BYTES
-    config.memory_may_move = False  # so that addresses stay right while the memory grows
+    config.memory_may_move = False  # so that addresses stay valid while the memory grows
     return wasmtime.Engine(config)
 
 
@@ -82,7 +82,7 @@ def load_modules(
 ) -> tuple[wasmtime.Module, wasmtime.Module]:
     """The compiled guest and refusals, from the cache directory if it can be trusted.
 
-    `read` gives the guest's bytes if it has to be compiled (by default `read_guest`).
+    `read` returns the guest's bytes if it must be compiled (by default `read_guest`).
 
     Raises:
         UsageError: the guest module is not installed, or is not the pinned one.
@@ -90,7 +90,7 @@ def load_modules(
     file = None if cache is None else cache / _file_name()
     kept = None if file is None else read_private_second(file)
     if file is not None and kept is not None:
-        # A file of another build of wasmtime, say: it is replaced below.
+        # For example a file of another build of wasmtime: it is replaced below.
         with contextlib.suppress(wasmtime.WasmtimeError):
             return _kept_guest(engine, file), wasmtime.Module.deserialize(engine, kept)
     guest = wasmtime.Module(engine, (read or read_guest)())
@@ -101,8 +101,8 @@ def load_modules(
 
 
 def _kept_guest(engine: wasmtime.Engine, file: Path) -> wasmtime.Module:
-    # Mapped, the code need be neither read nor copied as a whole, and processes share it; but the
-    # files of some file systems must not be run.
+    # Mapped code is not read or copied as a whole, and processes share it; but some file systems
+    # forbid execution.
     with contextlib.suppress(wasmtime.WasmtimeError):
         return wasmtime.Module.deserialize_file(engine, str(file))
     kept = read_private(file)
@@ -140,7 +140,7 @@ def _file_name() -> str:
 
 
 def _wasmtime_version() -> str:
-    """The version of the installed package; `importlib.metadata` would take 15 ms to say it."""
+    """The version of the installed package; `importlib.metadata` would take 15 ms."""
     beside = Path(wasmtime.__file__).parent.parent
     names = sorted(found.name for found in beside.glob("wasmtime-*.dist-info"))
     return names[0].split("-")[1].removesuffix(".dist") if names else "unknown"

@@ -45,7 +45,7 @@
     }
   };
 
-  const tell = (thrown) => {
+  const describe = (thrown) => {
     const isObject = thrown !== null && (typeof thrown === 'object' || typeof thrown === 'function');
     const part = (name, length) => (isObject ? textOf(() => thrown[name], length) : '');
     const name = part('name', 100) || 'Error';
@@ -148,7 +148,7 @@
       const main = stringify(module.main) ?? 'null';
       return `D${shape}\n${main}`;
     } catch (thrown) {
-      return `F${tell(thrown)}`;
+      return `F${describe(thrown)}`;
     }
   };
 
@@ -157,14 +157,14 @@
     try {
       value = await apply(entry.hook, entry.owner, [argument]);
     } catch (thrown) {
-      outcome = ['F', tell(thrown)];
+      outcome = ['F', describe(thrown)];
       return;
     }
     try {
       const text = stringify(value);
       outcome = text === undefined ? ['U', typeof value] : ['D', text];
     } catch (thrown) {
-      outcome = ['J', tell(thrown)];
+      outcome = ['J', describe(thrown)];
     }
   };
 
@@ -252,6 +252,6 @@
   };
 
   return {
-    __proto__: null, load, start, take, settle, tell, addGlobals, addLibrary, addModule, addIntl,
+    __proto__: null, load, start, take, settle, describe, addGlobals, addLibrary, addModule, addIntl,
   };
 }

@@ -1,8 +1,7 @@
-"""Parts of Node and ECMAScript that were written for hooks, and are there when a file uses them.
+"""Parts of Node and ECMAScript for hooks, loaded only for files that use them.
 
 `crypto` and `zlib` are libraries that need no pack; `Intl` is a global with the time zones of this
-system. Each is a script beside this module that runs in the guest. Files that use none of them pay
-for none.
+system. Each is a script beside this module that runs in the guest.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ NODE: Final = (CRYPTO, "zlib")
 """Modules of Node that hooks have, in part."""
 
 IMPORTER: Final = "_node_"
-"""The function that gives one of them to a file which imports it; as long as the word `import`."""
+"""The function that replaces `import` in a file that imports one; it has the same length."""
 
 MAX_UNPACKED_BYTES = 16 << 20
-"""Size of what `zlib` gives a hook at one time, however small its input."""
+"""Size of one result of `zlib` for a hook, however small its input."""
 MAX_RANDOM_BYTES = 65_536
-"""Bytes that `crypto.randomBytes` gives a hook at one time."""
+"""Bytes that one call of `crypto.randomBytes` returns to a hook."""
 MAX_SEALED_BYTES = 16_384
-"""Size of a text with a key in it of which a hook asks for the digest."""
+"""Size of a text with a key in it that a hook hashes."""
 
 _USES_INTL = re.compile(r"\bIntl\b|\btoLocale(?:Date|Time)?String\b")
 
 
 def node_module(library: str) -> str | None:
-    """The module of Node behind a name, `zlib` for `node:zlib`; None if hooks do not have it."""
+    """The module of Node with this name, `zlib` for `node:zlib`; None if hooks do not have it."""
     name = library.removeprefix("node:")
     return name if name in NODE else None
 
@@ -46,7 +45,7 @@ def needed_modules(text: str, libraries: Iterable[str]) -> tuple[str, ...]:
 
 
 def module_limits() -> dict[str, int]:
-    """The limits that the scripts keep, by their names there."""
+    """The limits that the scripts enforce, by their names there."""
     return {
         "unpacked": MAX_UNPACKED_BYTES,
         "random": MAX_RANDOM_BYTES,

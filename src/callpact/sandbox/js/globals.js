@@ -746,7 +746,7 @@
       this.#list = kept;
     }
 
-    #tell() {
+    #notify() {
       if (this.#changed !== null) this.#changed();
     }
 
@@ -757,7 +757,7 @@
     append(name, value) {
       need(2, arguments.length, NAME_AND_VALUE);
       this.#add(usv(name), usv(value));
-      this.#tell();
+      this.#notify();
     }
 
     delete(name, value = undefined) {
@@ -765,7 +765,7 @@
       const key = usv(name);
       const only = value === undefined ? null : usv(value);
       this.#keep((pair) => pair.name !== key || (only !== null && pair.value !== only));
-      this.#tell();
+      this.#notify();
     }
 
     get(name) {
@@ -811,12 +811,12 @@
       });
       if (first === null) this.#add(key, written);
       else first.value = written;
-      this.#tell();
+      this.#notify();
     }
 
     sort() {
       sort(this.#list, (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
-      this.#tell();
+      this.#notify();
     }
 
     forEach(callback, self = undefined) {

@@ -1,7 +1,7 @@
 """The time zones of this system as texts for `intl.js`: a rule, and every change of the offset.
 
-Read from compiled zone files (TZif, RFC 9636), where `zoneinfo` finds them. A system without any
-has UTC alone.
+Read from compiled zone files (TZif, RFC 9636), where `zoneinfo` finds them. A system without zone
+files has only UTC.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zoneinfo import TZPATH, available_timezones
 _MAX_BYTES = 1 << 16
 _HEAD = struct.Struct(">4sc15x6l")
 _EVER = -(2**53)
-"""Before every time that JavaScript knows."""
+"""A time before the earliest `Date` of JavaScript."""
 
 
 @cache
@@ -28,7 +28,7 @@ def zone_texts() -> Mapping[str, str]:
 def read_zones(names: Iterable[str], folders: Sequence[str]) -> Mapping[str, str]:
     """Zones by name: `RULE;TIME,…;OFFSET,…` in seconds; the first offset holds from the start.
 
-    A file that cannot be understood is left out.
+    A file that cannot be parsed is left out.
     """
     known: dict[bytes, str] = {}  # Many names share one file.
     texts: dict[str, str] = {}
@@ -52,7 +52,7 @@ def _read(name: str, folders: Sequence[str]) -> bytes | None:
                 return file.read(_MAX_BYTES)
         except OSError:
             continue
-    try:  # The package `tzdata`, where the system has no zones.
+    try:  # The package `tzdata`, if the system has no zones.
         return resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
     except (ModuleNotFoundError, OSError):
         return None
@@ -62,7 +62,7 @@ def _text(data: bytes) -> str:
     """The second block of a file, whose times have 64 bits, and the rule behind it.
 
     Raises:
-        ValueError: it is not such a file.
+        ValueError: it is not a TZif file with 64-bit times.
     """
     start = _HEAD.size + _block_size(data, 0, 4)
     times, types = _HEAD.unpack_from(data, start)[5:7]

@@ -1,8 +1,7 @@
-"""Building packs: a library from npm and all that it needs, made into one script by esbuild.
+"""Builds packs: esbuild bundles a library from npm and its dependencies into one script.
 
-npm only fetches: no script of a library runs, neither while it is installed nor while it is
-bundled, and nothing from outside the folder of the build gets into a pack. Where packs are kept
-is known to `packs.py`; what runs them is the engine.
+npm only downloads: no script of a library runs during installation or bundling, and no file from
+outside the build folder gets into a pack. `library.py` stores packs; the engine runs them.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _NPM_ERROR = re.compile(
     r"^npm (?:error|ERR!) (?!code |A complete log)(?:[0-9A-Z]+ |notarget )?(.+)$", re.MULTILINE
 )
 _PACKAGE = re.compile(r".*node_modules/((?:@[^/]+/)?[^/]+)/")
-# What loads a compiled add-on when a library runs: a bundle that holds one cannot work.
+# Loaders of compiled add-ons: a bundle with one of them cannot run.
 _LOADERS = frozenset(
     ("bindings", "node-gyp-build", "node-pre-gyp", "@mapbox/node-pre-gyp", "prebuild-install")
 )
@@ -60,11 +59,11 @@ _STACK_BYTES = 8 << 20
 
 
 class LibraryRefused(CallpactError):
-    """A library that cannot become a pack, and why."""
+    """A library that cannot become a pack, with the reason."""
 
 
 class Wanted(Struct, frozen=True):
-    """A library as it was asked for: its name, and a version, range or tag of npm."""
+    """A requested library: its name, and a version, range or tag of npm."""
 
     name: str
     version: str = ""
@@ -88,7 +87,7 @@ def parse(spec: str) -> Wanted:
     """Read `NAME` or `NAME@VERSION`.
 
     Raises:
-        UsageError: it is neither, or names a part of Node.
+        UsageError: the text has another form, or names a module of Node.
     """
     name, at, version = spec[1:].partition("@")
     name = spec[:1] + name
@@ -108,7 +107,7 @@ def parse(spec: str) -> Wanted:
 
 
 def kept(built: Built, directory: Path) -> Pack:
-    """Keep what was built.
+    """Store a built pack.
 
     Raises:
         PackRefused: it is too large, or the directory cannot be used.
@@ -125,7 +124,7 @@ def kept(built: Built, directory: Path) -> Pack:
 
 
 def find_npm() -> Path | None:
-    """The npm on the PATH, or beside the interpreter, where PyPI's Node has it."""
+    """The npm on the PATH, or beside the interpreter, where PyPI's Node package installs it."""
     beside = str(Path(sys.executable).parent)
     found = shutil.which("npm") or shutil.which("npm", path=beside)
     return None if found is None else Path(found)
@@ -133,11 +132,11 @@ def find_npm() -> Path | None:
 
 @contextmanager
 def workshop(npm: Path | None) -> Generator[Workshop]:
-    """A place to build in, with the bundler in it; nothing of it stays.
+    """A temporary folder to build in, with the bundler installed.
 
     Raises:
-        UsageError: there is no npm.
-        LibraryRefused: the bundler cannot be had.
+        UsageError: npm is not found.
+        LibraryRefused: the bundler cannot be installed.
     """
     if npm is None:
         raise UsageError(NEEDS_NPM)
@@ -150,7 +149,7 @@ def workshop(npm: Path | None) -> Generator[Workshop]:
 
 
 class Workshop:
-    """Builds packs in its folder, one folder each: no library sees the bundler or another one."""
+    """Builds each pack in a folder of its own, apart from the bundler and other libraries."""
 
     def __init__(self, folder: Path, npm: Path) -> None:
         self._folder = folder
@@ -158,7 +157,7 @@ class Workshop:
         self._number = 0
         self._engine: Engine | None = None
         tools = self._install(Wanted("esbuild", ESBUILD))
-        # Its binary alone, which comes as a package of its own: no script had to run for it.
+        # The binary is a package of its own: it is used without running an install script.
         binaries = [*tools.glob("node_modules/@esbuild/*/bin/esbuild")]
         binaries += tools.glob("node_modules/@esbuild/*/esbuild.exe")
         if not binaries:
@@ -169,7 +168,7 @@ class Workshop:
         self._esbuild = binaries[0]
 
     def build(self, wanted: Wanted) -> Built:
-        """Fetch a library and make one script of it and all that it needs.
+        """Download a library and bundle it and its dependencies into one script.
 
         Raises:
             LibraryRefused: npm has no such library, or it cannot run without Node.
@@ -183,7 +182,7 @@ class Workshop:
         return Built(wanted, version, integrity, script, tuple(bundle.left_out))
 
     def try_out(self, built: Built) -> None:
-        """Let the sandbox load what was built, where it is installed.
+        """Load a built pack in the sandbox, if that is installed.
 
         Raises:
             LibraryRefused: it does not load.
@@ -265,8 +264,8 @@ class _Bundle:
         stand_ins.mkdir()
         shipped = (Path(__file__).parents[1] / "js" / "pack_modules.js").read_text("utf-8")
         (stand_ins / "modules.cjs").write_text(shipped, "utf-8")
-        # As in Node: `import(name)`, and what FlowMCP hands to hooks of it. A default export that
-        # is there is the library, else the names are. Not a `var`: such globals cannot be deleted.
+        # As FlowMCP does with Node's `import(name)`: the library is the default export if there is
+        # one, otherwise the namespace. Not a `var`: such globals cannot be deleted.
         entry = (
             f'import * as library from "{self._wanted.name}";\n'
             'const key = "default";\n'
@@ -275,7 +274,7 @@ class _Bundle:
         (self._folder / "entry.mjs").write_text(entry, "utf-8")
         for name in NODE_MODULES:
             self._stand_in(f"node:{name}", name)
-            # Browsers' versions of Node's modules come under the same names.
+            # npm packages with browser versions of Node's modules have the same names.
             if not (self._folder / "node_modules" / name.partition("/")[0]).is_dir():
                 self._stand_in(name, name)
 
@@ -308,7 +307,7 @@ class _Bundle:
 def _run(command: list[str], folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(command[0]).parent), os.environ.get("PATH", "")])
     try:
-        return subprocess.run(  # noqa: S603 - names and versions are checked, no shell is asked
+        return subprocess.run(  # noqa: S603 - names and versions are checked, no shell is used
             command,
             cwd=folder,
             env={**os.environ, "PATH": path},
@@ -328,7 +327,7 @@ def _run(command: list[str], folder: Path, name: str) -> subprocess.CompletedPro
 
 
 def _on_large_stack(work: Callable[[], object]) -> None:
-    """Run what needs more stack than the thread of a command may have; it raises as it does."""
+    """Run a function on a thread with a large stack; its exception is raised here."""
     before = threading.stack_size(_STACK_BYTES)
     try:
         threads = ThreadPoolExecutor(1)
@@ -358,7 +357,7 @@ def _native_words(name: str, reason: str) -> str:
 
 
 def _locked(folder: Path, wanted: Wanted) -> tuple[str, str]:
-    """The version that npm chose, and what it says is its hash."""
+    """The version that npm chose, and its hash according to npm."""
     try:
         lock: Mapping[str, Any] = msgspec.json.decode((folder / "package-lock.json").read_bytes())
         entry: Mapping[str, Any] = lock["packages"][f"node_modules/{wanted.name}"]
@@ -391,7 +390,7 @@ def _check_inputs(folder: Path, wanted: Wanted) -> None:
     for listed in meta["inputs"]:
         path = str(listed).removeprefix("(disabled):")
         if path.startswith("<"):
-            continue  # Made by the bundler itself.
+            continue  # Generated by the bundler.
         parts = PurePosixPath(path).parts
         if parts[0] not in {"entry.mjs", "node_modules", "stand-ins"} or ".." in parts:
             raise LibraryRefused(

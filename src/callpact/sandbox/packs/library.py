@@ -1,9 +1,9 @@
 """Library packs: scripts that hooks find in `libraries`, kept in one private directory.
 
-One file for each library, `NAME-VERSION.js`, and `index.json`, which says what is there and its
-hash. A pack is read only if its hash is the one in the index; file names are made from checked
-names and are never read from anywhere. Packs are built elsewhere (`callpact libs add`) and run
-elsewhere (the engine): a script leaves its library in the global `__callpact_pack`.
+One file for each library, `NAME-VERSION.js`, and `index.json`, which lists them with their hashes.
+A pack is read only if its hash is the one in the index; file names are derived from checked names
+and never read from a file. `bundler.py` builds packs (`callpact libs add`), the engine runs them: a
+script assigns its library to the global `__callpact_pack`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from callpact.folders import data_folder
 from callpact.sandbox.js.builtin_modules import node_module
 
 GLOBAL = "__callpact_pack"
-"""The global in which a pack's script leaves its library; the evaluating code removes it."""
+"""The global that a pack's script assigns its library to; the evaluating code deletes it."""
 INDEX = "index.json"
-"""The file that says which packs there are."""
+"""The file that lists the packs."""
 MAX_PACK_BYTES = 16 << 20
-"""Size of a pack that is still kept and read."""
+"""Bytes that the script of a pack may have."""
 
 _NODE = (
     "assert assert/strict async_hooks buffer child_process cluster console constants crypto dgram "
@@ -40,11 +40,11 @@ _NODE = (
     "timers timers/promises tls trace_events tty url util util/types v8 vm wasi worker_threads zlib"
 )
 NODE_MODULES = tuple(_NODE.split())
-"""Names that hooks cannot have: they are a part of Node."""
+"""Libraries that hooks cannot use: they are part of Node."""
 _NATIVE = frozenset({"better-sqlite3", "bcrypt", "canvas", "sharp", "sqlite3", "talib"})
 _MAX_INDEX_BYTES = 4 << 20
 _FORMAT = 1
-# Names as npm has given them since 2017, so that no two differ by case alone.
+# npm's rules for names since 2017, so that no two differ by case alone.
 _NAME = re.compile(r"(?=.{1,214}\Z)(?:@[a-z0-9~][a-z0-9._~-]*+/)?[a-z0-9~][a-z0-9._~-]*+", re.ASCII)
 _VERSION = re.compile(r"(?=.{1,80}\Z)[0-9]++\.[0-9]++\.[0-9]++(?:-[0-9A-Za-z.-]++)?", re.ASCII)
 
@@ -98,7 +98,7 @@ def is_name(text: str) -> bool:
 
 
 def unusable(name: str) -> str | None:
-    """Why a library can never be a pack, of those that are known; None of any other."""
+    """The reason why a known library can never be a pack; None for any other."""
     if node_module(name) is not None:
         return f"{name} is built in: hooks that name it in requiredLibraries have it"
     if name in NODE_MODULES:
@@ -109,10 +109,10 @@ def unusable(name: str) -> str | None:
 
 
 def installed(directory: Path) -> Mapping[str, Pack]:
-    """The packs of a directory by name; none if there is no such directory.
+    """The packs of a directory by name; empty if the directory does not exist.
 
     Raises:
-        PackRefused: others may write there, or the index cannot be read.
+        PackRefused: other users may write there, or the index cannot be read.
     """
     index = _read_index(directory)
     return {name: _pack(directory, name, entry) for name, entry in sorted(index.items())}
@@ -122,7 +122,7 @@ def load(pack: Pack) -> str:
     """The script of a pack.
 
     Raises:
-        PackRefused: it cannot be read, others may write to it, or it is not what was built.
+        PackRefused: it cannot be read, other users may write to it, or its hash is another one.
     """
     again = f"build it again with `callpact libs add {pack.name}`"
     if pack.size > MAX_PACK_BYTES:
@@ -154,7 +154,7 @@ def keep(
     integrity: str,
     built: str,
 ) -> Pack:
-    """Write a pack and put it into the index, in the place of another version.
+    """Write a pack and add it to the index, replacing another version.
 
     Raises:
         PackRefused: it cannot be a pack, or the directory cannot be trusted or written.
@@ -181,7 +181,7 @@ def keep(
 
 
 def drop(directory: Path, name: str) -> Pack | None:
-    """Take a pack out of the index and away; None if there is none of this name.
+    """Remove a pack from the index and delete it; None if no pack has this name.
 
     Raises:
         PackRefused: the directory cannot be trusted or written.
@@ -236,7 +236,7 @@ def _read_index(directory: Path) -> Mapping[str, _Entry]:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """The content of our own file, up to one byte more than allowed."""
+    """The content of a trusted file, up to one byte more than allowed."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
         _check_ours(path, os.fstat(file.fileno()))
@@ -244,7 +244,7 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _check_ours(path: Path, status: os.stat_result) -> None:
-    """Refuse what others than this user and root can have written."""
+    """Refuse a path that users other than this one and root can have written."""
     if not hasattr(os, "getuid"):
         return  # Windows: a user's directories are private by default.
     if status.st_uid not in {0, os.getuid()}:

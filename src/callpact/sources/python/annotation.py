@@ -1,7 +1,7 @@
-"""One type annotation: its JSON Schema, the way from JSON to it, and the way back.
+"""One type annotation: its JSON Schema, and the conversion from JSON and to JSON.
 
-Pydantic does the work, msgspec where Pydantic refuses. What needs no work is found out once, here,
-so that a call with plain values meets neither. Nothing here knows functions or tools.
+Pydantic does the work, msgspec where Pydantic refuses. Types that need no conversion are recognised
+when they are read, so that calls with plain values use neither. Knows nothing of functions or tools.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REFUSALS = (
 )
 """The exceptions of Pydantic and msgspec for a type that they cannot describe."""
 LOAD_ERRORS = (ValidationError, msgspec.ValidationError, OverflowError)
-"""The exceptions of `Annotation.load` for JSON that its type does not take."""
+"""The exceptions of `Annotation.load` for JSON that its type does not accept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,12 @@ class Annotation:
     """The JSON form of one annotation: its schema, and the functions that load and dump values."""
 
     load: Change | None
-    """From a JSON value that keeps the schema to the typed value; None if they are the same."""
+    """Converts a valid JSON value to the typed value; None if they are the same."""
     dump: Change | None
-    """From the typed value to JSON data; None if they are the same."""
+    """Converts the typed value to JSON data; None if they are the same."""
     adapter: TypeAdapter[Any] | None = None
     hint: Any = None
-    """The type as msgspec reads it, where there is no adapter."""
+    """The type for msgspec, if there is no adapter."""
 
 
 class _Schemas(GenerateJsonSchema):
@@ -70,14 +70,14 @@ class _Schemas(GenerateJsonSchema):
     }
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - Pydantic's signature
-        """No titles made up from names: they cost tokens and say nothing."""
+        """Generate no titles from names: they cost tokens without adding information."""
         return False
 
 
 def read_annotation(
     hint: Any, metadata: Iterable[Any] = (), mode: Mode = "validation"
 ) -> Annotation:
-    """Find out how an annotation is described, loaded and dumped.
+    """Read an annotation: its schema, and its conversion from and to JSON.
 
     Raises:
         InvalidTool: no JSON Schema can be made for it; the text says why.
@@ -122,7 +122,7 @@ def annotation_schemas(
 
 
 def _free_prefix(hints: list[Any], taken: dict[str, Any]) -> str:
-    """A struct and a model of one name are two definitions."""
+    """A prefix that keeps the definitions of structs apart from those of models."""
     names = msgspec.json.schema_components(hints)[1]
     prefix = ""
     while any(prefix + name in taken for name in names):
@@ -131,7 +131,7 @@ def _free_prefix(hints: list[Any], taken: dict[str, Any]) -> str:
 
 
 def holds_secret(schema: Any, definitions: dict[str, Any]) -> bool:
-    """True if a value under this schema may hold something that must not be shown."""
+    """True if a value under this schema may hold a secret, which must not be shown."""
     root: dict[str, Any] = {"$defs": definitions}
     seen: set[str] = set()
     stack = [schema]
@@ -180,7 +180,7 @@ def _by_pydantic(hint: Any, metadata: tuple[Any, ...], mode: Mode) -> Annotation
 
 
 def _load(adapter: TypeAdapter[Any], value: Any) -> Any:
-    """Read as JSON, not as Python: a strict model takes a date as text only there."""
+    """Load in JSON mode: only there a strict model accepts a date as text."""
     encoded = _encode(value)
     try:
         return adapter.validate_json(encoded)
@@ -199,7 +199,7 @@ def _encode(value: Any) -> bytes:
 
 
 def _whole(value: Any) -> Any:
-    """The same JSON with 7 for 7.0: to JSON Schema both are integers."""
+    """The same JSON with 7 for 7.0: in JSON Schema both are integers."""
     if type(value) is float:
         return int(value) if value.is_integer() else value
     if is_object(value):
@@ -213,12 +213,12 @@ def _dump(adapter: TypeAdapter[Any], value: Any) -> Any:
     try:
         return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
     except PydanticSerializationError as error:
-        if str(error).startswith("Error calling function"):  # The author's own serializer broke.
+        if str(error).startswith("Error calling function"):  # The author's own serializer failed.
             raise
         return value
 
 
-# --- what needs no work ---------------------------------------------------------------------
+# --- types that need no conversion ----------------------------------------------------------
 
 _SAME = frozenset({"any", "str", "bool", "none"})
 _WRONG = {"int": float, "float": int}
@@ -246,7 +246,7 @@ _HARMLESS = frozenset(
         "mode",
     }
 )
-"""Keys of a core schema that JSON Schema says as well, so that the gate has checked them."""
+"""Keys of a core schema that JSON Schema expresses as well, so that the gate has checked them."""
 _SPOKEN = frozenset({"title", "description", "examples", "deprecated"})
 _EVERYTHING = ("everything",)
 
@@ -285,7 +285,7 @@ _MENDERS: dict[tuple[Any, ...], Change | None] = {
 
 
 def _need(core: Core) -> tuple[Any, ...]:
-    """A key of `_MENDERS` if Pydantic can be left out, else `_EVERYTHING`."""
+    """A key of `_MENDERS` if Pydantic is not needed, otherwise `_EVERYTHING`."""
     kind = core["type"]
     if not _is_harmless(core):
         return _EVERYTHING
@@ -419,17 +419,17 @@ def _to_builtins(value: Any) -> Any:
         return value
 
 
-# --- refusals in words ----------------------------------------------------------------------
+# --- messages of refusals -------------------------------------------------------------------
 
 _SHOULD = re.compile(r"[A-Z]\w*(?: \w+)? should ")
 _PLACE = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
 _AUTHORS = frozenset({"value_error", "assertion_error"})
 _STANDARD = frozenset(cast("tuple[str, ...]", get_args(ErrorType))) - _AUTHORS
-"""Codes under which Pydantic speaks for itself."""
+"""Codes whose messages are Pydantic's own."""
 
 
 def explain_refusal(error: Exception, name: str, value: Any, *, hidden: bool) -> list[Issue]:
-    """The issues of one argument that kept its schema, but not its type."""
+    """The issues of one argument that is valid for its schema, but not for its type."""
     writer = _Writer(name, value, hidden=hidden)
     if isinstance(error, ValidationError):
         errors = error.errors(include_url=False, include_context=False, include_input=False)
@@ -453,7 +453,7 @@ class _Writer:
             path.append(place[-1])
             return Issue(code, f"{_subject(path)} is required", pointer(path))
         if self._hidden and (code not in _STANDARD or not _SHOULD.match(text)):
-            # The author's words may quote what they refuse.
+            # A message of the author may quote the refused value.
             return Issue(code, f"{_subject(path)} must be valid, got a hidden value", pointer(path))
         message = f"{_subject(path)} {_must(code, text)}"
         if self._hidden or isinstance(value, dict | list | tuple):
@@ -463,7 +463,7 @@ class _Writer:
         return Issue(code, f"{message}, got {short}", pointer(path), received=received)
 
     def _follow(self, place: tuple[str | int, ...]) -> tuple[list[str | int], Any]:
-        """Only what leads into the value: Pydantic puts names of union members in between."""
+        """The steps of a location that lead into the value, without names of union members."""
         path: list[str | int] = [self._name]
         value = self._value
         for part in place:

@@ -1,7 +1,7 @@
 """Python functions as tools: `from_functions` makes Tools of functions, marked or not.
 
-What a signature says is read once, when it is loaded;
-at a call only those arguments are touched whose JSON is not yet the value that the function wants.
+A signature is read once, when it is loaded; a call converts only the arguments whose JSON differs
+from the typed value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from callpact.sources.python.signature import (
     read_docstring,
     read_signature,
 )
-from callpact.tool import Contract, Handler, Kind, Policy, Tool
+from callpact.tool import Contract, Handler, Kind, Policy, Tool, without_partials
 
 _EMPTY = inspect.Parameter.empty
 _GAPS = re.compile(r"[_\-.]+")
@@ -46,8 +46,8 @@ def from_functions(
     """Make Tools of functions, decorated with `tool` or plain; of one iterable as well.
 
     Functions decorated with `resource` or `prompt` are in `.resources` and `.prompts`. An async
-    generator function becomes a subscription: each yield is held to the output schema. The
-    namespace is the decorator's, else `namespace`, else the last part of the module's name.
+    generator function becomes a subscription: each yield is checked by the output schema. The
+    namespace is the decorator's, or `namespace`, or the last part of the module's name.
 
     Raises:
         InvalidTool: a function cannot be a tool as it is written; nothing is loaded.
@@ -123,16 +123,15 @@ def _tool(
 
 
 def _default_policy(output: CompiledSchema | None) -> Policy:
-    """Nothing is invented for a function: its author can mend what it returns."""
+    """No policy that invents values: the author of a function can correct its output."""
     return "pass" if output is None or output.is_unknown else "convert"
 
 
 def _module(function: Any, label: str) -> str:
-    """The last part of the module's name: the same whether its file is imported or started."""
+    """The last part of the module's name, the same for an imported and a started file."""
     name = label.partition(":")[0]
     if name in _STARTED:
-        while isinstance(function, functools.partial):
-            function = cast("functools.partial[Any]", function).func
+        function = without_partials(function)
         code = inspect.unwrap(function) if inspect.isroutine(function) else type(function).__call__
         held: Mapping[str, Any] = getattr(code, "__globals__", {})
         if held.get("__name__") == name:
@@ -190,7 +189,7 @@ def _compiled(
     return compiled_input, compiled_output
 
 
-# --- what cannot be a tool ------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------
 
 
 def _refuse(function: Any) -> None:
@@ -227,7 +226,7 @@ def _name(function: Any, label: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """How admitted arguments become a call; made once."""
+    """The conversion of admitted arguments to those of the function; made once."""
 
     loads: tuple[tuple[str, Callable[[Any], Any]], ...]
     rest: Callable[[Any], Any] | None
@@ -260,10 +259,10 @@ class _Plan:
         return [values.pop(name, default) for name, default in self.positional], values
 
     def load(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Typed arguments; what was given is left as it is.
+        """Typed arguments; the given ones are not changed.
 
         Raises:
-            InvalidInput: a value kept its schema, but its type does not take it.
+            InvalidInput: a value is valid for its schema, but not for its type.
         """
         values = arguments
         failures: list[tuple[str, Exception]] | None = None
@@ -351,7 +350,7 @@ def _stream(function: Any, plan: _Plan, dump: Callable[[Any], Any] | None) -> Ha
             async for value in values:
                 yield value if dump is None else _dumped(value, dump)
         finally:
-            close = getattr(values, "aclose", None)  # A wrapper may give an iterator without one.
+            close = getattr(values, "aclose", None)  # The iterator of a wrapper may lack it.
             if close is not None:
                 await close()
 
@@ -373,7 +372,7 @@ def _call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
-        # A future cannot carry it: the call would never end.
+        # A future cannot hold a StopIteration: the call would never end.
         raise RuntimeError("the function raised StopIteration") from error
 
 

@@ -1,8 +1,8 @@
-"""Imports local modules again once their files have changed, or leaves all as it was.
+"""Imports local modules again after their files have changed; a failed import changes nothing.
 
-Local are the modules of a project, not those that are installed. Recorded are the modules that were
-imported for sources, their code and which of them import which, so that a changed module is run
-again with all that depend on it, and an unchanged one keeps its state. Does not know tools.
+Local modules are those of a project, not installed ones. The modules imported for sources, their
+code and their imports are recorded, so that a changed module is run again with all modules that
+depend on it, and an unchanged one keeps its state. Knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class _Imported:
     file: str
     source: bytes | None
     is_certain: bool
-    """False if it may have been imported from other code than `source`."""
+    """False if the running module may come from code other than `source`."""
     brought: set[str] = field(default_factory=set[str])
-    """Local modules that were imported with a source's main module, by any means."""
+    """Local modules that were imported during the import of a source's main module."""
 
     @property
     def is_current(self) -> bool:
@@ -51,7 +51,7 @@ class _Imported:
 
     @cached_property
     def imports(self) -> set[str]:
-        """Every module that its import statements may name, the packages of those, and its own."""
+        """Every module that its import statements may name, with their packages and its own."""
         package = self.name if hasattr(self.module, "__path__") else self.name.rpartition(".")[0]
         names = {self.name}
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
@@ -79,9 +79,9 @@ class Attempt:
 
 @contextmanager
 def anew(roots: Iterable[Path]) -> Generator[Attempt]:
-    """Make imports inside run the code that is on disk; local are the files below the roots.
+    """Run imports of local modules, the files below the roots, with the code on disk.
 
-    If it fails, the modules from before are restored.
+    If the body fails, the previous modules are restored.
     """
     # Joined with nothing, a folder ends with a separator.
     homes = tuple(os.path.join(os.path.realpath(root), "") for root in roots)  # noqa: PTH118
@@ -109,7 +109,7 @@ def anew(roots: Iterable[Path]) -> Generator[Attempt]:
             _imported[name] = _Imported(name, module, file, _read(file), is_certain, brought)
         for name, known in aside.items():
             if name not in fresh:
-                # Other sources may still run it, but an import would give something else now.
+                # Other sources may still use it, but an import now gives another module.
                 known.is_certain = False
                 _put_back(known)
         if attempt.module in _imported:
@@ -118,7 +118,7 @@ def anew(roots: Iterable[Path]) -> Generator[Attempt]:
 
 
 def _made_of(name: str) -> set[str]:
-    """A module and all local modules that it imports, however indirectly."""
+    """A module and all local modules that it imports, directly or indirectly."""
     seen, names = set[str](), {name}
     while names:
         found = _imported.get(names.pop())
@@ -135,7 +135,7 @@ def _set_aside() -> dict[str, _Imported]:
             del _imported[name]
     changed = {name for name, known in _imported.items() if not known.is_current}
     for name in changed:
-        # Python takes a file for unchanged if its size and the second of its change are.
+        # Python's bytecode cache compares only the size and the second of the last change.
         with suppress(OSError, NotImplementedError, ValueError):
             Path(importlib.util.cache_from_source(_imported[name].file)).unlink()
     stale = {name for name in _imported if changed and not changed.isdisjoint(_made_of(name))}
@@ -147,7 +147,7 @@ def _set_aside() -> dict[str, _Imported]:
 def _take_out(name: str) -> None:
     module = sys.modules.pop(name, None)
     parent, _, last = name.rpartition(".")
-    # Otherwise `from parent import last` would still give the old one.
+    # Otherwise `from parent import last` would still return the old module.
     if getattr(sys.modules.get(parent), last, None) is module is not None:
         delattr(sys.modules[parent], last)
 
@@ -160,7 +160,7 @@ def _put_back(known: _Imported) -> None:
 
 
 def _fresh(before: set[str], homes: tuple[str, ...]) -> dict[str, str]:
-    """The local modules that were not there before, and their files."""
+    """The local modules that were imported since, and their files."""
     found: dict[str, str] = {}
     for name in set(sys.modules).difference(before):
         module: Any = sys.modules[name]  # A module may replace itself by any object.
@@ -173,7 +173,7 @@ def _fresh(before: set[str], homes: tuple[str, ...]) -> dict[str, str]:
 def _is_local(name: str, file: str, homes: tuple[str, ...]) -> bool:
     real = os.path.realpath(file)
     is_installed = _INSTALLED.search(f"{file}\n{real}") or file.startswith(_STDLIB)
-    is_ours = name.partition(".")[0] == "callpact"  # Running, with state of its own.
+    is_ours = name.partition(".")[0] == "callpact"  # callpact itself is never imported again.
     return file.endswith(".py") and not is_installed and not is_ours and real.startswith(homes)
 
 
@@ -193,7 +193,7 @@ def _read(file: str) -> bytes | None:
 
 
 def _written_at(file: str) -> float:
-    """When a file was last written, in nanoseconds; infinity if that is unknown."""
+    """The time of a file's last change, in nanoseconds; infinity if it is unknown."""
     with suppress(OSError):
         return Path(file).stat().st_mtime_ns
     return float("inf")

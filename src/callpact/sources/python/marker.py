@@ -1,6 +1,6 @@
-"""`@tool`, `@resource` and `@prompt` mark functions and change nothing about them.
+"""`@tool`, `@resource` and `@prompt` mark functions without changing them.
 
-Apart from `function.py`, so that `from callpact import tool` brings no pydantic.
+Apart from `functions.py`, so that `from callpact import tool` does not import pydantic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARK = "__callpact_tool__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:
-    """The options of `@tool(...)`, left on the function as a marker."""
+    """The options of `@tool(...)`, an attribute of the function."""
 
     namespace: str | None = None
     name: str | None = None
@@ -30,7 +30,7 @@ class ToolOptions:
     aliases: tuple[str, ...] = ()
     version: str | None = None
     kind: Kind | None = None
-    """None for what the function is: a subscription if it yields, else a mutation."""
+    """None for the default: a subscription if the function yields, otherwise a mutation."""
     access: Access = OPEN
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     policy: Policy | None = None
@@ -129,10 +129,10 @@ def resource(
     complete: Mapping[str, Completion] | None = None,
     timeout: float | None = None,
 ) -> Callable[[F], F]:
-    """Mark a function as what reads a resource; its parameters are the variables of `uri`.
+    """Mark a function that reads a resource; its parameters are the variables of `uri`.
 
-    It gives text, bytes or JSON. `complete` has values for variables, or a function of the text so
-    far and the other variables.
+    It returns text, bytes or JSON. `complete` has values for variables, or a function of the text
+    so far and the other variables.
 
     Raises:
         InvalidTool: there is no address, or `access` is one text instead of a list of texts.
@@ -184,7 +184,7 @@ def prompt(
     complete: Mapping[str, Completion] | None = None,
     timeout: float | None = None,
 ) -> Any:
-    """Mark a function as a prompt; it gives a text, or a list of messages.
+    """Mark a function as a prompt; it returns a text, or a list of messages.
 
     Raises:
         InvalidTool: `access` is one text instead of a list of texts.

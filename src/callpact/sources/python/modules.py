@@ -1,4 +1,4 @@
-"""Tools from a Python module or file: what it marks with `@tool`, and the Tools it holds.
+"""Tools from a Python module or file: its functions marked with `@tool`, and its Tools.
 
 References: `python:shop.py`, `python:package.module`, and either with `:name` for one object.
 Importing a module runs it; only name modules that you trust.
@@ -44,10 +44,10 @@ class PythonSource:
         self._is_loaded = False
 
     async def load(self) -> Tools:
-        """Import the module and collect its tools; what changed since it was imported is run again.
+        """Import the module and collect its tools; changed modules are imported again.
 
         Raises:
-            SourceRefused: it cannot be imported, or holds no tool; what was imported before stays.
+            SourceRefused: it cannot be imported, or has no tool; the previous modules stay.
         """
         self._is_loaded = False
         with anew(self._roots) as self._attempt:
@@ -58,7 +58,7 @@ class PythonSource:
         return tools
 
     def watched(self) -> Iterable[Watched]:
-        """The module and the local modules that it imports; after a failure, all that may mend it."""
+        """The module and the local modules that it imports; after a failure, all local files."""
         files = {Path(file) for file in self._attempt.files}
         if self._module.endswith(".py"):
             files.add((self._folder / self._module).absolute())
@@ -70,7 +70,7 @@ class PythonSource:
 
     @property
     def _roots(self) -> tuple[Path, ...]:
-        """Where local modules are."""
+        """The folders of local modules."""
         if not self._module.endswith(".py"):
             return (self._folder,)
         return (self._folder, (self._folder / self._module).resolve().parent)
@@ -90,10 +90,10 @@ class PythonSource:
         return self._collect(_objects(self._name, getattr(module, self._name)))
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def _collect(self, found: dict[str, Any]) -> Tools:
-        """Every tool that can be made; a bad one is reported and leaves the others alone."""
+        """Every valid tool; a bad one is reported and does not affect the others."""
         tools: list[Tool] = []
         report: list[Finding] = []
         resources: list[Resource] = []
@@ -113,7 +113,7 @@ class PythonSource:
 
 
 def open_python(opening: Opening) -> PythonSource:
-    """The source behind `python:` references."""
+    """The source of a `python:` reference."""
     return PythonSource(opening.ref, opening.namespace, opening.folder)
 
 
@@ -126,17 +126,17 @@ def _split(ref: str) -> tuple[str, str | None]:
 
 
 def _namespace(module: str) -> str | None:
-    """The file's name; a module's own name is what `from_functions` takes by itself."""
+    """The name of a file; None for a module, whose name `from_functions` uses by default."""
     if not module.endswith(".py"):
         return None
     return _NOT_NAMESPACE.sub("_", Path(module).stem).strip("_") or None
 
 
 def imported(ref: str, folder: Path) -> ModuleType:
-    """The module of a reference: a file, or a name; the folder is on the path from then on.
+    """The module of a reference, a file or a name; its folder is added to `sys.path`.
 
     Raises:
-        SourceRefused: it cannot be imported, with the line where that shows.
+        SourceRefused: it cannot be imported, with the line that failed.
     """
     here = str(folder.resolve())
     if here not in sys.path:
@@ -155,7 +155,7 @@ def _cause(error: BaseException, ref: str) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == ref.partition(".")[0]:
         return f"there is no module '{error.name}' here or in this environment"
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError):  # Its text names the file and the line already.
+    if isinstance(error, SyntaxError):  # Its text already names the file and the line.
         return text
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "importlib" not in frame.filename]
@@ -182,7 +182,7 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise SourceRefused(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # Type hints are resolved through sys.modules, so the module must stand there while it runs.
+    # Type hints are resolved through sys.modules, so the module must be there while it runs.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -204,7 +204,7 @@ def _marked(module: ModuleType) -> dict[str, Any]:
 
 
 def _is_own(function: Any, module: ModuleType) -> bool:
-    """False for a function that was imported from its own module: there it is a tool already."""
+    """False for a function that was imported from another module, whose tool it is."""
     home = inspect.getmodule(inspect.unwrap(function))
     return home is module or home is None or all(v is not function for v in vars(home).values())
 

@@ -1,12 +1,11 @@
 """The results of a function: one or many, the schema of each, the conversion to JSON.
 
-Whether it yields decides between the two, and its return type has to agree. It reads types; it
-never calls the function, and knows nothing of parameters.
+A function that yields has many, and its return type must agree. Types are read; the function is
+never called.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 import typing
@@ -19,12 +18,12 @@ from collections.abc import (
     Coroutine,
 )
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import InvalidTool
 from callpact.sources.python.annotation import REFUSALS, annotation_schemas, read_annotation
-from callpact.tool import is_async_generator
+from callpact.tool import is_async_generator, without_partials
 
 _EMPTY = inspect.Parameter.empty
 _BYTES = (bytes, bytearray, memoryview)
@@ -38,18 +37,18 @@ class Result:
     """The facts about the results of a function."""
 
     is_stream: bool
-    """True if a call gives an async generator; the rest then speaks of one yield."""
+    """True if a call gives an async generator; the other fields then describe one yield."""
     output: dict[str, Any] | None = None
     dump: Callable[[Any], Any] | None = None
     problem: str | None = None
-    """Why there is no output schema, although a type is given."""
+    """The reason for a missing output schema, although a type is given."""
 
 
 def read_result(function: Any, hint: Any, label: str) -> Result:
-    """Read a return type that is resolved already.
+    """Read a resolved return type.
 
     Raises:
-        InvalidTool: the function yields and its type says that it returns, or the other way round.
+        InvalidTool: the type is that of a subscription and the function does not yield, or vice versa.
     """
     is_stream = gives_stream(function)
     hint = _answer_hint(hint)
@@ -69,11 +68,11 @@ def read_result(function: Any, hint: Any, label: str) -> Result:
         what = "the type of its yields," if is_stream else "its return type"
         return Result(
             is_stream=is_stream,
-            problem=f"no JSON Schema can be made for {what} {told_type(hint)} ({reason}), "
+            problem=f"no JSON Schema can be made for {what} {type_name(hint)} ({reason}), "
             "so its answers are not checked",
         )
     schema = schemas[0]
-    # Bytes are delivered as they are: no schema speaks of them.
+    # Bytes are delivered as they are: no schema describes them.
     if not schema or (is_union(hint) and set(_BYTES) & set(get_args(hint))):
         return Result(is_stream=is_stream, dump=read.dump)
     if definitions:
@@ -91,7 +90,7 @@ def _answer_hint(hint: Any) -> Any:
 
 
 def _without_alias(hint: Any) -> Any:
-    """The type behind `type Name[T] = ...` or `Annotated`."""
+    """The type without `type Name[T] = ...` or `Annotated`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _without_alias(arguments[0])
@@ -103,21 +102,21 @@ def _without_alias(hint: Any) -> Any:
 
 def _contradiction(function: Any, hint: Any, label: str, *, is_stream: bool) -> Result:
     """The outcome for a return type that contradicts the code."""
-    told = told_type(hint)
+    name = type_name(hint)
     if is_async_generator(inspect.unwrap(call_code(function))) != is_stream:
-        # A decorator made one of the other, and the type is that of the function inside.
+        # A decorator changed the kind of function; the type is that of the wrapped one.
         return Result(
             is_stream=is_stream,
-            problem=f"its return type {told} is that of the function it wraps, which "
+            problem=f"its return type {name} is that of the function it wraps, which "
             f"{'returns' if is_stream else 'yields'}, so its answers are not checked",
         )
     if is_stream:
         raise InvalidTool(
-            f"{label}: it yields, so it is a subscription, but its return type is {told}; write "
+            f"{label}: it yields, so it is a subscription, but its return type is {name}; write "
             "AsyncIterator[...] around the type of one yield, or return the answer"
         )
     raise InvalidTool(
-        f"{label}: its return type is {told}, but it has no yield; a subscription is an async "
+        f"{label}: its return type is {name}, but it has no yield; a subscription is an async "
         "generator function: make it 'async def', and hand the items on with "
         "'async for item in ...: yield item'"
     )
@@ -128,26 +127,25 @@ def _contradiction(function: Any, hint: Any, label: str, *, is_stream: bool) -> 
 
 def call_code(function: Any) -> Any:
     """The function whose code decides whether a call is sync, async or a generator."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
+    function = without_partials(function)
     is_object = not hasattr(function, "__qualname__") and not hasattr(function, "__wrapped__")
     return function.__call__ if is_object else function
 
 
 def gives_stream(function: Any) -> bool:
-    """True if a call gives an async generator; a sync wrapper is taken to give what it wraps."""
+    """True if a call gives an async generator; a sync wrapper counts as its wrapped function."""
     return is_async_generator(inspect.unwrap(call_code(function), stop=_is_marked_by_python))
 
 
 def _is_marked_by_python(code: Any) -> bool:
-    """True if the code itself shows what a call returns."""
+    """True if the flags of the code show the kind of the result."""
     return is_async_generator(code) or any(
         inspect.iscoroutinefunction(part) or inspect.isgeneratorfunction(part)
         for part in (code, getattr(code, "__call__", None))  # noqa: B004 - the method is wanted
     )
 
 
-# --- types in words -------------------------------------------------------------------------
+# --- names of types -------------------------------------------------------------------------
 
 
 def is_union(hint: Any) -> bool:
@@ -155,7 +153,7 @@ def is_union(hint: Any) -> bool:
     return get_origin(hint) in {Union, types.UnionType}
 
 
-def told_type(hint: Any) -> str:
+def type_name(hint: Any) -> str:
     """A type as its author wrote it, as far as possible."""
     if isinstance(hint, str):
         return repr(hint)

@@ -1,6 +1,6 @@
 """A function's signature: parameters, their schema, the result, the text of its docstring.
 
-It reads and refuses; it never calls the function. `function.py` makes a Tool of what is read here.
+It reads and refuses; it never calls the function. `functions.py` makes a Tool of a `Signature`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from callpact.sources.python.annotation import (
     holds_secret,
     read_annotation,
 )
-from callpact.sources.python.returns import Result, gives_stream, is_union, read_result, told_type
+from callpact.sources.python.returns import Result, gives_stream, is_union, read_result, type_name
+from callpact.tool import without_partials
 
 _EMPTY = inspect.Parameter.empty
 
@@ -39,7 +40,7 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter that a caller can give."""
+    """One parameter that a caller can set."""
 
     name: str
     key: str
@@ -54,32 +55,31 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """True if a call without it cannot work."""
+        """True if it has no default."""
         return self.default is _EMPTY and not self.is_filled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Everything that a Tool needs to know of its function."""
+    """The facts about a function that its Tool needs."""
 
     parameters: tuple[Parameter, ...]
     rest: Annotation | None
     """The type of `**kwargs`; None if there are none."""
     contexts: tuple[str, ...]
     reserved: tuple[str, ...]
-    """Names that a caller must not give by way of `**kwargs`."""
+    """Names that a caller must not set through `**kwargs`."""
     input: dict[str, Any]
     hidden: frozenset[str]
     """Keys whose values must not be shown."""
     hides_rest: bool
-    """The same for what `**kwargs` take."""
+    """True if the values of `**kwargs` must not be shown."""
     result: Result
 
 
 def function_label(function: Any) -> str:
-    """`module:qualname` of what is called in the end."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
+    """`module:qualname` of the underlying function."""
+    function = without_partials(function)
     named = cast("Any", function if hasattr(function, "__qualname__") else type(function))
     return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
 
@@ -148,7 +148,7 @@ class _Hints:
         for name, cell in zip(code.__code__.co_freevars if closure else (), closure or ()):  # noqa: B905 - equal by definition
             try:
                 self._locals[name] = cell.cell_contents
-            except ValueError:  # Not filled yet.
+            except ValueError:  # An empty cell.
                 continue
 
     def resolve(self, name: str, annotation: Any) -> Any:
@@ -164,7 +164,7 @@ class _Hints:
             return self.resolve(name, annotation)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
             raise InvalidTool(
-                f"{self._label}: the type of parameter '{name}', {told_type(annotation)}, cannot be "
+                f"{self._label}: the type of parameter '{name}', {type_name(annotation)}, cannot be "
                 f"resolved ({error}); import it at run time, not only under TYPE_CHECKING, "
                 "and define it at module level"
             ) from None
@@ -173,9 +173,8 @@ class _Hints:
 def _underlying(function: Any) -> Any:
     """The plain function that holds globals and closure."""
     while True:
-        if isinstance(function, functools.partial):
-            function = cast("functools.partial[Any]", function).func
-        elif inspect.ismethod(function):
+        function = without_partials(function)
+        if inspect.ismethod(function):
             function = function.__func__
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
@@ -233,9 +232,8 @@ def _refuse_twins(label: str, parameters: list[Parameter]) -> None:
 
 
 def _self_names(function: Any) -> tuple[str, ...]:
-    """The name that a bound method gives to its object: it cannot be given twice."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
+    """The name of the first parameter of a bound method, which a caller cannot set."""
+    function = without_partials(function)
     target = getattr(function, "__func__", None) or _call_of(function)
     code = getattr(target, "__code__", None)
     if code is None or not code.co_argcount or code.co_posonlyargcount:
@@ -283,7 +281,7 @@ def _annotation(label: str, name: str, hint: Any, metadata: typing.Iterable[Any]
 
 def _no_schema(label: str, name: str, hint: Any, reason: str) -> InvalidTool:
     return InvalidTool(
-        f"{label}: no JSON Schema can be made for parameter '{name}' of type {told_type(hint)} "
+        f"{label}: no JSON Schema can be made for parameter '{name}' of type {type_name(hint)} "
         f"({reason.partition(chr(10))[0]}); use a type that JSON can carry: a scalar, list, dict, "
         "enum, dataclass, TypedDict, Pydantic model or msgspec Struct"
     )
@@ -342,9 +340,9 @@ def _input_schema(
 
 
 def _close(node: Any) -> None:
-    """Close the objects inside, too: an unknown key is a mistake at every level.
+    """Close nested objects, too: an unknown key is a mistake at every level.
 
-    Models that allow extra keys say so themselves (`additionalProperties: true`).
+    Models that allow extra keys have `additionalProperties: true`, which stays.
     """
     if is_object(node):
         schema = node
@@ -379,7 +377,7 @@ def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
-    """`default` where it is JSON; a None that means "not given" is left out."""
+    """The `default` if it is JSON; a None that means "not given" is left out."""
     value = parameter.default
     if parameter.is_filled:
         if parameter.info.default_factory is not None:
@@ -410,7 +408,7 @@ def _result(function: Any, hints: _Hints, annotation: Any, label: str) -> Result
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
         return Result(
             is_stream=gives_stream(function),
-            problem=f"its return type {told_type(annotation)} cannot be resolved ({error}), so its "
+            problem=f"its return type {type_name(annotation)} cannot be resolved ({error}), so its "
             "answers are not checked; import the type at run time, not only under TYPE_CHECKING",
         )
 
@@ -419,11 +417,11 @@ def _result(function: Any, hints: _Hints, annotation: Any, label: str) -> Result
 
 
 def read_docstring(function: Any) -> Words:
-    """Summary, long text and parameters out of a Google, NumPy or reST docstring."""
+    """Summary, long text and parameters of a Google, NumPy or reST docstring."""
     text = inspect.cleandoc(_docstring(function) or "")
     if "\n" not in text:
         return Words(text, {})
-    import docstring_parser  # Where there is nothing to parse, it is not needed.
+    import docstring_parser  # Only for docstrings of several lines.
 
     try:
         parsed = docstring_parser.parse(text)

@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from callpact.sources.base import Finding
 
 MAX_CACHE_BYTES = 200_000_000
-"""Bytes of a cache that is still read; a larger one is replaced."""
+"""Bytes that a cache may have; a larger one is not read but replaced."""
 
 _log = logging.getLogger("callpact.sources.flowmcp")
 
@@ -39,7 +39,7 @@ class ToolHead(Struct, frozen=True):
 
 
 class Head(Struct, frozen=True, rename="camel"):
-    """The fields of `main` that loading needs: far less than all of it."""
+    """The few fields of `main` that loading needs."""
 
     namespace: Any
     name: Any
@@ -148,7 +148,7 @@ def packed(main: dict[str, Any]) -> Raw:
 
 
 def hash_of(value: object) -> str:
-    """A hash of anything whose repr says all of it."""
+    """A hash of a value by its repr."""
     return hashlib.sha256(repr(value).encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -23,12 +23,25 @@ from callpact.sandbox.hook_limits import HookLimits, limits_of
 from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.flowmcp.build.check_cache import Cache, Entry, Manifest, hash_of, packed
-from callpact.sources.flowmcp.build.grants import Asked, FileKeys, KeyGrants, Root, read_root
-from callpact.sources.flowmcp.build.parameters import argument_aliases
-from callpact.sources.flowmcp.build.tool_factory import Loaded, ToolFactory, unique_tools
+from callpact.sources.flowmcp.build.grants import (
+    Asked,
+    FileKeys,
+    KeyGrants,
+    Root,
+    read_root,
+)
+from callpact.sources.flowmcp.build.parameters import (
+    argument_aliases,
+)
+from callpact.sources.flowmcp.build.tool_factory import (
+    Loaded,
+    ToolFactory,
+    unique_tools,
+)
 from callpact.sources.flowmcp.check.file_check import ListFile, check_text, read_list
 from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks
+from callpact.sources.flowmcp.http.grants import FileKeys, KeyGrants, Root, WantedKeys, read_root
 from callpact.sources.flowmcp.read.catalogue_files import (
     SKIPPED_FOLDERS,
     Candidate,
@@ -39,6 +52,9 @@ from callpact.sources.flowmcp.read.catalogue_files import (
     lists_above,
     other_kind,
     unreadable,
+)
+from callpact.sources.flowmcp.read.parameters import (
+    argument_aliases,
 )
 from callpact.sources.flowmcp.read.registry import REGISTRY
 from callpact.sources.flowmcp.read.scan import hooked_tools
@@ -60,7 +76,7 @@ class FlowMCPTools(Tools):
         self._hooks = hooks
 
     async def aclose(self) -> None:
-        """Close the connections to upstreams, and what runs hooks."""
+        """Close the connections to upstreams, and the engines of hooks."""
         await self._hooks.aclose()
         await self._transport.aclose()
 
@@ -75,7 +91,7 @@ class _Loading:
     root: Path
     secrets: Secrets
     grants: KeyGrants
-    asked: Asked
+    wanted_keys: WantedKeys
     transport: Transport
     cache: Cache
     hooks: CatalogueHooks
@@ -98,16 +114,17 @@ def from_flowmcp(
 ) -> FlowMCPTools:
     """Make Tools of a FlowMCP file, or of every one in a folder.
 
-    `lists` is a folder of shared lists, beside those that the catalogue has itself (`_lists`).
-    `libraries` extends the six that hooks may use; `*` allows all. `secrets` are keys by name;
-    `keys` are the names that are read from the environment, also as `NAME@host` to bind one to
-    hosts, or `*` for a catalogue that is trusted with all of them. `cache` is a folder for the results
-    of checks, so that unchanged files are not checked again. `packs` is the folder of libraries for hooks, by default the user's own;
-    `hook_hosts` are hosts that hooks may reach beside the one that their file names (`*`: all).
+    `lists` is a folder of shared lists, in addition to the catalogue's own (`_lists`). `libraries`
+    extends the six that hooks may use; `*` allows all. `secrets` are keys by name; `keys` are names
+    that are read from the environment, also as `NAME@host` to bind one to hosts, or `*` for a
+    catalogue that is trusted with all of them. `cache` is a folder for the results of checks, so
+    that unchanged files are not checked again. `packs` is the folder of libraries for hooks, by
+    default the user's own; `hook_hosts` are hosts that hooks may reach besides the root of their
+    file (`*`: all).
 
     Raises:
         SourceRefused: there is no such file or folder, or no FlowMCP file in it.
-        InvalidConfig: an entry of `keys` or `hook_hosts` is not of its form.
+        InvalidConfig: an entry of `keys` or `hook_hosts` is malformed.
     """
     root = Path(path)
     report: list[Finding] = []
@@ -122,7 +139,7 @@ def from_flowmcp(
             root=root,
             secrets=_known(secrets, grants),
             grants=grants,
-            asked=Asked(),
+            wanted_keys=WantedKeys(),
             transport=HttpTransport() if transport is None else transport,
             cache=Cache(
                 cache, [str(root.absolute()), profile, *sorted(allowed), *_list_hashes(known)]
@@ -131,7 +148,7 @@ def from_flowmcp(
             hook_hosts=HostPatterns(hook_hosts, "hook_hosts"),
         )
         files = [candidate for candidate in found if not candidate.is_list]
-        # All are read before a tool is made: a key that several ask for may need to be bound.
+        # All files are read before a tool is made: a key of several files may need to be bound.
         read = [each for file in files if (each := _read(file, loading, report)) is not None]
         loaded = [tool for each in read for tool in _load(each, loading, report)]
         loading.cache.save()
@@ -140,9 +157,9 @@ def from_flowmcp(
 
 @contextmanager
 def _paused_collector() -> Generator[None]:
-    """Pause garbage collection: a catalogue is very many objects that are all kept.
+    """Pause garbage collection: a catalogue has very many objects, and all of them are kept.
 
-    Traversing them again and again takes a tenth of a cold load and half of a warm one.
+    Repeated traversals would take a tenth of a cold load and half of a warm one.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -228,7 +245,7 @@ def _read(candidate: Candidate, loading: _Loading, report: list[Finding]) -> _Re
         return None
     names = manifest.head.required_server_params
     root = read_root(manifest.head.root, names)
-    loading.asked.add(names, root)
+    loading.wanted_keys.add(names, root)
     return _ReadFile(file, data, entry, manifest, root)
 
 
@@ -250,7 +267,7 @@ def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[Loa
         read.root,
         loading.secrets,
         loading.grants,
-        loading.asked,
+        loading.wanted_keys,
         has_hooks=hooks is not None,
     )
     factory = ToolFactory(
@@ -382,5 +399,5 @@ class FlowMCPSource:
 
 
 def open_flowmcp(opening: Opening) -> FlowMCPSource:
-    """The source behind `flowmcp:` references."""
+    """The source of a `flowmcp:` reference."""
     return FlowMCPSource(opening)

@@ -1,4 +1,4 @@
-"""Tools of checked FlowMCP files; what a call needs is built when the tool is first called.
+"""Tools of checked FlowMCP files; their requests and schemas are built on first use.
 
 Nothing is checked here: `source.py` passes only manifests without errors.
 """
@@ -24,13 +24,13 @@ from callpact.sources.base import (
     Finding,
 )
 from callpact.sources.flowmcp.build.check_cache import Entry, Head, Manifest
-from callpact.sources.flowmcp.build.grants import FileKeys
-from callpact.sources.flowmcp.build.parameters import (
-    Parameter,
-    input_schema,
-    read_parameters,
-)
-from callpact.sources.flowmcp.build.request import (
+from callpact.sources.flowmcp.check.file_check import ListFile
+from callpact.sources.flowmcp.check.rules.list_rules import resolve_lists
+from callpact.sources.flowmcp.hooks.file_hooks import FileHooks, Unhooked
+from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
+from callpact.sources.flowmcp.hooks.hooked_call import HookedCall
+from callpact.sources.flowmcp.http.grants import FileKeys
+from callpact.sources.flowmcp.http.request import (
     Draft,
     Placeholders,
     RequestPlan,
@@ -38,13 +38,13 @@ from callpact.sources.flowmcp.build.request import (
     seal,
     unsealed,
 )
-from callpact.sources.flowmcp.build.response import JSON, mime_type, output_schema, read_response
-from callpact.sources.flowmcp.check.file_check import ListFile
-from callpact.sources.flowmcp.check.rules.hit import texts
-from callpact.sources.flowmcp.check.rules.list_rules import resolve_lists
-from callpact.sources.flowmcp.hooks.file_hooks import FileHooks, Unhooked
-from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
-from callpact.sources.flowmcp.hooks.hooked_call import HookedCall
+from callpact.sources.flowmcp.http.response import JSON, mime_type, output_schema, read_response
+from callpact.sources.flowmcp.read.hit import texts
+from callpact.sources.flowmcp.read.parameters import (
+    Parameter,
+    input_schema,
+    read_parameters,
+)
 from callpact.tool import (
     Contract,
     Disabled,
@@ -65,7 +65,7 @@ class _Parts:
     name: str
     lists: Mapping[str, ListFile]
     is_tolerant: bool
-    """True if the file has placeholders of its own: it treats all values as text, its tests too."""
+    """True if the file has placeholders of its own: it then treats all values as text."""
 
     @property
     def main(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class _Parts:
 
     @cached_property
     def plan(self) -> RequestPlan:
-        """How its arguments become a request."""
+        """The plan that turns its arguments into a request."""
         return plan_request(self.main, self.declared, self.parameters)
 
     def contract(self) -> Contract:
@@ -212,7 +212,7 @@ class ToolFactory:
         """The tool that the file declares under a name.
 
         Raises:
-            InvalidTool: it cannot be one.
+            InvalidTool: the declaration cannot become a tool.
         """
         head, own = self._head, self._head.tools[name]
         aliases = self._aliases.get(name, {})

@@ -19,7 +19,6 @@ from callpact.schema import schema_hash
 from callpact.schema.issues.wording import nearest
 from callpact.sources.base import Finding, Severity
 from callpact.sources.flowmcp.check.rule_table import RULES, Profile, Rule
-from callpact.sources.flowmcp.check.rules.hit import Hit, members
 from callpact.sources.flowmcp.check.rules.list_rules import (
     Entries,
     KnownLists,
@@ -38,6 +37,7 @@ from callpact.sources.flowmcp.check.rules.manifest_rules import (
 from callpact.sources.flowmcp.check.rules.resource_rules import resource_hits
 from callpact.sources.flowmcp.check.rules.tool_rules import tools_hits
 from callpact.sources.flowmcp.read.exports import Reading, read_list_file, read_schema_file
+from callpact.sources.flowmcp.read.hit import Hit, members
 from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of, read_carefully
 from callpact.sources.flowmcp.read.scan import FileKind, hooked_tools, scan, uses_hook
 
@@ -129,8 +129,8 @@ def check_text(
 ) -> Checked:
     """Check the text of a schema file; `libraries` are allowed beside the six of FlowMCP.
 
-    `hook_rules` check the code of hooks. Loading passes none: they take time, and a broken hook is
-    no reason not to load the file.
+    `hook_rules` check the code of hooks. Loading passes none: they take time, and a file with a
+    broken hook is still loaded.
     """
     reading = read_schema_file(text)
     found = _Findings(file, profile)
@@ -182,7 +182,7 @@ class GatheredLists(NamedTuple):
 
 
 def gather_lists(read: Iterable[CheckedList], profile: Profile = "compat") -> GatheredLists:
-    """Put lists together; of two with one name the first is used."""
+    """Collect lists by name; of two with one name the first is used."""
     available: dict[str, ListFile] = {}
     findings: list[Finding] = []
     for known in (checked.list for checked in read if checked.list is not None):
@@ -207,13 +207,13 @@ def _add_reading(found: _Findings, reading: Reading, text: str, kind: FileKind) 
     failure = reading.failure
     if failure is None:
         return
-    # A forbidden word is one finding, though it is also why the file is not data.
+    # A forbidden word is one finding, although it also makes the file unreadable as data.
     if failure.key not in _NOT_DATA or failure.line not in {hit.line for hit in scanned}:
         found.report(failure)
 
 
 def _is_hooked(main: dict[str, Any], text: str, reading: Reading) -> bool:
-    """True if there is no `root`, and hooks may well make the request of every tool."""
+    """True if there is no `root`, and hooks may make the request of every tool."""
     if main.get("root") or reading.handlers is None:
         return False
     names = [*members(main.get("tools")), *members(main.get("routes"))]
@@ -280,7 +280,7 @@ class _Findings:
     def _finding(self, hit: Hit, rule: Rule, severity: Severity) -> Finding:
         meant = hit.meant and _nearest(hit.meant[0], tuple(hit.meant[1]))
         path = hit.path
-        if not path.isascii():  # It is to be printed.
+        if not path.isascii():  # It must be printable.
             path = path.encode("utf-8", "backslashreplace").decode()
         return Finding(
             self._file,

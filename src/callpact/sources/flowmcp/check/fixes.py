@@ -43,12 +43,12 @@ _LINE_REST = re.compile(
 )
 _INTEGER = re.compile(r"[0-9]++")
 _COLON = re.compile(r"[ \t]?:[ \t]?\Z")
-# A hook that reads `main.routes` would find nothing there any more.
+# A hook that reads `main.routes` would break.
 _READ_BY_HOOKS = re.compile(r"(?<![\w$.])main\s*+(?:\?\.|\.)\s*+routes(?![\w$])")
 
 
 class Fix(Struct, frozen=True):
-    """A fixed text, the changes, and the reason for what could not be fixed."""
+    """A fixed text, the changes, and the reason if it could not be fixed."""
 
     text: str
     changes: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ def fix_text(text: str) -> Fix:
         return Fix(text, refused=refused)
     fixed = _edited(text, reading, main, wanted)
     if fixed is None or not _says(fixed.text, wanted, text, reading):
-        return Fix(text, refused="what it says cannot be edited; a key may stand in it twice")
+        return Fix(text, refused="its data cannot be edited; a key may occur in it twice")
     return Fix(fixed.text, fixed.changes, refused)
 
 
@@ -107,7 +107,7 @@ def fix_file(path: Path) -> Fix:
     """Fix a file in place; it is written only if something changes.
 
     Raises:
-        NotWritten: the file could not be replaced; it is as it was.
+        NotWritten: the file could not be replaced; it is unchanged.
     """
     try:
         text = read_text(path)
@@ -217,7 +217,7 @@ class _Places:
         return first if first in STRINGS else ""
 
     def insertion(self, members: dict[str, str]) -> _Edit:
-        """New members, written as those around them are, where seed 002 has them."""
+        """An edit that adds members in the style of their neighbours, in the order of seed 002."""
         anchors = ("schemaVersion", *_ANCHORS, *self._keys())
         found = (self.member(key) for key in anchors)
         anchor = next((member for member in found if member is not None), None)

@@ -1,8 +1,8 @@
 """The table of rules for FlowMCP files: code, severity by profile, meaning and remedy.
 
-`strict` follows seeds 000 and 002 to the letter, and the wider FlowMCP specification where they say
-nothing. `compat` accepts and reports what real files do: a finding is an error only if the file
-cannot be called as it is meant, so code that reads a checked manifest can rely on its types.
+`strict` follows seeds 000 and 002 to the letter, and the wider FlowMCP specification where they are
+silent. `compat` accepts and reports the deviations of real files: a finding is an error only if the
+file cannot be called as intended, so code that reads a checked manifest can rely on its types.
 
 Three codes of FlowMCP double others and are not used: SEC018 (SEC204), VAL026 (SEC020) and TST005
 (SEC017). VAL027 and VAL028 belong to FlowMCP 4.3 and contradict seed 002. FlowMCP uses VAL060 to
@@ -90,8 +90,8 @@ VAL060 | e | e | 000 MIME types | `output.mimeType` is application/json, image/p
 VAL061 | e | e | 000 Supported keywords | `output.schema` and everything in it is a schema of the dialect | correct it, or leave `output` out
 VAL062 | e | e | 000 MIME types | The type of `output.schema` goes with the MIME type | application/json: object or array; text/plain: string; image/png: string with format base64
 VAL063 | e | w | 000 Validation rules | `output.schema` has at most 4 levels | describe the deeper part in words, or flatten it in `postRequest`
-VAL064 | e | e | 000 Validation rules | `properties` stands only at an object | write `type: 'object'`, or remove it
-VAL065 | e | e | 000 Validation rules | `items` stands only at an array | write `type: 'array'`, or remove it
+VAL064 | e | e | 000 Validation rules | Only an object has `properties` | write `type: 'object'`, or remove it
+VAL065 | e | e | 000 Validation rules | Only an array has `items` | write `type: 'array'`, or remove it
 VAL060:preload | e | e | FlowMCP 11 | `preload` is an object | write `preload: { enabled: true, ttl: 3600 }`
 VAL061:preload | e | e | FlowMCP 11 | `preload.enabled` is true or false | write one of the two
 VAL062:preload | e | e | FlowMCP 11 | `preload.ttl` is a whole number of seconds above 0 | write, for example, `ttl: 3600`
@@ -163,19 +163,19 @@ VAL144 | e | w | FlowMCP 03 | A list and its fields have descriptions | say what
 VAL145 | e | w | 002 Naming Conventions | A list's name is in camelCase | rename it
 VAL146 | w | w | FlowMCP 03 | An entry has only the fields of its list | declare the field in `meta.fields`, or remove it
 VAL147 | e | w | 002 Root URL requirement | `root` is there even if hooks make every request | give the base address of the API
-VAL148 | e | w | 002 The main Export | The data stands in `main`, not in `schema.main` | export `main` itself
+VAL148 | e | w | 002 The main Export | The data is in `main`, not in `schema.main` | export `main` itself
 VAL149 | e | w | FlowMCP 16 | The namespace `shared` is kept for lists | rename it
 VAL150 | e | w | 002 Naming Conventions | `skills` is an object or a list of names like `full-audit` | correct it
 VAL151 | e | e | 002 requiredServerParams | A server parameter is the name of an environment variable | use letters, digits and `_`
-VAL152 | i | i | own | Everything that was found is told | correct what is told first, then check again
+VAL152 | i | i | own | Every finding is reported | correct the reported ones first, then check again
 VAL153 | w | w | own | `root` has no query and no fragment, as the path comes after it | move it into the path or the parameters
-VAL154 | e | e | own | A file does not break rules without end | correct what is told, then check again
+VAL154 | e | e | own | The number of breaches in a file is limited | correct the reported ones, then check again
 VAL155 | e | e | own | A file can be read, and is UTF-8 (said by who reads it) | correct the file's rights, or save it as UTF-8
 VAL156 | e | e | FlowMCP 10 | A test is an object | write `{ _description: '…', key: value }`
 VAL157 | e | e | own | A text holds whole characters, no halves of them | write the character itself
-VAL158 | e | w | own | No key stands twice in an object; the last one counts | remove one of the two
+VAL158 | e | w | own | No key occurs twice in an object; the last one counts | remove one of the two
 VAL159 | i | i | own | A file of a catalogue is a schema file or a list (said of a folder) | nothing is to be done; it is not loaded
-VAL160 | e | w | FlowMCP 02 | An option of `z` stands in a text of its own | write 'optional()', 'default(5)'; they are taken so
+VAL160 | e | w | FlowMCP 02 | Each option of `z` is a text of its own | write 'optional()', 'default(5)'; they are taken so
 VAL161 | w | w | 002 Handler Types | A tool's hooks are an object of `preRequest`, `executeRequest`, `postRequest` (said by `callpact check`) | write `tool: { postRequest: … }`; nothing else is called
 VAL162 | e | e | 002 The main Export | The file's code leaves `main` as it is written (said by `callpact check --hooks`) | write the values themselves into `main`
 VAL163 | i | i | own | Hook code is small enough to be looked at (said by `callpact check`) | move data out of the code, into shared lists
@@ -202,7 +202,7 @@ RES031 | e | e | FlowMCP 13 | A resource of an add-on names the add-on | write `
 RES037 | e | e | FlowMCP 13 | A file-based database lives in the project | write `origin: 'project'`
 RES038 | e | e | FlowMCP 13 | A markdown resource has no `mode` | remove it
 RES039 | e | e | FlowMCP 13 | A markdown resource has no `queries` | remove them
-RES040 | w | w | FlowMCP 13 | A database does not stand beside the schema | use `origin: 'global'`
+RES040 | w | w | FlowMCP 13 | A database is not beside the schema | use `origin: 'global'`
 RES041 | e | e | FlowMCP 13 | A resource has every field of its source; there are no defaults | add the field
 RES043 | e | e | FlowMCP 13 | Only geo-geojson and geo-csv have the mode url | change the mode
 RES044 | e | e | FlowMCP 13 | The mode url has a `url` that begins with `https://` | give it

@@ -1,1 +1,1 @@
-"""The hooks of a FlowMCP file around one request, and what they may reach."""
+"""The hooks of a FlowMCP file around one request, and the hosts that they may reach."""

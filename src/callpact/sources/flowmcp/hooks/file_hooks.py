@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Unhooked(NamedTuple):
-    """Tools whose hooks cannot run, and why."""
+    """Tools whose hooks cannot run, and the reason."""
 
     names: frozenset[str]
     reason: str
@@ -67,9 +67,9 @@ class CatalogueHooks:
         *,
         hooked: Collection[str] | None = None,
     ) -> FileHooks | Unhooked:
-        """The hooks of a file that exports `handlers`, or why they cannot run.
+        """The hooks of a file that exports `handlers`, or the reason why they cannot run.
 
-        `hooked` are those of the names that may have hooks, where that is known already.
+        `hooked` are the names that may have hooks, if they are known already.
         """
         reason = self._hindrance(libraries)
         if reason is not None:
@@ -170,11 +170,11 @@ class FileHooks:
         return self._catalogue.shown(error)
 
     async def open(self, caller: str | None = None) -> Realm:
-        """The file's realm; two calls that come first at the same time may each open one.
+        """The file's realm; two concurrent first calls may each open one.
 
         Raises:
-            DeclarationError: the file's code fails, breaks a limit, does not keep to its `main`, or
-                a library is not what was built.
+            DeclarationError: the file's code fails, exceeds a limit or contradicts its `main`, or
+                the hash of a library is wrong.
         """
         from callpact.sandbox.load import HooksRefused
 
@@ -193,7 +193,7 @@ class FileHooks:
                     caller=caller,
                 )
             except HooksRefused as refused:
-                if refused.name != "Timeout":  # Which may have been the machine's fault.
+                if refused.name != "Timeout":  # A timeout may be due to the load of the machine.
                     self._refused = refused
                 raise
         return self._realm

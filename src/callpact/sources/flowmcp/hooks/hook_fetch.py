@@ -23,8 +23,8 @@ from callpact.errors import CallError, Failed
 from callpact.net import Request, Response, Transport, check_request
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.host_patterns import HostPatterns
-from callpact.sources.flowmcp.build.grants import FileKeys
-from callpact.sources.flowmcp.build.request import Draft, Placeholders, seal
+from callpact.sources.flowmcp.http.grants import FileKeys
+from callpact.sources.flowmcp.http.request import Draft, Placeholders, seal
 
 if TYPE_CHECKING:
     from callpact.sandbox.steps import Effect
@@ -56,7 +56,7 @@ class Fetching:
         Raises:
             Failed: `address_not_allowed`, `server_param_missing`, or `handler_error` for a key of
                 another file.
-            InvalidInput: a header that does not stay one line.
+            InvalidInput: a header is not exactly one line.
         """
         request, names = seal(draft, marks, self._keys.value)
         try:
@@ -137,7 +137,7 @@ class Fetching:
             return {**reply, "base64": base64.b64encode(body).decode()}
 
     def _unescaped(self, text: str) -> str:
-        """A body with all secrets masked, also those that JSON escapes would hide."""
+        """A body with all secrets masked, also those with JSON escapes."""
         masked = self._secrets.mask(text)
         if "\\" not in masked:
             return masked

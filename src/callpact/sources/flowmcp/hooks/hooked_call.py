@@ -22,14 +22,14 @@ from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import DeclarationError, Failed, InvalidInput
 from callpact.net import Request
 from callpact.schema.bounds import with_room
-from callpact.sources.flowmcp.build.request import Draft, Placeholders, RequestPlan, as_text
-from callpact.sources.flowmcp.check.rules.hit import (
+from callpact.sources.flowmcp.hooks.file_hooks import FileHooks
+from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
+from callpact.sources.flowmcp.http.request import Draft, Placeholders, RequestPlan, as_text
+from callpact.sources.flowmcp.read.hit import (
     items,
     members,
     texts,
 )
-from callpact.sources.flowmcp.hooks.file_hooks import FileHooks
-from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
 
 if TYPE_CHECKING:
     from callpact.sandbox.load import HooksRefused
@@ -273,7 +273,7 @@ def _place(failed: Stopped | HooksRefused) -> dict[str, Any]:
 
 
 def _is_same(given: Any, sent: Any) -> bool:
-    """True if a hook returned what it was given, as far as JavaScript can represent it.
+    """True if a hook returned its input unchanged, as far as JavaScript can represent it.
 
     It has no integers beyond 53 bits, and lone surrogates are replaced.
     """
@@ -307,9 +307,9 @@ def _json(value: Any) -> bytes:
     """JSON for a hook.
 
     Raises:
-        InvalidInput: a number is too large for JavaScript, which would make it null.
+        InvalidInput: a number is too large for JavaScript, which would turn it into null.
     """
     try:
         return orjson.dumps(value)
-    except TypeError:  # Numbers beyond 64 bits, and halves of characters, which cross escaped.
+    except TypeError:  # Numbers beyond 64 bits, and lone surrogates, which are sent escaped.
         return as_text(value).encode()

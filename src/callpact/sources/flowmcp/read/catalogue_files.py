@@ -23,15 +23,15 @@ from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of
 from callpact.sources.flowmcp.read.registry import REGISTRY, read_registry
 
 LIST_FOLDERS = ("_lists", "_shared")
-"""Folders of shared lists, in a catalogue or up to three levels above what is looked at."""
+"""Folders of shared lists, in a catalogue or up to three levels above the given path."""
 SKIPPED_FOLDERS = frozenset({"node_modules", "tests"})
-"""Folders in a catalogue that hold no files of it."""
+"""Folders in a catalogue that are skipped."""
 _SKIPPED_AT_ROOT = frozenset({"archive", "scripts"})
-"""Folders at the root of a catalogue's repository that hold no files of it."""
+"""Folders at the root of a catalogue's repository that are skipped."""
 _REPOSITORY = (REGISTRY, "package.json", ".git")
 """Any of these makes a folder the root of a repository."""
 _OTHER_FOLDERS = frozenset({"skills", "prompts", "agents", "selections"})
-"""Folders of a catalogue whose files are no schema files, and so in no registry of them."""
+"""Folders of a catalogue whose files are not schema files, and so not in its registry."""
 _LEVELS_ABOVE = 3
 
 
@@ -45,7 +45,7 @@ class Candidate(Struct, frozen=True):
 
     @property
     def is_named(self) -> bool:
-        """True if it was asked for itself, not the folder that it is in."""
+        """True if the file itself was named, not its folder."""
         return self.path == self.root
 
     @property
@@ -65,7 +65,7 @@ class Candidate(Struct, frozen=True):
 
 
 class _Troubled(InvalidManifest):
-    """A file is not read, for a reason that is a finding already."""
+    """A file that is not read, for a reason that is reported already."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -79,7 +79,7 @@ def read_data(path: Path) -> bytes:
         InvalidManifest: it cannot be read.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # A pipe would be waited for.
+        if not stat.S_ISREG(path.stat().st_mode):  # Reading a pipe would block.
             raise InvalidManifest("the file cannot be read: it is not a regular file")
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
@@ -88,7 +88,7 @@ def read_data(path: Path) -> bytes:
 
 
 def as_text(data: bytes) -> str:
-    """The text of a file, line ends and all.
+    """The text of a file with its line ends.
 
     Raises:
         InvalidManifest: it is not UTF-8.
@@ -103,7 +103,7 @@ def as_text(data: bytes) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, line ends and all; of one that is too large, enough to say so.
+    """The text of a file with its line ends; of one that is too large, enough to report that.
 
     Raises:
         InvalidManifest: it cannot be read, or is not UTF-8.
@@ -120,7 +120,7 @@ def unreadable(path: Path | str, error: InvalidManifest) -> Finding:
 
 
 def other_kind(path: Path, text: str) -> Finding | None:
-    """The finding about a file of a catalogue that is of another kind than a schema file."""
+    """The finding about a file of a catalogue that is not a schema file."""
     kind = kind_of(text)
     if kind is None:
         return None
@@ -184,14 +184,14 @@ def _may_be_meant(candidate: Candidate, tops: Collection[str]) -> bool:
 
 
 def _top(path: Path) -> str:
-    """The first folder of a relative path; nothing of a file at the root."""
+    """The first folder of a relative path; empty for a file at the root."""
     return path.parts[0] if len(path.parts) > 1 else ""
 
 
 def _all_below(root: Path) -> dict[str, Candidate]:
     """The files of a folder in order, by their real paths.
 
-    Links to folders are not followed, so there is an end, and only links to files are resolved.
+    Links to folders are not followed, so that the walk ends; links to files are resolved.
     """
     found: dict[str, tuple[str, Finding | None]] = {}
     top, base = os.fspath(root), os.path.realpath(root)
@@ -232,9 +232,9 @@ def _configures(name: str) -> bool:
 def list_folders(
     root: Path, candidates: Iterable[Candidate], given: Path | None
 ) -> dict[str, Path]:
-    """The folders of shared lists for what is under a path, by their real paths.
+    """The folders of shared lists for the files under a path, by their real paths.
 
-    The first counts most: the one that is given, those of the catalogue itself, those above it.
+    In the order of precedence: the given one, those of the catalogue itself, those above it.
     """
     folders = [] if given is None else [given]
     folders += dict.fromkeys(found.path.parent for found in candidates if found.is_list)
@@ -256,7 +256,7 @@ def lists_above(root: Path) -> Iterator[Path]:
 def find_lists(folder: Path) -> list[Candidate]:
     """The files in a folder of shared lists, in order; folders in it do not count."""
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".mjs"))  # noqa: PTH208 - names are all that is asked for
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".mjs"))  # noqa: PTH208 - only names are needed
     except OSError as error:
         trouble = InvalidManifest(f"the folder cannot be read: {_reason(error)}")
         return [Candidate(folder, folder, unreadable(folder, trouble))]

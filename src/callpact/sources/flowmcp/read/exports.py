@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from callpact.errors import InvalidManifest
 from callpact.schema.issues.wording import cut, shown
-from callpact.sources.flowmcp.check.rules.hit import Hit, Hits, got, members
+from callpact.sources.flowmcp.read.hit import Hit, Hits, got, members
 from callpact.sources.flowmcp.read.literal import MAX_FILE_BYTES, Exports, read_exports
 from callpact.sources.flowmcp.read.scan import blank
 
@@ -37,7 +37,7 @@ _FLAT = (
 
 
 class Reading(Struct, frozen=True):
-    """The data of a file, where its code begins, and what is wrong with its exports."""
+    """The data of a file, the offset of its code, and the breaches in its exports."""
 
     data: dict[str, Any] | None = None
     export: str = "main"
@@ -64,7 +64,7 @@ def read_schema_file(text: str) -> Reading:
             return Reading(code_begins=begins, hits=hits)
         return Reading(members(main), "main", "", exports.handlers, begins, hits)
     if isinstance(members(values.get("schema")).get("main"), dict):
-        hits = (Hit("VAL148", "", "`main` stands inside of `schema`"), *hits)
+        hits = (Hit("VAL148", "", "`main` is inside `schema`"), *hits)
         lifted = _lifted(values["schema"])
         return Reading(lifted, "schema", "/main", exports.handlers, begins, hits)
     words = f"there is no `main`: {_described(list(values))}{_version(values.get('schema'))}"
@@ -90,7 +90,7 @@ def _export_hits(exports: Exports, text: str, wanted: str) -> Hits:
         if name not in {wanted, "schema"} or (name == "schema" and wanted in exports.values):
             yield Hit("VAL140", "", f"the export `{cut(name)}` does not belong here")
     for path in exports.repeated:
-        yield Hit("VAL158", path, f"the key '{cut(path.rpartition('/')[2])}' stands twice")
+        yield Hit("VAL158", path, f"the key '{cut(path.rpartition('/')[2])}' occurs twice")
     if exports.handlers is None:
         return
     if wanted == "list":
@@ -140,7 +140,7 @@ def _version(schema: Any) -> str:
 
 
 def _lifted(schema: dict[str, Any]) -> dict[str, Any]:
-    """`main` with the fields beside it in `schema`."""
+    """`main` with the fields next to it in `schema`."""
     main = dict(members(schema["main"]))
     for name in ("tools", "routes", "resources"):
         if name in schema and name not in main:
@@ -152,7 +152,7 @@ def _lifted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def export_names(text: str) -> list[str]:
-    """The names that a file exports, of any kind; none of it is read as data."""
+    """The names that a file exports, of any kind; their values are not read."""
     return _EXPORT.findall(blank(text))
 
 

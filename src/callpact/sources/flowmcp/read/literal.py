@@ -1,10 +1,10 @@
 """The data exports of a `.mjs` file, read without running it, in linear time.
 
-`read_exports` takes what is data and nothing else: comments, `export const NAME =` followed by a
-literal of objects, arrays, strings, decimal numbers, `true`, `false`, `null`. A literal is cut into
-its texts and the code between them; the code, of which there is little and which repeats, becomes
-JSON piece by piece, and a JSON parser does the rest. What that does not accept goes to
-`literal_parser.py`, which accepts it or reports where and why it is not data.
+`read_exports` accepts only data: comments, `export const NAME =` followed by a literal of objects,
+arrays, strings, decimal numbers, `true`, `false`, `null`. A literal is split into its texts and the
+code between them; the code, which is short and repetitive, is converted to JSON piece by piece, and
+a JSON parser does the rest. Anything that it rejects goes to `literal_parser.py`, which accepts it
+or reports where and why it is not data.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _read_fast(text: str) -> Exports:
     return Exports({head[1]: value}, None if cut < 0 else cut + 1)
 
 
-# What begins as a text or a comment is taken whole, even if it has no end: else the rest of the file
+# A text or comment without an end matches up to the end of the file: otherwise the rest of the file
 # would be searched again from every quote in it.
 _TEXT = "|".join(
     rf"{quote}(?>(?:[^{quote}\\\r\n]++|\\(?:\r\n|.))*)(?:{quote}|\\?\Z|(?=[\r\n]))"
@@ -103,7 +103,7 @@ def _read_literal(body: str) -> Any:
 
 
 def _cut(body: str) -> tuple[list[str], list[str]]:
-    """The code of a literal, and the texts between, as JSON has them."""
+    """The code of a literal, and the texts between, in JSON form."""
     if '"' not in body and "\\" not in body:
         pieces = body.split("'")
         return pieces[::2], pieces[1::2]
@@ -142,20 +142,20 @@ _NUMBERED = re.compile(
     )*)\Z""",
     re.VERBOSE,
 )
-"""Code whose numbers mean in JSON what they mean in JavaScript, and are no keys."""
+"""Code whose numbers have the same meaning in JSON as in JavaScript, and are not keys."""
 _DIGIT = re.compile("[0-9]")
-# Both patterns begin with what they search for, which makes them fast; lookbehinds come after it.
+# Both patterns begin with the text they search for, which makes them fast; lookbehinds follow.
 _KEY = re.compile(r"([A-Za-z_$](?<![\w$].)[A-Za-z0-9_$]*+)(?=[ \t\r\n]*+:)")
 _ZEROS = re.compile(r"(?<=[0-9])\.0++(?![0-9])")
 """JavaScript writes 1.0 as 1."""
 _LAST_COMMA = re.compile(r",(?=[ \t\r\n]*+[}\]])(?:(?<=[\w}\]],)|(?<=\A,))")
-"""Behind an item; behind an opening bracket, a comma is a hole."""
+"""A comma after an item; after an opening bracket a comma is a hole."""
 _MOST_PIECES = 20_000
 _LONGEST_PIECE = 400
 
 
 class _Pieces(dict[str, str]):
-    """The code between texts as JSON; cached, as files are written alike.
+    """The code between texts as JSON; cached, as files have the same style.
 
     Anything that is neither a key nor a number is unchanged: the JSON parser accepts or rejects it.
     """
@@ -196,7 +196,7 @@ def _read_pieces(code: list[str], texts: list[str]) -> Any:
 
 
 def _has_integers(code: list[str], texts: list[str]) -> bool:
-    """True if a key is an integer in quotes: those come first, in an order of their own."""
+    """True if a key is an integer in quotes: JavaScript orders such keys first, ascending."""
     return any(map(str.isdigit, texts)) and any(
         text.isdigit() and following.lstrip()[:1] == ":"
         for text, following in zip(texts, code[1:], strict=True)

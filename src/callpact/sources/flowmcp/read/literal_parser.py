@@ -2,7 +2,7 @@
 
 One pass, token by token. It accepts a little more (templates without substitution, any white space,
 `JSON.stringify` of a literal, several exports). Anything that is not data is an error with line and
-column. The tokens and the lines and columns of the other readers are here, too.
+column. Also has the tokens and the line numbers for the other readers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
 from callpact.errors import InvalidManifest
+from callpact.schema import is_array, is_object
 from callpact.schema.hashing import canonical_number, canonical_string
 
 LINE_END = re.compile(r"\r\n|[\n\r\u2028\u2029]")
@@ -149,12 +150,12 @@ def _joined(pair: re.Match[str]) -> str:
 
 
 def is_name(text: str) -> bool:
-    """True if a word can be a name in JavaScript; patterns take more than letters for one."""
+    """True if a word can be a name in JavaScript; the patterns match more than that."""
     return text.isascii() or text.replace("$", "_").isidentifier()
 
 
 def is_export_name(text: str) -> bool:
-    """True for what `export const` can name."""
+    """True for a name that `export const` accepts."""
     return is_name(text) and not _RESERVED.fullmatch(text)
 
 
@@ -196,7 +197,7 @@ class _Reader:
                 raise self._wrong(f"`{name}` is exported twice", begin)
             if name == "handlers":
                 if not values:
-                    raise self._wrong("`main` must stand before `handlers`", begin)
+                    raise self._wrong("`main` must come before `handlers`", begin)
                 handlers = begin
                 break
             self._export = name
@@ -235,7 +236,7 @@ class _Reader:
         return match[0]
 
     def _end_statement(self) -> None:
-        """A `;`, or a line's end before what cannot go on with the expression."""
+        """Read a `;`, or a line's end before a token that cannot continue the expression."""
         end = self._at
         self._skip()
         if self._text[self._at : self._at + 1] == ";":
@@ -246,7 +247,7 @@ class _Reader:
         if self._text[self._at] in "([.`/+-*?%&|^<>=," or not LINE_END.search(
             self._text, end, self._at
         ):
-            raise self._wrong("the value goes on after its end; only data may stand here")
+            raise self._wrong("the value goes on after its end; only data is allowed here")
 
     def _skip(self) -> int:
         match = TRIVIA.match(self._text, self._at)
@@ -299,7 +300,7 @@ class _Reader:
         raise self._wrong(f"the name `{word}` is not data; write the value itself")
 
     def _stringified(self, path: str, depth: int) -> str:
-        """`JSON.stringify(<literal>)` says nothing that is not in the file."""
+        """Read `JSON.stringify(<literal>)`, which is data, too."""
         at = self._at
         if self._is_stringified:  # Each one doubles the backslashes of the one inside.
             raise self._wrong("`JSON.stringify` inside of another is not data")
@@ -331,7 +332,7 @@ class _Reader:
             if key == "__proto__":
                 raise self._wrong("`__proto__` is not a property", key_at)
             inner = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            if key in spans:  # Of two equal keys the last one counts.
+            if key in spans:  # The last of two equal keys is used.
                 self._forget(*spans[key])
                 if not self._is_stringified:
                     self._repeated.append(inner)
@@ -377,7 +378,7 @@ class _Reader:
         reasons = {
             "[": "a computed key is not data",
             ".": "`...` (spread) is not data; write the members themselves",
-            ",": "a comma where a key should stand",
+            ",": "a comma where a key is expected",
             "": "the file ends in the middle of an object",
         }
         raise self._wrong(reasons.get(first, f"expected a key, found `{first}`"))
@@ -406,7 +407,7 @@ class _Reader:
         if following == closing:
             return False
         if following == "":
-            raise self._wrong(f"the file ends before the `{closing}` that should stand here")
+            raise self._wrong(f"the file ends before the `{closing}` that is expected here")
         raise self._wrong(
             f"expected `,` or `{closing}`, found `{following}`; only literals are data"
         )
@@ -455,14 +456,13 @@ def stringify(value: Any) -> str:
     """`JSON.stringify`: like JSON, with numbers as JavaScript writes them.
 
     Raises:
-        InvalidSchema: a number is beyond what a double can hold.
+        InvalidSchema: a number is too large for a double.
     """
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value).items()
-        members = (f"{canonical_string(key)}:{stringify(item)}" for key, item in held)
+    if is_object(value):
+        members = (f"{canonical_string(key)}:{stringify(item)}" for key, item in value.items())
         return "{" + ",".join(members) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(stringify, cast("list[Any]", value))) + "]"
+    if is_array(value):
+        return "[" + ",".join(map(stringify, value)) + "]"
     if isinstance(value, str):
         return canonical_string(value)
     if value is None or isinstance(value, bool):

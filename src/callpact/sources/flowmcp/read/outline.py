@@ -1,7 +1,7 @@
-"""The outline of hook code: functions, object literals, and what a function returns.
+"""The outline of hook code: functions, object literals, and the objects that a function returns.
 
-It knows brackets and a few keywords, and reads each part once. It is no parser: it leaves out what
-it does not recognise for certain, so that no finding is false.
+It recognises brackets and a few keywords, and reads each part once. It is not a parser: it leaves
+out everything that is uncertain, so that no finding is false.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Member(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function that is written out."""
+    """A function expression, arrow function or method."""
 
     body: int
     """Offset of its block, or of the object that it returns; -1 for any other expression."""
@@ -129,7 +129,7 @@ class Outline:
                 at = self._closing[begin] + 1
 
     def before(self, at: int) -> str:
-        """The code that ends here, without the blanks at its end."""
+        """The code before an offset, without trailing white space."""
         return self.code[max(0, at - _NEAR) : at].rstrip()
 
     def word_before(self, at: int) -> str:

@@ -39,7 +39,7 @@ _BEFORE_LITERAL = frozenset(
 _ENDS = frozenset({",", ";", ")", "]", "}"})
 _AFTER_ELEMENT = frozenset({",", "}", "]", ")", "="})
 _MOST_STEPS = 1_000_000
-"""Tokens walked over to find scopes; beyond, no further declaration of a name is recognised."""
+"""Tokens that are read to find scopes; declarations beyond them are not recognised."""
 
 
 class Reference(NamedTuple):
@@ -149,7 +149,7 @@ class _Names:
         return self._pattern(index)
 
     def _named(self, index: int, keyword: int) -> tuple[int, int]:
-        """The scope of the name of a function or class: of an expression, itself alone."""
+        """The scope of the name of a function or class; that of an expression is itself."""
         before = self._at(keyword - 1)
         if before == "async":
             before = self._at(keyword - 2)
@@ -199,7 +199,7 @@ class _Names:
         return None
 
     def _parameters(self, opening: int) -> tuple[int, int] | None:
-        """The scope of what is declared in parentheses, if they are those of a function."""
+        """The scope of names in parentheses, if these are the parameters of a function."""
         closing = self._closing[opening]
         after, word = self._at(closing + 1), self._at(opening - 1)
         if after == "=>":

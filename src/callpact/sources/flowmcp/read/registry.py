@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callpact.schema.issues.wording import cut
 from callpact.sources.base import Finding
-from callpact.sources.flowmcp.check.rules.hit import at, got, is_text, items, members
+from callpact.sources.flowmcp.read.hit import at, got, is_text, items, members
 
 REGISTRY = "registry.json"
 MAX_REGISTRY_BYTES = 16 * 1024 * 1024

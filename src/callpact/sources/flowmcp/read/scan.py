@@ -1,11 +1,11 @@
 """The static scan of a file's code for words that hooks and lists may not use.
 
 It scans code only: comments, texts, the text of templates (not their `${…}`) and regular
-expressions are blanked first, in linear time. It warns authors early; what it misses is contained
-by the sandbox that runs hooks.
+expressions are blanked first, in linear time. It warns authors early; the sandbox that runs hooks
+contains whatever it misses.
 
 The format forbids imports, and the sandbox has no modules to import. Public files import `crypto`
-all the same; `compat` gives them the module that `requiredLibraries` would have given.
+nevertheless; `compat` gives them the module as if `requiredLibraries` named it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
 from callpact.sandbox.js.builtin_modules import IMPORTER, NODE, node_module
-from callpact.sources.flowmcp.check.rules.hit import Hit
+from callpact.sources.flowmcp.read.hit import Hit
 from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of
 from callpact.sources.flowmcp.read.references import references
 
@@ -59,7 +59,7 @@ def scan(text: str, kind: FileKind = "schema", start: int = 0) -> tuple[Hit, ...
         Hit(
             _key(use, kind, built_in),
             "",
-            f"'{use.word}' must not stand in the code",
+            f"'{use.word}' must not occur in the code",
             None,
             *place_of(starts, start + use.offset),
         )
@@ -74,10 +74,10 @@ def _key(use: _Use, kind: FileKind, built_in: Collection[int]) -> str:
 
 
 def hooked_tools(text: str, handlers_offset: int, names: Collection[str]) -> frozenset[str]:
-    """Those tools that `handlers` may have hooks for, by their names in its code.
+    """The tools that `handlers` may have hooks for, by their names in its code.
 
-    A name counts wherever it could be a key, so a tool may be listed that has no hook; keys that
-    the code computes may be any name.
+    A name counts wherever it could be a key, so a tool without a hook may be listed; computed keys
+    may be any name.
     """
     tail = text[handlers_offset:]
     code = blank(tail)
@@ -113,7 +113,7 @@ _NAMES = {
     "WebSocket": "VAL141",
     "console": "VAL164",
 }
-"""Words that hooks may not refer to, whatever they do with them."""
+"""Names that hooks may not refer to in any way."""
 _LIST_NAMES = {"function": "SEC200", "async": "SEC202", "await": "SEC202"}
 _WORDS = {name: re.compile(rf"(?<![\w$]){name}(?![\w$])") for name in (*_NAMES, *_LIST_NAMES)}
 
@@ -123,7 +123,7 @@ class _Pattern(NamedTuple):
 
     code: str
     word: str
-    """A part of it that is in the text of every file that has it."""
+    """A text that every file with such code contains, for a fast test."""
     pattern: re.Pattern[str]
 
 
@@ -157,7 +157,7 @@ def _found(searched: _Pattern, code: str, text: str) -> Iterator[_Use]:
 
 
 def _makes_functions(code: str, begin: int, end: int) -> bool:
-    """True where a value's `constructor` is taken; its name may be read, and it compared."""
+    """True if the `constructor` of a value is used, other than to read its name or compare it."""
     if code[begin] not in ".[":
         return True
     before = code[max(0, begin - 100) : begin]
@@ -179,7 +179,7 @@ class ModuleImport(NamedTuple):
 
 
 def module_imports(text: str) -> tuple[ModuleImport, ...]:
-    """Every such import in the code of a file, in the order of the text."""
+    """Every import of a built-in module in a file, in the order of the text."""
     found = [*_IMPORT.finditer(text)]
     if not found:
         return ()
@@ -192,7 +192,7 @@ def module_imports(text: str) -> tuple[ModuleImport, ...]:
 
 
 def without_imports(text: str) -> str:
-    """The text with calls of a function in the place of such imports; all places stay the same."""
+    """The text with imports of built-in modules replaced by calls; all offsets stay the same."""
     parts: list[str] = []
     at = 0
     for offset, _ in module_imports(text):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from callpact.schema.issues.wording import cut
-from callpact.sources.flowmcp.check.rules.hit import Hit, Hits, at, members
+from callpact.sources.flowmcp.read.hit import Hit, Hits, at, members
 from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of
 from callpact.sources.flowmcp.read.outline import Function, Member, Outline
 from callpact.sources.flowmcp.read.references import references

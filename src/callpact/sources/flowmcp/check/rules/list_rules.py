@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct
 
 from callpact.schema.issues.wording import cut, json_type, shown
-from callpact.sources.flowmcp.check.rules.hit import (
+from callpact.sources.flowmcp.read.hit import (
     CAMEL,
     SEMVER,
     Hit,
@@ -343,7 +343,7 @@ def _dependency_problem(
 
 
 def _holds(dependency: Dependency, known: ListFile, held: dict[tuple[str, str], set[Any]]) -> bool:
-    """True if an entry has what the condition asks for; true is not 1."""
+    """True if an entry meets the condition; true is not 1."""
     column = held.get((known.name, dependency.field))
     if column is None:
         values = (entry.get(dependency.field, UNSET) for entry in known.entries)
@@ -353,7 +353,7 @@ def _holds(dependency: Dependency, known: ListFile, held: dict[tuple[str, str], 
     return is_scalar(value) and (isinstance(value, bool), value) in column
 
 
-# --- what parameters ask of lists -----------------------------------------------------------
+# --- uses by parameters ---------------------------------------------------------------------
 
 
 class KnownLists:
@@ -373,7 +373,7 @@ class KnownLists:
         self.declared = {name: index for index, name in refs if isinstance(name, str)}
 
     def has(self, name: str) -> bool:
-        """True if a list is declared and there."""
+        """True if a list is declared and exists."""
         return name in self.entries
 
     def reference_hits(self, references: Iterable[tuple[str, str]], path: str) -> Hits:

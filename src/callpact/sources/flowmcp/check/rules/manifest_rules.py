@@ -13,7 +13,7 @@ from callpact.errors import InvalidSchema
 from callpact.sandbox.js.builtin_modules import node_module
 from callpact.schema import schema_hash
 from callpact.schema.issues.wording import cut, shown
-from callpact.sources.flowmcp.check.rules.hit import (
+from callpact.sources.flowmcp.read.hit import (
     KEBAB,
     PASCAL,
     SEMVER,
@@ -31,7 +31,7 @@ from callpact.sources.flowmcp.check.rules.hit import (
 ALLOWED_LIBRARIES = frozenset(
     {"ethers", "moment", "indicatorts", "@erc725/erc725.js", "ccxt", "axios"}
 )
-"""Libraries that hooks may ask for unless a source allows more."""
+"""Libraries that hooks may use unless a source allows more."""
 MAX_TOOLS = 8
 """Tools that a FlowMCP file may have (seed 002)."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET
 
 from callpact.schema.issues.wording import cut, shown
-from callpact.sources.flowmcp.check.rules.hit import Hit, Hits, at, got, members, unknown_hits
+from callpact.sources.flowmcp.read.hit import Hit, Hits, at, got, members, unknown_hits
 
 MAX_OUTPUT_LEVELS = 4
 """Levels that the output schema of a FlowMCP tool may have (seed 000); `items` adds none."""
@@ -71,7 +71,7 @@ def _schema_hits(root: dict[str, Any], path: str) -> Hits:
         yield from _node_hits(schema, place)
         properties = members(schema.get("properties"))
         children = properties.items()
-        if level < MAX_OUTPUT_LEVELS:  # Most are leaves: nothing can be wrong with them.
+        if level < MAX_OUTPUT_LEVELS:  # Most are leaves, which cannot break a rule.
             children = [pair for pair in children if not _is_leaf(pair[1])]
         for name, child in children:
             nodes.append((child, at(f"{place}/properties", name), level + 1))
@@ -101,13 +101,13 @@ def _node_hits(schema: dict[str, Any], path: str) -> Hits:
         yield from _keyword_hits(schema, path)
     if "properties" in schema:
         if kind != "object":
-            words = f"`properties` must stand at an object, the type is {_named(schema)}"
+            words = f"only an object may have `properties`, the type is {_named(schema)}"
             yield Hit("VAL064", f"{path}/properties", words)
         if not isinstance(schema["properties"], dict):
             words = f"`properties` must be an object, {got(schema['properties'])}"
             yield Hit("VAL061", f"{path}/properties", words)
     if "items" in schema and kind != "array":
-        words = f"`items` must stand at an array, the type is {_named(schema)}"
+        words = f"only an array may have `items`, the type is {_named(schema)}"
         yield Hit("VAL065", f"{path}/items", words)
     if "description" in schema and not isinstance(schema["description"], str):
         yield from _text_hits(schema, path, "description")

@@ -1,4 +1,4 @@
-"""The rules of parameters: position, value, placeholders and `z`; and what the caller gives."""
+"""The rules of parameters: position, value, placeholders and `z`; and the caller's arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from callpact.schema.issues.wording import cut
-from callpact.sources.flowmcp.check.rules.hit import (
+from callpact.sources.flowmcp.check.rules.list_rules import KnownLists
+from callpact.sources.flowmcp.check.rules.z_rules import (
+    PLACEHOLDER,
+    Z,
+    as_number,
+    default_hits,
+    read_z,
+    with_lists,
+)
+from callpact.sources.flowmcp.read.hit import (
     CAMEL,
     Hit,
     Hits,
@@ -18,15 +27,6 @@ from callpact.sources.flowmcp.check.rules.hit import (
     items,
     members,
     unknown_hits,
-)
-from callpact.sources.flowmcp.check.rules.list_rules import KnownLists
-from callpact.sources.flowmcp.check.rules.z_rules import (
-    PLACEHOLDER,
-    Z,
-    as_number,
-    default_hits,
-    read_z,
-    with_lists,
 )
 
 _SERVER = "SERVER_PARAM:"
@@ -56,7 +56,7 @@ class Parameters(NamedTuple):
 
     @property
     def inserts(self) -> frozenset[str]:
-        """The keys of what is inserted into the path."""
+        """The keys of the values that are inserted into the path."""
         return frozenset(key for key, _ in self.places)
 
 
@@ -113,7 +113,7 @@ def _is_named(position: Mapping[str, Any]) -> bool:
 
 
 def _is_usual(position: dict[str, Any]) -> bool:
-    """True if there is nothing to say of it."""
+    """True if it certainly breaks no rule, as most do not."""
     return (
         len(position) == len(_POSITION_FIELDS)
         and position.get("location") in ("insert", "query")
@@ -170,7 +170,7 @@ def _value_hits(
         return []
     if "{{" not in value:
         wrong = _fixed_violation(value, z)
-        if wrong is not None:  # What a file fixes may be a key: it is not shown.
+        if wrong is not None:  # A fixed value may be a key: it is not shown.
             yield Hit("VAL088", path, f"the fixed value breaks its own `z`: it {wrong}")
         return []
     names = dict.fromkeys(name.strip() for name in PLACEHOLDER.findall(value))
@@ -195,7 +195,7 @@ def _value_hits(
 
 
 def _fixed_violation(value: str, z: Z) -> str | None:
-    """A fixed value is a text; it must say what the primitive asks for."""
+    """The reason why a fixed value, a text, does not match the primitive; None if it does."""
     kind = None if z.schema is None else z.schema["type"]
     if kind == "number":
         number = as_number(value)
@@ -203,7 +203,7 @@ def _fixed_violation(value: str, z: Z) -> str | None:
     if kind == "boolean":
         return None if value in {"true", "false"} else "must be true or false"
     if kind in {"array", "object"}:
-        return None  # Sent as the text it is; nothing says how it would be written.
+        return None  # Sent as text; the format does not define how such a value is written.
     return z.violation(value)
 
 

@@ -1,4 +1,4 @@
-"""The rules of resources that need no SQL: how many, their names, where their data comes from."""
+"""The rules of resources that need no SQL: their number, their names, the origin of their data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from callpact.schema.issues.wording import cut
-from callpact.sources.flowmcp.check.rules.hit import CAMEL, Hit, Hits, at, got, is_text, members
+from callpact.sources.flowmcp.read.hit import CAMEL, Hit, Hits, at, got, is_text, members
 
 MAX_RESOURCES = 2
 """Resources that a FlowMCP file may have (seed 002)."""
@@ -32,7 +32,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def resource_hits(main: dict[str, Any]) -> Hits:
-    """Everything that is wrong with the resources of a file, their queries left out."""
+    """Breaches in the resources of a file, except in their queries."""
     resources = main.get("resources", UNSET)
     if resources is UNSET:
         return

@@ -1,4 +1,4 @@
-"""The rules of tools: method, path and its places, caching, metadata; and everything inside."""
+"""The rules of tools: method, path and its places, caching, metadata, tests; and everything inside."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from typing import Any
 
 from msgspec import UNSET
 
-from callpact.schema.issues.wording import cut
-from callpact.sources.flowmcp.check.rules.hit import (
+from callpact.schema.issues.wording import cut, shown
+from callpact.sources.flowmcp.check.rules.list_rules import KnownLists
+from callpact.sources.flowmcp.check.rules.manifest_rules import header_hits
+from callpact.sources.flowmcp.check.rules.output_rules import output_hits
+from callpact.sources.flowmcp.check.rules.parameter_rules import (
+    Given,
+    Parameters,
+    header_secret_hits,
+    parameter_hits,
+    secret_hits,
+    server_hits,
+)
+from callpact.sources.flowmcp.read.hit import (
     CAMEL,
     Hit,
     Hits,
@@ -20,17 +31,9 @@ from callpact.sources.flowmcp.check.rules.hit import (
     texts,
     unknown_hits,
 )
-from callpact.sources.flowmcp.check.rules.list_rules import KnownLists
-from callpact.sources.flowmcp.check.rules.manifest_rules import header_hits
-from callpact.sources.flowmcp.check.rules.output_rules import output_hits
-from callpact.sources.flowmcp.check.rules.parameter_rules import (
-    Parameters,
-    header_secret_hits,
-    parameter_hits,
-    secret_hits,
-    server_hits,
-)
-from callpact.sources.flowmcp.check.rules.test_rules import hits_in_tests
+
+ENOUGH_TESTS = 3
+"""Tests that a tool should have; one is the least (seed 002)."""
 
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 _FIELDS = frozenset(
@@ -115,7 +118,7 @@ def _tool_hits(
         yield Hit("VAL037", f"{path}/async", "`async` is reserved")
     if "meta" in tool:
         yield from _meta_hits(tool["meta"], f"{path}/meta")
-    yield from hits_in_tests(tool.get("tests", UNSET), f"{path}/tests", parameters)
+    yield from _test_hits(tool.get("tests", UNSET), f"{path}/tests", parameters)
 
 
 # --- the path -------------------------------------------------------------------------------
@@ -199,3 +202,73 @@ def _meta_hits(meta: Any, path: str) -> Hits:
             is_right = isinstance(value, bool)
         if not is_right:
             yield Hit(key, f"{path}/{field}", f"`{field}` must be {words}, {got(value)}")
+
+
+# --- tests ----------------------------------------------------------------------------------
+
+
+def _test_hits(tests: Any, path: str, parameters: Parameters) -> Hits:
+    if not isinstance(tests, list) or not tests:
+        key = "TST001" if tests is UNSET or tests == [] else "TST001:form"
+        words = "`tests` must be a list with a test at least"
+        yield Hit(key, path, f"{words}, {got(tests)}")
+        return
+    if len(items(tests)) < ENOUGH_TESTS:
+        words = f"there should be {ENOUGH_TESTS} tests, got {len(items(tests))}"
+        yield Hit("VAL138", path, words)
+    names = {name: g for g in parameters.given for name in (g.alias, g.name) if name}
+    required = [given for given in parameters.given if given.z.is_required]
+    for index, test in enumerate(items(tests)):
+        place = f"{path}/{index}"
+        if not isinstance(test, dict):
+            yield Hit("VAL156", place, f"a test must be an object, {got(test)}")
+            continue
+        description = members(test).get("_description", UNSET)
+        if not is_text(description):
+            words = f"`_description` must be a text, {got(description)}"
+            yield Hit("TST002", f"{place}/_description", words)
+        if parameters.is_known:
+            yield from _value_hits(members(test), place, names, required)
+    if parameters.is_known:
+        yield from _coverage_hits(items(tests), path, names, parameters)
+
+
+def _value_hits(
+    test: dict[str, Any], path: str, names: dict[str, Given], required: list[Given]
+) -> Hits:
+    for key, value in test.items():
+        if key == "_description":
+            continue
+        given = names.get(key)
+        if given is None:
+            words = f"'{cut(key)}' is nothing that the caller can give"
+            yield Hit("TST006", at(path, key), words, (key, names))
+            continue
+        wrong = given.z.violation(value)
+        if wrong is not None:
+            yield Hit("TST004", at(path, key), f"'{cut(key)}' {wrong}, got {shown(value)}")
+    for given in required:
+        if given.name not in test and given.alias not in test:
+            yield Hit("TST003", at(path, given.name), f"'{cut(given.name)}' must be given")
+
+
+def _coverage_hits(
+    tests: list[Any], path: str, names: dict[str, Given], parameters: Parameters
+) -> Hits:
+    used: dict[str, list[Any]] = {}
+    for test in tests:
+        for key, value in members(test).items():
+            if key in names:
+                used.setdefault(names[key].name, []).append(value)
+    optional = [given.name for given in parameters.given if not given.z.is_required]
+    for given in parameters.given:
+        values = used.get(given.name)
+        if given.z.values and len(given.z.values) > 1 and values and _is_one(values):
+            words = f"the tests give only one value for '{cut(given.name)}'"
+            yield Hit("TST007", path, words)
+    if optional and not any(name in used for name in optional):
+        yield Hit("TST008", path, "no test gives an optional parameter")
+
+
+def _is_one(values: list[Any]) -> bool:
+    return all(value == values[0] for value in values)

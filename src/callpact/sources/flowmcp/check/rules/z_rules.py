@@ -14,12 +14,12 @@ from msgspec import UNSET, Struct, UnsetType
 from callpact.errors import InvalidSchema
 from callpact.schema import compile_schema
 from callpact.schema.issues.wording import cut, shown
-from callpact.sources.flowmcp.build.parameters import (
+from callpact.sources.flowmcp.read.hit import Hit, Hits, got, items, texts
+from callpact.sources.flowmcp.read.parameters import (
     read_meaning,
     regex_pattern,
     split_options,
 )
-from callpact.sources.flowmcp.check.rules.hit import Hit, Hits, got, items, texts
 
 PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _CALL = re.compile(r"([A-Za-z]+)\((.*)\)\Z", re.DOTALL)
@@ -47,21 +47,21 @@ class Z(Struct, frozen=True):
 
     hits: tuple[Hit, ...] = ()
     schema: dict[str, Any] | None = None
-    """None if it cannot be known, or only with the shared lists that it refers to."""
+    """None if it is unknown, or depends on shared lists."""
     default: Any | UnsetType = UNSET
     is_required: bool = True
     references: tuple[tuple[str, str], ...] = ()
     """Lists and fields that its enum takes values from."""
     values: frozenset[str] | None = None
-    """The values of an enum that the file writes out."""
+    """The values of an enum that are written in the file."""
 
     def violation(self, value: Any) -> str | None:
-        """The reason why a value is not allowed; None if it is, or if that is not known."""
+        """The reason why a value is not allowed; None if it is, or if that is unknown."""
         return None if self.schema is None else violation(self.schema, value, self.values)
 
 
 def read_z(primitive: Any, options: Any) -> Z:
-    """A `z` by its two fields, whatever they are; most files share a few hundred."""
+    """Read a `z` from its two fields, of any type; cached, as most files share a few hundred."""
     if type(options) is list:
         try:
             return _remembered[primitive, *options]
@@ -127,7 +127,7 @@ _remembered: dict[tuple[str, ...], Z] = {}
 
 
 def default_hits(z: Z) -> Iterator[Hit]:
-    """A hit if the default breaks what the rest of the `z` asks for."""
+    """A hit if the default breaks the rest of the `z`."""
     wrong = None if z.default is UNSET else z.violation(z.default)
     if wrong is not None:
         yield Hit("VAL133", "/options", f"the default {shown(z.default)} {wrong}")
@@ -160,7 +160,7 @@ def _enum_hits(argument: str) -> Hits:
             yield Hit("VAL047", "/primitive", words + got("{{" + inner + "}}"))
     values = _written(argument)
     if not argument.strip():
-        return  # Whether there are values at all is a question for the options, too.
+        return  # The options decide, too, whether there are values at all.
     untidy = [value for value in values if value != value.strip() or value[:1] in {"'", '"'}]
     if untidy or "" in values or len(set(values)) < len(values):
         came = shown(untidy[0]) if untidy else "an empty or a repeated value"
@@ -208,12 +208,12 @@ def _option_hits(primitive: str, options: tuple[str, ...]) -> Hits:
     yield from _order_hits(bounds)
     for index, text in enumerate(options):
         if len(split_options(text)) > 1:
-            words = f"an option must stand in a text of its own, {got(text)}"
+            words = f"an option must be a text of its own, {got(text)}"
             yield Hit("VAL160", f"/options/{index}", words)
 
 
 def _each(options: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Every option with the place of its text, which may hold several."""
+    """Every option with the index of its text, which may hold several."""
     for index, text in enumerate(options):
         for option in split_options(text):
             yield index, option
@@ -274,7 +274,7 @@ _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def as_number(text: str) -> float | None:
-    """The number that a text says, or None."""
+    """The number of a text, or None."""
     return float(text) if _NUMBER.match(text) else None
 
 
@@ -336,7 +336,7 @@ def _compiled(pattern: str) -> Callable[[str], bool] | str:
     def matches(value: str) -> bool:
         try:
             return accepts(value)
-        except ValueError:  # A lone surrogate is no JSON.
+        except ValueError:  # A lone surrogate is not JSON.
             return False
 
     return matches

@@ -19,9 +19,9 @@ class Hit(NamedTuple):
     path: str
     """JSON Pointer of the value that breaks the rule."""
     message: str
-    """The expected and the actual value, in words."""
+    """The expected and the actual value, as text."""
     meant: tuple[str, Collection[str]] | None = None
-    """An unknown name and the known ones, for a suggestion, which is made only if it is reported."""
+    """An unknown name and the known ones, for a suggestion, computed only if it is reported."""
     line: int | None = None
     """Line and column of a breach in code; None if `path` says where it is."""
     column: int | None = None
@@ -57,7 +57,7 @@ def is_text(value: Any) -> TypeGuard[str]:
 
 def members(value: Any) -> dict[str, Any]:
     """The members of an object; empty for any other value."""
-    # A `cast` would cost as much as the rest of it.
+    # A `cast` would take as long as the rest.
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -72,7 +72,7 @@ def texts(value: Any) -> list[str]:
 
 
 def unknown_hits(key: str, path: str, found: dict[str, Any], known: frozenset[str]) -> Hits:
-    """A hit for each key that is not known, with the one that was probably meant."""
+    """A hit for each unknown key, with the most similar known one."""
     if found.keys() <= known:
         return
     for name in found:
@@ -82,10 +82,10 @@ def unknown_hits(key: str, path: str, found: dict[str, Any], known: frozenset[st
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Strict equality, as JavaScript has it: true is not 1."""
+    """Strict equality, as in JavaScript: true is not 1."""
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
 def is_scalar(value: Any) -> bool:
-    """True for a text, a number, a truth or null."""
+    """True for a text, a number, a boolean or null."""
     return value is None or isinstance(value, str | int | float)

@@ -13,13 +13,14 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from callpact.envelope import ResponseEnvelope, http_envelope
 from callpact.errors import UpstreamError
 from callpact.net import Response, retry_after
+from callpact.schema import is_object
 from callpact.schema.bounds import with_room
 from callpact.secrets.keys import Secrets
 
@@ -30,7 +31,7 @@ MAX_SHOWN = 2_000
 """Bytes of an upstream's error response that are shown in the details of the error."""
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
-# Python's own notations are no encodings of the web, and some of them take quadratic time.
+# Python's own codecs are not encodings of the web, and some of them take quadratic time.
 _CHARSETS = re.compile(
     r"utf_(?:8|8_sig|16|16_be|16_le|32|32_be|32_le)|ascii|iso8859_\d+|cp\d+|koi8_\w|mac_\w+"
     r"|shift_jis\w*|euc_\w+|iso2022_\w+|gb\w+|big5\w*|tis_620|hz|johab|kz1048|ptcp154"
@@ -43,7 +44,7 @@ def read_response(
     """The envelope of a response, with the secrets that were `used` for it masked.
 
     Raises:
-        UpstreamError: the status is not 2xx, or the body cannot be read as what was declared.
+        UpstreamError: the status is not 2xx, or the body is not of the declared type.
     """
     if used is not None:
         if _may_hold(response, used):
@@ -154,7 +155,7 @@ def _unreadable(response: Response, kind: str, what: str, used: Secrets | None) 
 
 def _details(response: Response, kind: str, used: Secrets | None) -> dict[str, Any]:
     details: dict[str, Any] = {"statusCode": response.status, "contentType": kind}
-    # Masked before it is cut: half a secret would not be known as one.
+    # Masked before it is cut: a truncated secret would not be recognised.
     begin = response.body[: 8 * MAX_SHOWN]
     text = _text(begin, kind, "replace") or begin.decode("utf-8", "replace")
     shown = text if used is None else used.mask(text)
@@ -168,11 +169,12 @@ def _details(response: Response, kind: str, used: Secrets | None) -> dict[str, A
 def output_schema(output: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The JSON Schema of a declared `output`; None if nothing is declared.
 
-    Keywords that the dialect excludes are left out, as seed 000 has it: APIs may return more.
+    Keywords that the dialect excludes are left out (seed 000): APIs may return more.
     """
-    if output is None or not isinstance(output.get("schema"), Mapping):
+    schema = None if output is None else output.get("schema")
+    if output is None or not is_object(schema):
         return None
-    node = _node(cast("Mapping[str, Any]", output["schema"]))
+    node = _node(schema)
     if output.get("mimeType") == PNG:  # Seed 000: the text is the picture, in base64.
         node |= {"contentEncoding": "base64", "contentMediaType": PNG}
     return node
@@ -184,7 +186,7 @@ def _node(declared: Mapping[str, Any]) -> dict[str, Any]:
     kind = declared.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         node["type"] = [kind, "null"] if nullable else kind
-    elif kind == "integer":  # Not of the dialect; real files have it, and mean a number.
+    elif kind == "integer":  # Not in the dialect; real files use it for numbers.
         node["type"] = ["number", "null"] if nullable else "number"
     for keyword in ("description", "format"):
         if isinstance(declared.get(keyword), str):
@@ -193,17 +195,13 @@ def _node(declared: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(values, list):
         node["enum"] = [*values, None] if nullable and None not in values else values
     properties = declared.get("properties")
-    if isinstance(properties, Mapping) and kind == "object":
-        held = cast("Mapping[str, Any]", properties).items()
-        node["properties"] = {name: _node(child) for name, child in held if _is_node(child)}
+    if is_object(properties) and kind == "object":
+        children = properties.items()
+        node["properties"] = {name: _node(child) for name, child in children if is_object(child)}
     items: Any = declared.get("items")
-    if _is_node(items) and kind == "array":
+    if is_object(items) and kind == "array":
         node["items"] = _node(items)
     return node
-
-
-def _is_node(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def mime_type(output: Mapping[str, Any] | None) -> str:

@@ -23,12 +23,24 @@ from msgspec.structs import replace
 
 from callpact.errors import InvalidInput, InvalidSchema, Issue
 from callpact.net import Request
-from callpact.secrets.masker import MASK, Masker
-from callpact.sources.flowmcp.build.parameters import Parameter, Part, read_parts
-from callpact.sources.flowmcp.check.rules.hit import items, members
-from callpact.sources.flowmcp.read.literal_parser import stringify
+from callpact.secrets.masker import (
+    MASK,
+    Masker,
+)
+from callpact.sources.flowmcp.read.hit import (
+    items,
+    members,
+)
+from callpact.sources.flowmcp.read.literal_parser import (
+    stringify,
+)
+from callpact.sources.flowmcp.read.parameters import (
+    Parameter,
+    Part,
+    read_parts,
+)
 
-# Letters that no encoding touches. Of a plan alone; no hook and no caller ever sees it.
+# Characters that no encoding changes. Used in plans only; no hook and no caller ever sees it.
 _SLOT = f"callpact-slot-{os.urandom(8).hex()}-"
 _SLOTS = re.compile(rf"{_SLOT}([A-Za-z0-9_]+)-end")
 _DIGEST = (
@@ -37,10 +49,9 @@ _DIGEST = (
 )
 """The placeholder of a digest of a key, between the mark of the host and its end.
 
-A hook sees a placeholder instead of a key, so a hash that it computed would be that of the
-placeholder. `node_crypto.js` therefore writes what is to be hashed into a placeholder of its own:
-`hash` or `hmac`, the algorithm, the encoding, and the message and the key in hex. The host computes
-the digest when the request leaves.
+A hook sees a placeholder instead of a key, so it would hash the placeholder. `node_crypto.js`
+therefore returns a placeholder for the digest: `hash` or `hmac`, the algorithm, the encoding, and
+the message and the key in hex. The host computes the digest when the request is sent.
 """
 _PLACEHOLDER = re.compile(rf"callpact-secret-([0-9a-f]{{16}})-(?:([A-Za-z0-9_]+)|{_DIGEST})-end")
 """The placeholder of a key, or of a digest of a key, that a hook sees."""
@@ -79,7 +90,7 @@ class Placeholders:
     ) -> str:
         """A text with the value of each key, or of a digest of it, in place of its placeholder.
 
-        `written` encodes what is put in.
+        `written` encodes each value.
         """
 
         def raw(match: re.Match[str]) -> str:
@@ -108,7 +119,7 @@ def _bytewise(text: str) -> str:
 
 
 def _digest(match: re.Match[str], fill: Callable[[str], str]) -> str:
-    """Compute the digest of a placeholder; `fill` puts keys into a text."""
+    """Compute the digest of a placeholder; `fill` replaces the placeholders of keys in a text."""
     message, key = (_digested(match[part], fill) for part in ("message", "key"))
     algorithm = match["algorithm"]
     if match["kind"] == "hmac":
@@ -125,7 +136,7 @@ def _digest(match: re.Match[str], fill: Callable[[str], str]) -> str:
 
 
 def _digested(digits: str, fill: Callable[[str], str]) -> bytes:
-    """The bytes with keys in the place of their placeholders; an odd digit at the end is dropped."""
+    """The bytes with placeholders replaced by keys; an odd digit at the end is dropped."""
     data = bytes.fromhex(digits[: len(digits) // 2 * 2])
     # Placeholders are ASCII; keys are hashed in UTF-8, as JavaScript does.
     return fill(data.decode("latin-1")).encode("latin-1")
@@ -145,7 +156,7 @@ class Draft(Struct, frozen=True):
     headers: dict[str, str]
     body: Any = None
     is_raw: bool = False
-    """The body is text or bytes, to be sent as it is; else it is JSON data."""
+    """True if the body is text or bytes, to be sent as it is; otherwise it is JSON data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +182,18 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
-    """How a tool's arguments become a request; made once, when the file is loaded."""
+    """The plan that turns a tool's arguments into a request; made once."""
 
     method: str
     path: tuple[str | _Insert, ...]
-    """The address with its inserts; secrets have slots in it already."""
+    """The address with its inserts, and slots for secrets."""
     parameters: tuple[Parameter, ...]
     headers: dict[str, str]
     defaults: dict[str, Any]
     secrets: frozenset[str]
     """Names of the secrets that a request of this tool carries."""
     known_secrets: tuple[str, ...]
-    """Names of all secrets that the file asks for."""
+    """Names of all secrets that the file declares."""
     query: tuple[_Pair, ...] = field(init=False)
     body: tuple[Parameter, ...] = field(init=False)
 
@@ -195,7 +206,7 @@ class RequestPlan:
         """The request for these arguments, which passed the gate.
 
         Raises:
-            InvalidInput: a value would leave its place in the path.
+            InvalidInput: a value would change the structure of the path.
         """
         values = {**self.defaults, **arguments} if self.defaults else arguments
         url, headers = self._address(values, marks), self.headers
@@ -267,8 +278,8 @@ class RequestPlan:
 def _holds_step(segment: str) -> bool:
     """True for `.` and `..`, however often they are encoded.
 
-    Some server decodes them before it resolves the path; servers of Java take `..;x` for `..`,
-    those of Windows a backslash for a slash.
+    Some servers decode them before they resolve the path; Java servers treat `..;x` as `..`,
+    Windows servers a backslash as a slash.
     """
     for _ in range(_MOST_DECODINGS):
         decoded = unquote(segment)
@@ -339,7 +350,7 @@ def _planned(
         parameter = inserts.get(name) if match.start() >= start >= 0 else None
         is_secret = match[1] is not None and (name in secrets or name.startswith("SERVER_PARAM:"))
         if parameter is None and not is_secret:
-            continue  # `:80`, `{…}` of an API's own, or what only a hook fills in.
+            continue  # `:80`, `{…}` in the API's own syntax, or a placeholder for a hook.
         pieces.append(url[end : match.start()])
         end = match.end()
         if parameter is not None:
@@ -372,7 +383,7 @@ def _slotted(parts: Iterable[Part]) -> str:
 
 
 def _filled(parameter: Parameter, values: Mapping[str, Any], marks: Placeholders) -> Any:
-    """The value that is sent for a parameter; absent if the caller left out what is optional."""
+    """The value of a parameter; absent if the caller left out an optional argument."""
     if any(given.name not in values for given in parameter.inputs):
         return _ABSENT
     if parameter.argument is not None:
@@ -424,28 +435,28 @@ _IN_FORM[0x20] = "+"
 
 
 def _component(text: str) -> str:
-    """As JavaScript's `encodeURIComponent`."""
+    """Encode like JavaScript's `encodeURIComponent`."""
     if _is_plain(text):
         return text
     return "".join([_IN_COMPONENT[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def _path_part(text: str) -> str:
-    """As RFC 3986 writes a segment of a path: what it allows there stays as it is."""
+    """Encode a segment of a path: characters that RFC 3986 allows there stay."""
     if _is_plain(text):
         return text
     return "".join([_IN_PATH[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def _form(text: str) -> str:
-    """As JavaScript's `URLSearchParams`."""
+    """Encode like JavaScript's `URLSearchParams`."""
     if _is_plain_form(text):
         return text.replace(" ", "+")
     return "".join([_IN_FORM[byte] for byte in text.encode("utf-8", "replace")])
 
 
 def as_text(value: Any) -> str:
-    """A value in a URL: numbers and truths as JavaScript has them, lists joined by commas."""
+    """A value in a URL: numbers and booleans as in JavaScript, lists joined by commas."""
     if isinstance(value, str):
         return value
     if type(value) is int and -(2**53) < value < 2**53:
@@ -460,7 +471,7 @@ def as_text(value: Any) -> str:
 def _written(value: Any) -> str:
     try:
         return stringify(value)
-    except InvalidSchema:  # JSON has such numbers, and no upstream can read them.
+    except InvalidSchema:  # JSON allows such numbers, but no upstream can read them.
         text = "Input holds a number that is too large to be sent"
         raise InvalidInput(lambda: [Issue("maximum", text)]) from None
 
@@ -471,16 +482,16 @@ def unsealed(draft: Draft) -> Request:
 
 
 class Sealed(NamedTuple):
-    """A request with its secrets, and the names of these."""
+    """A request with its secrets, and their names."""
 
     request: Request
     names: frozenset[str]
 
 
 def seal(draft: Draft, marks: Placeholders, key: Callable[[str], str]) -> Sealed:
-    """The request that leaves, with the secrets in place of this call's placeholders.
+    """The request to send, with this call's placeholders replaced by secrets.
 
-    `key` gives the value of a key, and raises for one that may not be used.
+    `key` returns the value of a key, and raises for one that may not be used.
     """
     body, headers = _body(draft), draft.headers
     has_secret_body = body is not None and marks.is_in(body.decode("latin-1"))

@@ -1,8 +1,8 @@
 """The parameters of a FlowMCP tool: arguments of the caller, fixed values and secrets.
 
-`read_parameters` turns the blocks of `position` and `z` into values that a request is built from,
-and `input_schema` into the one JSON Schema that the caller sees. Both expect data without errors
-and check nothing again.
+`read_parameters` reads the blocks of `position` and `z`, from which a request is built, and
+`input_schema` makes the one JSON Schema that the caller sees. Both expect data that passed the
+rules, and check nothing again.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from callpact.schema import is_array, is_object
 from callpact.schema.hashing import canonical_number
 
 Lists = Mapping[str, Iterable[Mapping[str, Any]]]
@@ -111,7 +112,7 @@ def _piece(name: str, kind: str, *, is_required: bool) -> Input:
 
 
 def _described(key: str) -> str:
-    """A description for the model where the file has none: the words of the name."""
+    """A description made of the words of the name, if the file has none."""
     words = _WORDS.sub(" ", key.replace("_", " ").replace("-", " ")).split()
     text = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
     return text[:1].upper() + text[1:]
@@ -146,15 +147,13 @@ def _undeclared(value: str, secrets: frozenset[str]) -> list[str]:
 def _part(name: str, secrets: frozenset[str], key: str, *, several: bool) -> Part:
     if name.startswith(_SERVER):
         return Part("server", name.removeprefix(_SERVER).strip())
-    if (
-        name in secrets
-    ):  # Design, decision 1: the bare name of a declared secret is a placeholder for it.
+    if name in secrets:  # Decision 1: the bare name of a declared secret is its placeholder.
         return Part("server", name)
     return Part("user", name if several and name != _USER else key)
 
 
 def input_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
-    """The closed schema of what the caller may give; fixed values and secrets do not appear."""
+    """The closed schema of the caller's arguments, without fixed values and secrets."""
     seen = [given for parameter in parameters for given in parameter.inputs]
     schema: dict[str, Any] = {
         "type": "object",
@@ -230,7 +229,7 @@ def _schema(primitive: str, options: list[tuple[str, str]], lists: Lists) -> dic
 
 
 def _tighten(schema: dict[str, Any], keyword: str, value: Any) -> None:
-    """Add a limit; of two limits of one kind the stricter holds."""
+    """Add a limit; of two limits of one kind the stricter is used."""
     if keyword not in schema:
         schema[keyword] = value
     elif keyword == "pattern":
@@ -302,7 +301,7 @@ def _number(text: str) -> float | None:
 
 
 def _default(text: str, schema: Mapping[str, Any]) -> Any:
-    """The default as the primitive has it: a number, a truth, a list; everything else is text."""
+    """The default in the type of the primitive: a number, a boolean, a list; otherwise text."""
     kind = schema["type"]
     plain = _unquoted(text.strip())
     if kind == "number":
@@ -322,8 +321,8 @@ def _structure(text: str, kind: str) -> Any:
         value = loads(text)
     except (JSONDecodeError, RecursionError):
         value = None
-    if isinstance(value, list if kind == "array" else dict):
-        return cast("Any", value)
+    if is_array(value) if kind == "array" else is_object(value):
+        return value
     if kind == "object":
         return text
     return [item for part in text.strip("[]").split(",") if (item := _unquoted(part.strip()))]

@@ -1,7 +1,7 @@
 """The check of whole FlowMCP catalogues: one report per file.
 
-Every file is read once and checked against the rules for its folder. Nothing is written, no code is
-run unless hooks are to be opened, and one bad file never stops the others.
+Every file is read once and checked against the rules for its folder. Nothing is written, code runs
+only when hooks are opened, and one bad file never stops the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from callpact.errors import DeclarationError, InvalidManifest
 from callpact.sources.base import Finding
-from callpact.sources.flowmcp.build.grants import read_root
 from callpact.sources.flowmcp.check.file_check import (
     Checked,
     CheckedList,
@@ -29,9 +28,9 @@ from callpact.sources.flowmcp.check.file_check import (
     read_list,
 )
 from callpact.sources.flowmcp.check.rule_table import Profile
-from callpact.sources.flowmcp.check.rules.hit import Hit, Hits, is_text, items, members, texts
 from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits, hook_key_hit, key_hit, owners
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks, Unhooked
+from callpact.sources.flowmcp.http.grants import read_root
 from callpact.sources.flowmcp.read.catalogue_files import (
     Candidate,
     as_text,
@@ -41,6 +40,7 @@ from callpact.sources.flowmcp.read.catalogue_files import (
     unreadable,
 )
 from callpact.sources.flowmcp.read.exports import read_schema_file
+from callpact.sources.flowmcp.read.hit import Hit, Hits, is_text, items, members, texts
 from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class FileReport(Struct, frozen=True):
     keys: tuple[str, ...] = ()
     """Names of the keys that it asks for."""
     host: str = ""
-    """The host of its root, or the pattern of a template: where its keys are sent."""
+    """The host of its root, or the pattern of a template, to which its keys are sent."""
 
     @property
     def verdict(self) -> Verdict:
@@ -217,7 +217,7 @@ class Catalogue:
 class _Looked(NamedTuple):
     report: FileReport
     checked: Checked | None = None
-    """Of a schema file that could be read."""
+    """The result for a schema file that could be read."""
 
 
 def _is_list(text: str) -> bool:

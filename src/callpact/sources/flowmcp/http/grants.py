@@ -1,7 +1,7 @@
 """Grants of keys to FlowMCP files, and the hosts that each key may be sent to.
 
 The `keys` of a source grant names: `NAME` of the environment, `NAME@host` for these hosts alone,
-`*` for every name. A key that no entry binds to hosts goes to the root of the files that ask for
+`*` for every name. A key that no entry binds to hosts is sent to the root of the files that declare
 it, if they all have the same one. Values come from `Secrets`; nothing is sent here.
 """
 
@@ -32,9 +32,9 @@ class Root(NamedTuple):
     origin: tuple[str, str, int] | None
     """Scheme, host and port; None if the host is a template or there is no root."""
     host: str
-    """The host, or the pattern `*.example.com` of a template; empty if nothing of it is known."""
+    """The host, or the pattern `*.example.com` of a template; empty if it is unknown."""
     is_keyed: bool = False
-    """True if nothing but keys is missing in the host."""
+    """True if the host is a template of keys only."""
 
 
 def read_root(root: str, names: Iterable[str] = ()) -> Root:
@@ -84,7 +84,7 @@ class KeyGrants:
         self.trusts_all = EVERY_KEY in self.entries
 
     def hosts(self, name: str) -> HostPatterns | None:
-        """The hosts that a key is bound to, if an entry says so."""
+        """The hosts that a key is bound to; None if no entry binds it."""
         return self._hosts.get(name)
 
     def line(self, entry: str) -> str:
@@ -93,24 +93,24 @@ class KeyGrants:
         return f"`keys = [{quoted}]` in the table of its source, or `--key {entry}`"
 
 
-class Asked:
-    """The keys that the files of a source ask for, with the hosts of these files."""
+class WantedKeys:
+    """The keys that the files of a source declare, with the hosts of these files."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, dict[str, None]] = {}
 
     def add(self, names: Iterable[str], root: Root) -> None:
-        """Note the keys of one file."""
+        """Add the keys of one file."""
         for name in names:
             self._hosts.setdefault(name, {})[root.host] = None
 
     def hosts(self, name: str) -> Sequence[str]:
-        """The hosts of all files that ask for a key."""
+        """The hosts of all files that declare a key."""
         return tuple(self._hosts.get(name, ()))
 
 
 class FileKeys:
-    """The keys of one file: their values, and where each may be sent."""
+    """The keys of one file: their values, and the hosts that each may be sent to."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class FileKeys:
         root: Root,
         secrets: Secrets,
         grants: KeyGrants,
-        asked: Asked,
+        wanted: WantedKeys,
         *,
         has_hooks: bool,
     ) -> None:
@@ -126,11 +126,11 @@ class FileKeys:
         self.root = root
         self.secrets = secrets
         self._grants = grants
-        self._asked = asked
+        self._wanted = wanted
         self._has_hooks = has_hooks
 
     def destinations(self) -> Mapping[str, str]:
-        """The hosts that each key may be sent to, in words."""
+        """The hosts that each key may be sent to, as text."""
         return {name: self._destination(name) for name in self.names}
 
     def _destination(self, name: str) -> str:
@@ -138,7 +138,7 @@ class FileKeys:
         return ", ".join(hosts.entries) if hosts is not None else self.root.host or "nowhere"
 
     def disabled(self) -> Disabled | None:
-        """The reason why a key keeps the tools of the file from being called; None if none does."""
+        """The reason why the tools of the file cannot be called for lack of a key, or None."""
         for name in self.names:
             reason = self._hindrance(name)
             if reason is not None:
@@ -146,7 +146,7 @@ class FileKeys:
         return None
 
     def value(self, name: str) -> str:
-        """The value of a key that the file asks for.
+        """The value of a key that the file declares.
 
         Raises:
             Failed: `handler_error` for a key of another file, `server_param_missing` for one that
@@ -219,9 +219,9 @@ class FileKeys:
                 f"The key {name} has no host yet, as `root` of the file does not name one: "
                 f"{grants.line(entry)}"
             )
-        asked = self._asked.hosts(name)
-        if hosts is None and not grants.trusts_all and len(asked) > 1:
-            named = ", ".join(sorted(asked)[:MAX_NAMED_HOSTS])
+        hosts_of_files = self._wanted.hosts(name)
+        if hosts is None and not grants.trusts_all and len(hosts_of_files) > 1:
+            named = ", ".join(sorted(hosts_of_files)[:MAX_NAMED_HOSTS])
             return (
                 f"The key {name} is asked for by files with different hosts ({named}); name those "
                 f"that may have it: {grants.line(f'{name}@{root.host}')}"
@@ -237,6 +237,6 @@ class FileKeys:
 
 
 def _written(place: Place) -> str:
-    """A place as an entry names it."""
+    """A place in the form of an entry of `keys`."""
     host = f"[{place.host}]" if ":" in place.host else place.host
     return host if place.port == _TLS_PORT else f"{host}:{place.port}"
