@@ -108,7 +108,7 @@ class Contract:
 
     @property
     def output(self) -> Any:
-        """The output schema as plain data; None if there is none."""
+        """The output schema as plain data, or None."""
         return None if self._declared_output is None else self._declared_output.document
 
     def with_policy(self, policy: Policy) -> Contract:

@@ -204,7 +204,7 @@ class AddressRules:
     `db.internal`, `10.0.0.0/8`.
 
     Raises:
-        InvalidConfig: an entry that is none of these.
+        InvalidConfig: an entry has another form.
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:

@@ -64,7 +64,7 @@ class HookLimits(Struct, frozen=True, kw_only=True):
 
 
 def limits_of(hook_timeout: float | None) -> HookLimits:
-    """The limits with another time limit; the defaults if it is None."""
+    """The default limits, with another time limit if one is given."""
     if hook_timeout is None:
         return HookLimits()
     return HookLimits(seconds=hook_timeout, load_seconds=max(hook_timeout, MAX_LOAD_SECONDS))

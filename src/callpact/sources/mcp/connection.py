@@ -51,7 +51,7 @@ CAPABILITIES: dict[str, Any] = {
     "roots": {},
     "sampling": {},
 }
-"""What a server may ask of its client during a call; the client behind the call decides."""
+"""Questions of a server to its client during a call; the client behind the call decides."""
 
 
 class Inbound(Protocol):
@@ -106,7 +106,7 @@ class Connection:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What the server can do, as it says."""
+        """The capabilities that the server declares."""
         found = self._session.server_capabilities
         return (
             {} if found is None else found.model_dump(by_alias=True, mode="json", exclude_none=True)

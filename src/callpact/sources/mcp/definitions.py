@@ -21,7 +21,7 @@ MAX_DEFINITIONS = 20_000
 
 
 class Definitions(Struct, frozen=True):
-    """What a server offers, each entry as plain JSON."""
+    """The offers of a server, each entry as plain JSON."""
 
     tools: tuple[dict[str, Any], ...] = ()
     resources: tuple[dict[str, Any], ...] = ()

@@ -83,7 +83,7 @@ async def _read(
     settings: ServerSettings,
     send: MemoryObjectSendStream[Any],
 ) -> None:
-    """Pass on every message; a line that is none is logged, and one too long ends the server."""
+    """Pass on every message; a line that is not a message is logged, and one too long ends the server."""
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     async with send:
         while True:
