@@ -46,6 +46,21 @@ def test_every_folder_with_modules_is_a_package():
     assert {path.parent for path in MODULES if not (path.parent / "__init__.py").exists()} == set()
 
 
+def test_no_module_takes_the_place_of_a_lazy_name_of_its_package():
+    """A module that is imported becomes an attribute of its package: `schema.fit` was one."""
+    for face in FACES:
+        folder = ROOT / "src" / Path(*face.split("."))
+        modules = {path.stem for path in folder.iterdir()}
+        lazy = {
+            name.value
+            for node in ast.walk(ast.parse((folder / "__init__.py").read_text("utf-8")))
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy_names"
+            for name in ast.walk(node)
+            if isinstance(name, ast.Constant)
+        }
+        assert modules & lazy & set(importlib.import_module(face).__all__) == set()
+
+
 def test_no_folder_holds_more_than_twenty_modules():
     folders = Counter(path.parent for path in MODULES)
     assert {str(f): n for f, n in folders.items() if n > 20} == {}

@@ -11,7 +11,7 @@ from typing import Any
 def lazy_names(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return a module `__getattr__` that imports each name from its home when it is first used.
 
-    `homes` maps a module of the package, such as `fit.conversion`, to the names that it defines.
+    `homes` maps a module of the package, such as `fitting.conversion`, to the names that it defines.
     """
     modules = {name: module for module, names in homes.items() for name in names}
 
