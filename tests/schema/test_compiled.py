@@ -46,7 +46,7 @@ def test_a_schema_of_annotations_alone_is_unknown(schema, unknown):
         {"$ref": "#/$defs/none"},
         {"$ref": "https://example.com/schema.json"},
         {"$ref": "file:///etc/hosts"},
-        {"$schema": "https://example.com/meta"},
+        {"$schema": 5},
         {"$id": "https://example.com/a", "properties": {"a": {"$ref": "b.json"}}},
     ],
 )

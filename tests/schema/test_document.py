@@ -9,11 +9,10 @@ from callpact.schema.bounds import MAX_SCHEMA_VALUES
 from callpact.schema.document import (
     MAX_SCHEMA_DEPTH,
     freeze,
-    is_old_draft,
     pointer,
     references,
-    resolve,
 )
+from callpact.schema.targets import resolve
 
 
 def test_a_frozen_schema_does_not_follow_its_original():
@@ -130,16 +129,3 @@ def test_a_cycle_is_seen():
     links = references({"properties": {"a": {"$ref": "#"}}})
     assert links.has_cycle
     assert not links.is_formable
-
-
-@pytest.mark.parametrize(
-    ("uri", "old"),
-    [
-        ("http://json-schema.org/draft-04/schema#", True),
-        ("http://json-schema.org/draft-07/schema#", True),
-        ("https://json-schema.org/draft/2019-09/schema", False),
-        ("https://json-schema.org/draft/2020-12/schema", False),
-    ],
-)
-def test_old_drafts_are_told_by_their_schema(uri, old):
-    assert is_old_draft({"$schema": uri}) is old

@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from callpact.errors import UsageError
-from callpact.schema import is_array, is_object
-from callpact.schema.document import resolve
+from callpact.schema import (
+    is_array,
+    is_object,
+)
+from callpact.schema.targets import (
+    resolve,
+)
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -51,6 +51,7 @@ MAX_EXPLAINED = 2_000_000
 """Bytes of JSON up to which all violations of a value are reported; beyond, only the first."""
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
 _SHARED = ("$schema", "$defs", "definitions")
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ANNOTATIONS = frozenset(
@@ -121,7 +122,7 @@ class CompiledSchema:
         self._facts: Facts = facts
         self._formats = formats
         self._links: References | None = None
-        if is_object(given) and "$ref" in facts.keywords:
+        if is_object(given) and facts.keywords & _REFERENCES:
             self._links = references(given)
             if self._links.weight > MAX_DETAIL and facts.keywords & _UNEVALUATED:
                 # To know what is evaluated, the validator unfolds every reference.

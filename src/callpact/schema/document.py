@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from callpact.errors import InvalidSchema
 from callpact.schema.bounds import schema_limits
+from callpact.schema.drafts import Draft, draft_of, with_known_draft
 from callpact.schema.json_types import is_array, is_object
+from callpact.schema.targets import Targets
 
 Document = dict[str, Any] | bool
 
@@ -78,13 +80,10 @@ def pointer(path: list[str | int] | tuple[str | int, ...]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def is_old_draft(document: Document) -> bool:
-    """True for draft 7 and older, where nothing beside a `$ref` counts."""
-    return is_object(document) and "/draft-0" in str(document.get("$schema", ""))
-
-
 def freeze(document: object) -> Facts:
     """Copy a schema against later changes, and check that it is JSON within limits.
+
+    A `$schema` that names no known draft is left out: such a document is judged as 2020-12.
 
     Raises:
         InvalidSchema: not an object or boolean, not JSON, too deep or too large.
@@ -94,11 +93,15 @@ def freeze(document: object) -> Facts:
     if not is_object(document):
         kind = type(document).__name__
         raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
+    if "$schema" in document:
+        document = with_known_draft(document)
+        if draft_of(document) is Draft.DRAFT_4:
+            return _frozen(document, id_keyword="id")
     return _frozen_quickly(document) or _frozen(document)
 
 
-def _frozen(document: Any) -> Facts:
-    copier = _Copier()
+def _frozen(document: Any, *, id_keyword: str = "$id") -> Facts:
+    copier = _Copier(id_keyword)
     copy = copier.copy(document)
     return Facts(copy, None, frozenset(copier.telling), copier.breadth)
 
@@ -158,7 +161,8 @@ def _width(node: dict[str, Any]) -> int:
 class _Copier:
     """Copies a document; where it cannot, it names the place that it has come to."""
 
-    def __init__(self) -> None:
+    def __init__(self, id_keyword: str) -> None:
+        self._id_keyword = id_keyword
         self._left = schema_limits().schema_values
         self._path: list[str | int] = []
         self.telling: set[str] = set()
@@ -184,6 +188,8 @@ class _Copier:
                 self.telling.add(key)
             kind = type(item)  # pyright: ignore[reportUnknownVariableType] - JSON
             if kind is str or kind is bool:
+                if key == self._id_keyword and path:
+                    self.telling.add("$id")
                 out[key] = item
                 continue
             path.append(key)
@@ -258,24 +264,6 @@ _CHILDREN = (
 _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
 
 
-def resolve(root: Document, reference: str) -> Any:
-    """The part of `root` that a local reference names, or None when it is not local."""
-    if reference == "#":
-        return root
-    if not reference.startswith("#/"):
-        return None
-    node: Any = root
-    for raw in reference[2:].split("/"):
-        part = raw.replace("~1", "/").replace("~0", "~")
-        if is_object(node):
-            node = node.get(part)
-        elif is_array(node) and part.isdigit() and int(part) < len(node):
-            node = node[int(part)]
-        else:
-            return None
-    return node
-
-
 class References(Struct, frozen=True):
     """How the `$ref`s of one document multiply the work of a check."""
 
@@ -313,6 +301,7 @@ def references(root: dict[str, Any]) -> References:
 class _Tracer:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
+        self._targets = Targets(root)
         self._weights: dict[int, int] = {}
         self.returns = 0
         self.strays = 0
@@ -324,9 +313,7 @@ class _Tracer:
         while stack:
             item = stack.pop()
             if is_object(item):
-                target = self._target(item)
-                if target is not None:
-                    found.append(target)
+                found.extend(target for candidates in self._led(item) for target in candidates)
                 stack.extend(item.values())
             elif is_array(item):
                 stack.extend(item)
@@ -348,21 +335,18 @@ class _Tracer:
         # What applies in place adds up; of the children only the heaviest counts, for each child
         # of a value is another place.
         total = 1 + sum(self.weight(part, inner) for part in in_place(schema))
-        target = self._target(schema)
-        if target is not None:
-            total += self.weight(target, inner)
+        for candidates in self._led(schema):
+            total += max((self.weight(target, inner) for target in candidates), default=0)
         total += max((self.weight(child, inner) for child in _children(schema)), default=0)
         self._weights[id(schema)] = total = min(total, MAX_BRANCHES + 1)
         return total
 
-    def _target(self, node: dict[str, Any]) -> dict[str, Any] | None:
-        reference = node.get("$ref")
-        if not isinstance(reference, str):
-            return None
-        if not _DEFINITION.fullmatch(reference):
+    def _led(self, schema: dict[str, Any]) -> list[list[Any]]:
+        """The candidates of each reference of a subschema."""
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and not _DEFINITION.fullmatch(reference):
             self.strays += 1
-        target = resolve(self._root, reference)
-        return target if is_object(target) else None
+        return self._targets.of(schema)
 
 
 def in_place(schema: dict[str, Any]) -> list[Any]:
@@ -373,9 +357,10 @@ def in_place(schema: dict[str, Any]) -> list[Any]:
         if is_array(parts):
             found.extend(parts)
     found.extend(schema[keyword] for keyword in _IN_PLACE if keyword in schema)
-    dependent = schema.get("dependentSchemas")
-    if is_object(dependent):
-        found.extend(dependent.values())
+    for keyword in ("dependentSchemas", "dependencies"):
+        dependent = schema.get(keyword)
+        if is_object(dependent):
+            found.extend(part for part in dependent.values() if not is_array(part))
     return found
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from callpact.schema.bounds import schema_limits
-from callpact.schema.document import Document, is_old_draft, resolve
+from callpact.schema.document import Document
+from callpact.schema.drafts import Draft, draft_of
 from callpact.schema.integers import EXACT, WHOLE, count_integers, says_integer
 from callpact.schema.json_types import is_array, is_object
+from callpact.schema.targets import resolve
 from callpact.schema.values import ANY_JSON, UNROLLED, any_json
 
 # Asserts the same without counting any key as evaluated: `not` keeps no annotations.
@@ -64,7 +66,9 @@ class _Former:
     def __init__(self, document: Document, *, closed: bool) -> None:
         self._root = document
         self._closed = closed
-        self._is_old = is_old_draft(document)
+        self._draft = draft_of(document)
+        # To draft 4 `const` says nothing.
+        self._covering = _COVERING - {"const"} if self._draft is Draft.DRAFT_4 else _COVERING
         self._visits = False
         self.integers: set[int] = set()
         """Parts of the document that want an integer, and are formed so that it is exact."""
@@ -100,7 +104,7 @@ class _Former:
         schema = dict(node)
         types = schema.get("type")
         types = set(cast("list[str]", types)) if is_array(types) else {types}
-        covered = bool(_COVERING & schema.keys())
+        covered = bool(self._covering & schema.keys())
         self._descend(schema, closing=closing and "allOf" not in schema)
         if _KEYED & schema.keys() or ("object" in types and not covered):
             self._form_object(schema, closing=closing and "allOf" not in node)
@@ -128,7 +132,7 @@ class _Former:
         return {"anyOf": [WHOLE, {"type": others}]} if others else WHOLE
 
     def _close(self, schema: dict[str, Any]) -> list[Any]:
-        if self._is_old:
+        if self._draft.has_lone_references:
             return [_NOTHING]
         schema["unevaluatedProperties"] = False
         return []

@@ -12,8 +12,8 @@ import msgspec
 from callpact.errors import UsageError
 from callpact.schema import is_object
 from callpact.schema.bounds import with_room
-from callpact.schema.document import resolve
 from callpact.schema.json_text import json_text
+from callpact.schema.targets import resolve
 from callpact.tool import OPEN
 from callpact.wire import flowmcp
 from callpact.wire import plain as gate

@@ -13,16 +13,28 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeGuard
-from urllib.parse import unquote
 
 from msgspec import UNSET, Struct, UnsetType
 
 from callpact import schema as schemas
 from callpact.errors import InvalidSchema, Issue
-from callpact.schema import CompiledSchema, compile_schema, is_array, is_object
-from callpact.schema.document import Document, in_place, is_old_draft, pointer, resolve
+from callpact.schema import (
+    CompiledSchema,
+    compile_schema,
+    is_array,
+    is_object,
+)
+from callpact.schema.document import (
+    Document,
+    in_place,
+    pointer,
+)
+from callpact.schema.drafts import (
+    draft_of,
+)
 from callpact.schema.issues.explain import explain, json_type
 from callpact.schema.json_text import json_text
+from callpact.schema.targets import resolve
 
 MAX_EDITED = 2_000
 """Values that one change of a schema is made for."""
@@ -178,7 +190,7 @@ def place_in(value: Any, path: str) -> str:
 def target_of(document: Document, rules: dict[str, Any]) -> Any:
     """The schema that a local `$ref` refers to; None without one."""
     reference = rules.get("$ref")
-    return resolve(document, unquote(reference)) if isinstance(reference, str) else None
+    return resolve(document, reference) if isinstance(reference, str) else None
 
 
 def nullable_of(rules: dict[str, Any]) -> Any:
@@ -204,7 +216,7 @@ class _Editor:
         self._formats = formats
         self._only = only
         self._is_hidden = is_hidden or _never
-        self._is_old = is_old_draft(document)
+        self._is_old = draft_of(document).has_lone_references
         self._in_unions = _ids_in_unions(self.document)
         self._checks: dict[str, CompiledSchema] = {}
         self._choices: dict[int, int] = {}
@@ -268,7 +280,7 @@ class _Editor:
     def _matching(self, rules: dict[str, Any], key: str) -> list[Any]:
         patterns: dict[str, Any] = rules.get("patternProperties") or {}
         return [
-            child for text, child in patterns.items() if not self._is_broken("pattern", text, key)
+            child for text, child in patterns.items() if not self._is_broken({"pattern": text}, key)
         ]
 
     def _may(self, place: str, rule: str) -> bool:
@@ -280,8 +292,8 @@ class _Editor:
 
     # -- rules -------------------------------------------------------------------------------
 
-    def _is_broken(self, keyword: str, rule: Any, value: Any) -> bool:
-        own = {keyword: rule}
+    def _is_broken(self, rules: dict[str, Any], value: Any) -> bool:
+        own = dict(rules)
         if is_object(self.document) and "$schema" in self.document:
             own["$schema"] = self.document["$schema"]
         text = json_text(own)
@@ -296,7 +308,7 @@ class _Editor:
     def _edit(self, rules: dict[str, Any], value: Any, place: str) -> None:
         for keyword in ("const", "enum", *_SCALAR_RULES.get(json_type(value), ())):
             is_meant = keyword in rules and self._may(place, keyword)
-            if is_meant and self._is_broken(keyword, rules[keyword], value):
+            if is_meant and self._is_broken(_rule(rules, keyword), value):
                 if keyword in {"const", "enum"}:
                     self._choose(rules, keyword, value)
                 else:
@@ -442,6 +454,14 @@ def _with_type(declared: str | list[str], value: Any) -> str | list[str]:
     else:
         types.append(new)
     return types if len(types) > 1 or (is_array(declared) and declared) else types[0]
+
+
+def _rule(rules: dict[str, Any], keyword: str) -> dict[str, Any]:
+    """One keyword alone; in draft 4 an exclusive bound is the bound and a mark beside it."""
+    own = {keyword: rules[keyword]}
+    if isinstance(rules[keyword], bool) and keyword in _EXCLUSIVE:
+        own[_EXCLUSIVE[keyword]] = rules[_EXCLUSIVE[keyword]]
+    return own
 
 
 def _loosen(rules: dict[str, Any], keyword: str, value: Any) -> None:

@@ -1,17 +1,19 @@
 """Reads a schema document into the kinds that `convert`, `cast` and `strip` know.
 
 The kind is the first that matches: reference, union, intersect, not, literal, object or record,
-array or tuple, scalar, unknown. The nodes are in `nodes.py`, `objects.py`,
-`arrays.py` and `choices.py`.
+array or tuple, scalar, unknown. The nodes are in `scalars.py`, `objects.py`, `arrays.py` and
+`unions.py`. Keywords of older drafts are read as those of 2020-12 (`drafts.py`).
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.errors import CastError, InvalidSchema
-from callpact.schema.document import Document, is_old_draft, resolve
+from callpact.schema.document import Document
+from callpact.schema.drafts import draft_of, upgraded
 from callpact.schema.fitting.arrays import Array, Tuple
 from callpact.schema.fitting.objects import Declared, Intersect, Object, Record
 from callpact.schema.fitting.scalars import (
@@ -33,6 +35,7 @@ from callpact.schema.fitting.scalars import (
 )
 from callpact.schema.fitting.unions import Ref, Union
 from callpact.schema.json_types import is_array, is_object
+from callpact.schema.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,9 +59,9 @@ class Reader:
         self._document = document
         self._exact = exact
         self._judge_of = judge_of
-        self._lone_refs = is_old_draft(document)
-        self._known: dict[str, Node] = {}
-        self._ids: dict[str, Any] | None = None
+        self._draft = draft_of(document)
+        self._targets = Targets(document)
+        self._known: dict[int, Node] = {}
         self._meter = Meter()
         self._root: Node | None = None
 
@@ -82,10 +85,10 @@ class Reader:
             raise InvalidSchema(
                 f"a schema must be an object or a boolean, got {type(document).__name__}"
             )
-        schema = document
+        schema = upgraded(document, self._draft)
+        parts = [*self._referred(document), *self._combined(schema)]
         if self._exact:
-            return self._one_of_kinds(schema, self._parts(schema))
-        parts = self._parts(schema)
+            return self._one_of_kinds(schema, parts)
         loud = [part for part in parts if not _only_declares(part)]
         node = self._one_of_kinds(schema, loud)
         silent = [part for part in parts if _only_declares(part) and not _says_nothing(part)]
@@ -128,8 +131,6 @@ class Reader:
 
     def _declared(self, schema: dict[str, Any], *, alone: bool) -> list[Node]:
         """The nodes for declarations beside those of the kind: under conditions, or without a type."""
-        if self._lone_refs and "$ref" in schema:
-            return []
         found = [self._read(part) for part in _conditional(schema)]
         names, rest = _names(schema), self._rest(schema.get("unevaluatedProperties"))
         if not _SPEAKS_OF_KEYS & schema.keys() and not (alone and schema.get("type") == "object"):
@@ -144,27 +145,32 @@ class Reader:
 
     def _places(self, schema: dict[str, Any]) -> tuple[list[Node], list[Node]]:
         """The schemas of the first items, and those of any item."""
-        first = schema.get("items") if self._lone_refs else schema.get("prefixItems")
         others = ("items", "contains") if isinstance(schema.get("items"), dict) else ()
         return (
-            [self._read(part) for part in first] if is_array(first) else [],
-            [self._read(schema[key]) for key in (*others, "additionalItems") if key in schema],
+            [self._read(part) for part in _list(schema, "prefixItems")],
+            [self._read(schema[key]) for key in others if key in schema],
         )
 
-    def _parts(self, schema: dict[str, Any]) -> list[Node]:
-        """The schemas that hold at this place by `$ref`, `anyOf`, `oneOf` and `allOf`."""
-        parts: list[Node] = []
-        if "$ref" in schema:
-            if not isinstance(schema["$ref"], str):
-                raise InvalidSchema("$ref must be a string")
-            parts.append(Ref({"$ref": schema["$ref"]}, self._read_reference, self._meter))
-            if self._lone_refs:
-                return parts
-        parts.extend(
+    def _referred(self, schema: dict[str, Any]) -> list[Node]:
+        """The schemas that hold at this place by reference; `schema` is as the document has it."""
+        reference = schema.get("$ref", schema.get(self._draft.dynamic_keyword or ""))
+        if reference is None:
+            return []
+        if not isinstance(reference, str):
+            raise InvalidSchema("$ref must be a string")
+        return [
+            Ref(reference, partial(self._read_target, reference, candidates), self._meter)
+            for candidates in self._targets.of(schema)
+            if len(candidates) < _SEVERAL  # Which of several is meant, only the validator knows.
+        ]
+
+    def _combined(self, schema: dict[str, Any]) -> list[Node]:
+        """The schemas that hold at this place by `anyOf`, `oneOf` and `allOf`."""
+        parts: list[Node] = [
             self._union(_list(schema, keyword))
             for keyword in ("anyOf", "oneOf")
             if keyword in schema
-        )
+        ]
         if "allOf" in schema:
             parts.extend(self._read(part) for part in _list(schema, "allOf"))
         return parts
@@ -176,8 +182,6 @@ class Reader:
 
     def _own(self, schema: dict[str, Any], *, alone: bool) -> Node | None:
         """The node of the keywords of this place alone; None without such keywords."""
-        if self._lone_refs and "$ref" in schema:
-            return None
         if "enum" in schema:
             values = _list(schema, "enum")
             if not values:
@@ -217,16 +221,15 @@ class Reader:
         return None
 
     def _array(self, schema: dict[str, Any]) -> Node:
-        items, rest = schema.get("items"), schema.get("additionalItems")
-        if "prefixItems" in schema and not self._lone_refs:
-            items, rest = schema["prefixItems"], items
-        if self._exact and items is None and schema.get("maxItems") == 0:
-            items = []  # How TypeBox writes the empty tuple.
-        if not isinstance(items, list):
+        first: Any = schema.get("prefixItems")
+        rest = schema.get("items")
+        if self._exact and first is None and rest is None and schema.get("maxItems") == 0:
+            first = []  # How TypeBox writes the empty tuple.
+        if not is_array(first):
             contains = self._read(schema["contains"]) if "contains" in schema else None
-            judge_of = self._judge_of if isinstance(items, dict) else None
-            return Array(schema, self._read(items), contains, judge_of)
-        nodes = [self._read(item) for item in cast("list[Any]", items)]
+            judge_of = self._judge_of if isinstance(rest, dict) else None
+            return Array(schema, self._read(rest), contains, judge_of)
+        nodes = [self._read(item) for item in first]
         if self._exact:
             return Tuple(schema, nodes, None, (len(nodes), len(nodes)))
         most = number(schema, "maxItems", math.inf)
@@ -236,32 +239,14 @@ class Reader:
         )
         return Tuple(schema, nodes, self._rest(rest), limits)
 
-    def _read_reference(self, reference: str) -> Node:
-        node = self._known.get(reference)
+    def _read_target(self, reference: str, candidates: list[Any]) -> Node:
+        if not candidates:
+            raise CastError(f"the reference {reference!r:.80} names nothing in this schema")
+        target = candidates[0]
+        node = self._known.get(id(target))
         if node is None:
-            target = resolve(self._document, reference)
-            if target is None:
-                target = self._by_id(reference)
-            if target is None:
-                raise CastError(f"the reference {reference!r:.80} names nothing in this schema")
-            node = self._known[reference] = self._read(target)
+            node = self._known[id(target)] = self._read(target)
         return node
-
-    def _by_id(self, reference: str) -> Any:
-        if self._ids is None:
-            self._ids = {}
-            stack: list[Any] = [self._document]
-            while stack:
-                item = stack.pop()
-                if is_object(item):
-                    schema = item
-                    for keyword, mark in _NAMING.items():
-                        if isinstance(schema.get(keyword), str):
-                            self._ids.setdefault(mark + schema[keyword], schema)
-                    stack.extend(schema.values())
-                elif is_array(item):
-                    stack.extend(item)
-        return self._ids.get(reference)
 
 
 _SCALARS: dict[str, Any] = {
@@ -273,8 +258,10 @@ _SCALARS: dict[str, Any] = {
 }
 _NOTES = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 _SPEAKS_OF_KEYS = frozenset({"properties", "patternProperties"})
-_NAMING = {"$id": "", "id": "", "$anchor": "#", "$dynamicAnchor": "#"}
-_IN_PLACE = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not", "default"})
+_SEVERAL = 2
+_IN_PLACE = frozenset(
+    {"$ref", "$dynamicRef", "$recursiveRef", "anyOf", "oneOf", "allOf", "not", "default"}
+)
 
 
 def _list(schema: dict[str, Any], keyword: str) -> list[Any]:
@@ -315,20 +302,17 @@ def _only_declares(node: Node) -> bool:
 
 def _conditional(schema: dict[str, Any]) -> list[Any]:
     found = [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
-    for keyword in ("dependentSchemas", "dependencies"):
-        dependent = schema.get(keyword)
-        if is_object(dependent):
-            parts = dependent.values()
-            found.extend(part for part in parts if not is_array(part))
+    dependent = schema.get("dependentSchemas")
+    if is_object(dependent):
+        found.extend(dependent.values())
     return found
 
 
 def _names(schema: dict[str, Any]) -> set[str]:
     """The keys that a schema asks for where others are there."""
     names: set[str] = set()
-    for keyword in ("dependentRequired", "dependencies"):
-        dependent = schema.get(keyword)
-        if is_object(dependent):
-            for key, others in dependent.items():
-                names |= {key, *(cast("list[str]", others) if is_array(others) else ())}
+    dependent = schema.get("dependentRequired")
+    if is_object(dependent):
+        for key, others in dependent.items():
+            names |= {key, *(cast("list[str]", others) if is_array(others) else ())}
     return names

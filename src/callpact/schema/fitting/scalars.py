@@ -255,15 +255,9 @@ class Number(_Scalar):
         self._whole = schema["type"] == "integer"
         self._least = number(schema, "minimum", None)
         self._most = number(schema, "maximum", None)
-        self._above = self._beyond(schema, "exclusiveMinimum", self._least)
-        self._below = self._beyond(schema, "exclusiveMaximum", self._most)
+        self._above = number(schema, "exclusiveMinimum", None)
+        self._below = number(schema, "exclusiveMaximum", None)
         self._step = number(schema, "multipleOf", None)
-
-    def _beyond(self, schema: dict[str, Any], keyword: str, limit: float | None) -> Any:
-        # Draft 4 and OpenAPI 3.0 write `true` beside the limit itself.
-        if isinstance(schema.get(keyword), bool):
-            return limit if schema[keyword] else None
-        return number(schema, keyword, None)
 
     def _holds(self, value: Any) -> bool:
         kind = type(value)  # pyright: ignore[reportUnknownVariableType] - JSON

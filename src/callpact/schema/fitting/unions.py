@@ -129,12 +129,11 @@ class Union(Node):
 class Ref(Node):
     """A reference, resolved when it is first followed; its steps are counted."""
 
-    __slots__ = ("_meter", "_read", "_reference", "_target")
+    __slots__ = ("_meter", "_read", "_target")
     is_leaf = False
 
-    def __init__(self, schema: dict[str, Any], read: Callable[[str], Node], meter: Meter) -> None:
-        super().__init__(schema)
-        self._reference: str = schema["$ref"]
+    def __init__(self, reference: str, read: Callable[[], Node], meter: Meter) -> None:
+        super().__init__({"$ref": reference})
         self._read = read
         self._meter = meter
         self._target: Node | None = None
@@ -143,7 +142,7 @@ class Ref(Node):
     def target(self) -> Node:
         self._meter.spend()
         if self._target is None:
-            self._target = self._read(self._reference)
+            self._target = self._read()
         return self._target
 
     def check(self, value: Any) -> bool:

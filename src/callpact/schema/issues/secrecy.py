@@ -10,13 +10,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 from callpact.schema.bounds import with_room
-from callpact.schema.document import Document, children_at, in_place, resolve
+from callpact.schema.document import Document, children_at, in_place
+from callpact.schema.drafts import draft_of
 from callpact.schema.json_types import is_array, is_object
+from callpact.schema.targets import resolve
 
 _MAX_NODES = 2_000
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-_ID = "$id"
+_ID = "id"
 _UNKNOWN: dict[str, Any] = {"writeOnly": True}
 
 
@@ -87,8 +89,6 @@ class Secrets:
             found[id(schema)] = schema
             stack.extend(in_place(schema))
             stack.append(schema.get("contentSchema"))
-            if isinstance(dependent := schema.get("dependencies"), dict):  # Of draft 7.
-                stack.extend(cast("dict[str, Any]", dependent).values())
             for keyword in _REFERENCES:
                 if isinstance(schema.get(keyword), str):
                     stack.extend(self._meant(schema[keyword]))
@@ -108,6 +108,7 @@ class Secrets:
 def _anchored(document: Document) -> dict[str, list[Any]]:
     """The schemas that have an anchor, by what refers to them; those with an id under `_ID`."""
     found: dict[str, list[Any]] = {}
+    id_keyword = draft_of(document).id_keyword
     stack: list[Any] = [document]
     while stack:
         node = stack.pop()
@@ -116,7 +117,7 @@ def _anchored(document: Document) -> dict[str, list[Any]]:
             for keyword in _ANCHORS:
                 if isinstance(held.get(keyword), str):
                     found.setdefault(f"#{held[keyword]}", []).append(held)
-            if node is not document and isinstance(held.get(_ID), str):
+            if node is not document and isinstance(held.get(id_keyword), str):
                 found.setdefault(_ID, []).append(held)
             stack.extend(held.values())
         elif is_array(node):

@@ -22,8 +22,9 @@ from pydantic_core.core_schema import ErrorType
 
 from callpact.errors import InvalidTool, Issue
 from callpact.schema import is_array, is_object
-from callpact.schema.document import pointer, resolve
+from callpact.schema.document import pointer
 from callpact.schema.issues.explain import shown
+from callpact.schema.targets import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

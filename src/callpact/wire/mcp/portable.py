@@ -14,13 +14,9 @@ from typing import Any
 
 from callpact.schema import is_array, is_object
 
-VALUES = frozenset({"const", "enum", "default", "examples"})
-"""Keywords that hold data, not schemas."""
-DEFINITIONS = ("$defs", "definitions")
-NAMED_SCHEMAS = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
-)
-"""Keywords that hold schemas by name."""
+from callpact.schema.drafts import draft_of, with_known_draft
+from callpact.schema.targets import DEFINITIONS, NAMED_SCHEMAS
+
 _LISTED_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _REST = frozenset(
     {"additionalProperties", "unevaluatedProperties", "additionalItems", "unevaluatedItems"}
@@ -61,7 +57,13 @@ def inside(schema: dict[str, Any], each: Callable[[Any, str], Any]) -> dict[str,
     return done
 
 
-# --- empty schemas --------------------------------------------------------------------------
+def with_plain_draft(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its draft named so that clients know it; it is left out if nobody knows it."""
+    known = with_known_draft(schema)
+    return known | {"$schema": draft_of(known).uri} if "$schema" in known else known
+
+
+# --- what says nothing ----------------------------------------------------------------------
 
 
 def explicit(schema: dict[str, Any]) -> dict[str, Any]:

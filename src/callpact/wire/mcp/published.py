@@ -15,19 +15,26 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from callpact.schema import is_array, is_object
-from callpact.schema.document import in_place, is_old_draft, resolve
+from callpact.schema import (
+    is_array,
+    is_object,
+)
+from callpact.schema.document import (
+    in_place,
+)
+from callpact.schema.drafts import (
+    draft_of,
+)
 from callpact.schema.json_text import json_text
+from callpact.schema.targets import DEFINITIONS, NAMED_SCHEMAS, VALUES, resolve
 from callpact.wire.mcp.portable import (
-    DEFINITIONS,
-    NAMED_SCHEMAS,
     VACUOUS,
-    VALUES,
     agreed,
     bounded,
     explicit,
     inside,
     loosened,
+    with_plain_draft,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +64,8 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     declared = tool.contract.input
     if not is_object(declared):
         return {"type": "object"} if declared else {"type": "object", "not": {}}
-    # Arguments are always an object, so the type restricts nothing.
-    return {**declared, "type": "object"}
+    # Arguments are always an object: to say so changes nothing.
+    return {**with_plain_draft(cast("dict[str, Any]", declared)), "type": "object"}
 
 
 class ResultForm(Struct, frozen=True, gc=False):
@@ -126,8 +133,8 @@ def output_schema(
 
 def _shown(tool: Tool, form: ResultForm, advertise: AdvertiseMode) -> dict[str, Any]:
     """Return the published part of the declared schema."""
-    declared = tool.contract.output
-    if not form.is_strict:
+    declared = with_plain_draft(cast("dict[str, Any]", tool.contract.output))
+    if not view.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
     if loops := _loops(declared):
         declared = loosened(_without_references(declared, loops))
@@ -229,9 +236,9 @@ def _demands(schema: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return [*found, schema]
-        # In old drafts keywords beside a reference are ignored.
-        found.append(_words(schema) if is_old_draft(root) else schema)
-        is_apart = "$id" in schema and schema is not root  # Its references are relative to itself.
+        # In old drafts nothing beside a reference counts.
+        found.append(_words(schema) if draft_of(root).has_lone_references else schema)
+        is_apart = "$id" in schema and schema is not root  # Its references look into itself.
         if is_apart or reference in above:
             break
         above.add(reference)
@@ -245,8 +252,8 @@ def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
     Only for schemas whose references all point to definitions, so that every reference keeps its
     target.
     """
-    text = json_text(schema)
-    if len(text) < _HOISTED_FROM or is_old_draft(schema) or _ANCHORED.search(text):
+    text = _canonical(schema)
+    if len(text) < _HOISTED_FROM or draft_of(schema).has_lone_references or _ANCHORED.search(text):
         return schema
     if not all(_DEFINITION.fullmatch(reference) for reference in _references(schema)):
         return schema
@@ -431,13 +438,19 @@ def _loops(root: dict[str, Any]) -> frozenset[str]:
 
 
 def _without_references(schema: dict[str, Any], loops: frozenset[str]) -> dict[str, Any]:
-    """Remove the given references from a schema."""
+    """The same schema without some of its references.
+
+    Where nothing beside a reference counts, nothing is left in its place.
+    """
+    is_old = draft_of(schema).has_lone_references
 
     def each(held: Any, _: str) -> Any:
         if not is_object(held):
             return held
         reference = held.get("$ref")
         is_loop = isinstance(reference, str) and reference in loops
+        if is_loop and is_old:
+            return {key: held[key] for key in (*DEFINITIONS, "$schema") if key in held}
         kept = {key: value for key, value in held.items() if not (is_loop and key == "$ref")}
         return inside(kept, each)
 
@@ -469,9 +482,9 @@ def boxed(schema: dict[str, Any], field: str = "result") -> dict[str, Any]:
         box["$schema"] = schema["$schema"]
     box |= {"type": "object", "properties": {field: {}}, "required": [field]}
     inner = {key: value for key, value in schema.items() if key != "$schema"}
-    id_key = _id_key(schema)
-    is_old = is_old_draft(schema)
-    if is_old and "$ref" in inner:  # Keywords beside it are ignored, also an id.
+    id_key = draft_of(schema).id_keyword
+    is_old = draft_of(schema).has_lone_references
+    if is_old and "$ref" in inner:  # Nothing beside it counts, an id neither.
         inner.pop(id_key, None)
     elif not _is_id(inner.get(id_key)) and not is_old and _needs_id(inner):
         name = hashlib.sha256(json_text(schema).encode()).hexdigest()[:16]
@@ -485,10 +498,6 @@ def boxed(schema: dict[str, Any], field: str = "result") -> dict[str, Any]:
             box[key] = moved.part(inner.pop(key), is_names=True)
     box["properties"][field] = moved.part(inner)
     return box
-
-
-def _id_key(schema: dict[str, Any]) -> str:
-    return "id" if "draft-04" in str(schema.get("$schema", "")) else "$id"
 
 
 def _is_id(given: Any) -> bool:

@@ -24,7 +24,6 @@ from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.flowmcp.build.check_cache import Cache, Entry, Manifest, hash_of, packed
 from callpact.sources.flowmcp.build.grants import (
-    Asked,
     FileKeys,
     KeyGrants,
     Root,
