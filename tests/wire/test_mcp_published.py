@@ -470,3 +470,57 @@ def test_types_stay_types_beside_references_that_go_round(policy, modern):
     assert "minLength" not in json.dumps(published)
     jsonschema.Draft202012Validator(published).validate({"price": 1, "round": 7, "names": ["a"]})
     assert not is_valid(published, {"price": "x"})
+
+
+# --- drafts ---------------------------------------------------------------------------------
+
+TUPLE = {
+    "type": "object",
+    "properties": {"pair": {"type": "array", "items": [{"type": "integer"}]}},
+}
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("given", "published"),
+    [
+        ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema#"),
+        ("https://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"),
+        (
+            "https://json-schema.org/draft/2019-09/schema",
+            "https://json-schema.org/draft/2019-09/schema",
+        ),
+    ],
+)
+def test_an_old_draft_is_named_so_that_clients_know_it(given, published, modern):
+    schema = {"$schema": given, **TUPLE}
+    tool = make_tool(output=schema)
+    assert output_schema(tool, modern=modern) == {"$schema": published, **TUPLE}
+    contract = Contract(input=schema)
+    asked = Tool(id="a.b", description="Does.", contract=contract, handler=tool.handler)
+    assert input_schema(asked) == {"$schema": published, **TUPLE}
+    for form in (input_schema(asked), output_schema(tool, modern=modern)):
+        theirs = jsonschema.validators.validator_for(form)
+        assert theirs(form).is_valid({"pair": [1, "x"]})
+        assert not theirs(form).is_valid({"pair": ["x"]})
+
+
+@ERAS
+def test_a_draft_that_nobody_knows_is_not_published(modern):
+    schema = {"$schema": "https://example.com/meta", "type": "object", "required": ["a"]}
+    tool = make_tool(output=schema)
+    assert "$schema" not in output_schema(tool, modern=modern)
+    contract = Contract(input=schema)
+    asked = Tool(id="a.b", description="Does.", contract=contract, handler=tool.handler)
+    assert input_schema(asked) == {"type": "object", "required": ["a"]}
+
+
+def test_without_its_endless_reference_an_old_schema_says_nothing_more():
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"a": {"$ref": "#/definitions/L", "type": "string"}},
+        "definitions": {"L": {"allOf": [{"$ref": "#/definitions/L"}]}},
+    }
+    published = output_schema(make_tool(output=schema), modern=True)
+    assert is_valid(published, {"a": 1})

@@ -21,6 +21,7 @@ from callpact.schema.document import (
     pointer,
     references,
 )
+from callpact.schema.drafts import draft_of
 from callpact.schema.integers import count_integers, inexact_integers, resources
 from callpact.schema.json_types import is_object
 from callpact.schema.values import (
@@ -52,6 +53,7 @@ MAX_EXPLAINED = 2_000_000
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS)
 _SHARED = ("$schema", "$defs", "definitions")
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor"})
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ANNOTATIONS = frozenset(
@@ -123,7 +125,8 @@ class CompiledSchema:
         self._formats = formats
         self._links: References | None = None
         if is_object(given) and facts.keywords & _REFERENCES:
-            self._links = references(given)
+            has_names = bool(facts.keywords & _NAMES) or draft_of(given).id_keyword in given
+            self._links = references(given, has_names=has_names)
             if self._links.weight > MAX_DETAIL and facts.keywords & _UNEVALUATED:
                 # To know what is evaluated, the validator unfolds every reference.
                 raise InvalidSchema("its references multiply too often under 'unevaluated…'")

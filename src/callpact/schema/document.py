@@ -31,6 +31,7 @@ MAX_DETAIL = 5_000
 """Branches up to which a rejected value is explained in full."""
 _MAX_CHAIN = 200
 _MAX_BITS = 13_000
+_NEWEST = Draft.DRAFT_2020_12.uri
 
 
 class Facts(Struct, frozen=True, gc=False):
@@ -93,7 +94,7 @@ def freeze(document: object) -> Facts:
     if not is_object(document):
         kind = type(document).__name__
         raise InvalidSchema(f"a schema must be an object or a boolean, got {kind}")
-    if "$schema" in document:
+    if document.get("$schema", _NEWEST) != _NEWEST:
         document = with_known_draft(document)
         if draft_of(document) is Draft.DRAFT_4:
             return _frozen(document, id_keyword="id")
@@ -261,6 +262,7 @@ _CHILDREN = (
 )
 
 
+_REFERRING = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
 
 
@@ -281,13 +283,13 @@ class References(Struct, frozen=True):
         return ways * self.weight <= MAX_DETAIL
 
 
-def references(root: dict[str, Any]) -> References:
-    """Measure the references of a document.
+def references(root: dict[str, Any], *, has_names: bool = True) -> References:
+    """Measure the references of a document; without `has_names`, no part has an id or anchor.
 
     Raises:
         InvalidSchema: the references multiply to more than `MAX_BRANCHES` checks.
     """
-    tracer = _Tracer(root)
+    tracer = _Tracer(Targets(root, has_names=has_names), root)
     targets = tracer.targets()
     weight = max(tracer.weight(node, frozenset()) for node in (root, *targets))
     if weight > MAX_BRANCHES:
@@ -299,21 +301,22 @@ def references(root: dict[str, Any]) -> References:
 
 
 class _Tracer:
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, targets: Targets, root: dict[str, Any]) -> None:
         self._root = root
-        self._targets = Targets(root)
+        self._targets = targets
         self._weights: dict[int, int] = {}
         self.returns = 0
         self.strays = 0
         """References to a place that is not a definition."""
 
-    def targets(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def targets(self) -> list[Any]:
+        found: list[Any] = []
         stack: list[Any] = [self._root]
         while stack:
             item = stack.pop()
             if is_object(item):
-                found.extend(target for candidates in self._led(item) for target in candidates)
+                for candidates in self._led(item):
+                    found += candidates
                 stack.extend(item.values())
             elif is_array(item):
                 stack.extend(item)
@@ -343,6 +346,8 @@ class _Tracer:
 
     def _led(self, schema: dict[str, Any]) -> list[list[Any]]:
         """The candidates of each reference of a subschema."""
+        if _REFERRING.isdisjoint(schema):
+            return []
         reference = schema.get("$ref")
         if isinstance(reference, str) and not _DEFINITION.fullmatch(reference):
             self.strays += 1

@@ -38,14 +38,15 @@ def resolve(root: Any, reference: str) -> Any:
 class Targets:
     """Finds what the references of one document name.
 
-    A schema with an id is a document of its own: references below it count from there. The ids are
-    looked up when the first reference is followed.
+    A schema with an id is a document of its own: references below it count from there. The names
+    are looked up when the first reference is followed; without `has_names` there are none.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, *, has_names: bool = True) -> None:
         self._root = root
         self._draft = draft_of(root)
-        self._bases: dict[int, str] | None = None
+        self._dynamic_keyword = self._draft.dynamic_keyword
+        self._bases: dict[int, str] | None = None if has_names else {}
         """The URI that references of a subschema count from, by its identity; `""` if left out."""
         self._documents: dict[str, Any] = {"": root}
         self._anchors: dict[str, Any] = {}
@@ -58,17 +59,17 @@ class Targets:
 
         `schema` is a part of the document itself, not a copy.
         """
-        found = [self._static(schema, "$ref")]
-        dynamic = self._draft.dynamic_keyword
-        if dynamic is not None and dynamic in schema:
+        found: list[list[Any]] = []
+        if isinstance(schema.get("$ref"), str):
+            found.append(self._static(schema, "$ref"))
+        dynamic = self._dynamic_keyword
+        if dynamic is not None and isinstance(schema.get(dynamic), str):
             found.append(self._candidates(schema, dynamic))
-        return [candidates for candidates in found if candidates is not None]
+        return found
 
-    def _static(self, schema: dict[str, Any], keyword: str) -> list[Any] | None:
-        """The one target of a reference, an empty list if it is not known, None without a reference."""
-        reference = schema.get(keyword)
-        if not isinstance(reference, str):
-            return None
+    def _static(self, schema: dict[str, Any], keyword: str) -> list[Any]:
+        """The one target of a reference; an empty list if it is not known."""
+        reference: str = schema[keyword]
         base = self._base(schema)
         uri, fragment = _joined(base, reference)
         if fragment and not fragment.startswith("/"):
@@ -77,7 +78,7 @@ class Targets:
             target = resolve(self._documents.get(uri), f"#{fragment}")
         return [] if target is None else [target]
 
-    def _candidates(self, schema: dict[str, Any], keyword: str) -> list[Any] | None:
+    def _candidates(self, schema: dict[str, Any], keyword: str) -> list[Any]:
         found = self._static(schema, keyword)
         if not found or not is_object(found[0]):
             return found
@@ -94,7 +95,8 @@ class Targets:
         if self._bases is None:
             self._bases = {}
             self._index(self._bases)
-        return self._bases.get(id(schema), self._bases.get(id(self._root), ""))
+        bases = self._bases
+        return bases.get(id(schema)) or bases.get(id(self._root), "") if bases else ""
 
     def _index(self, bases: dict[int, str]) -> None:
         stack: list[tuple[Any, str, bool]] = [(self._root, "", False)]
