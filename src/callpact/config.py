@@ -18,7 +18,7 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -480,7 +480,7 @@ ref = "python:tools.py"
 FIRST_TOOLS = '''\
 """Tools of this project. Type hints become the contract, the docstring is what the model reads."""
 
-from typing import Annotated
+from typing import Any, Annotated
 
 from pydantic import Field
 

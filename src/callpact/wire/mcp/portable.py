@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any
 
 from callpact.schema import is_array, is_object
-
 from callpact.schema.drafts import draft_of, with_known_draft
 from callpact.schema.targets import DEFINITIONS, NAMED_SCHEMAS
 

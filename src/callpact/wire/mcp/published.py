@@ -65,7 +65,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     if not is_object(declared):
         return {"type": "object"} if declared else {"type": "object", "not": {}}
     # Arguments are always an object: to say so changes nothing.
-    return {**with_plain_draft(cast("dict[str, Any]", declared)), "type": "object"}
+    return {**with_plain_draft(declared), "type": "object"}
 
 
 class ResultForm(Struct, frozen=True, gc=False):
@@ -133,8 +133,8 @@ def output_schema(
 
 def _shown(tool: Tool, form: ResultForm, advertise: AdvertiseMode) -> dict[str, Any]:
     """Return the published part of the declared schema."""
-    declared = with_plain_draft(cast("dict[str, Any]", tool.contract.output))
-    if not view.is_strict:
+    declared = with_plain_draft(tool.contract.output)
+    if not form.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
     if loops := _loops(declared):
         declared = loosened(_without_references(declared, loops))
@@ -252,7 +252,7 @@ def hoisted(schema: dict[str, Any]) -> dict[str, Any]:
     Only for schemas whose references all point to definitions, so that every reference keeps its
     target.
     """
-    text = _canonical(schema)
+    text = json_text(schema)
     if len(text) < _HOISTED_FROM or draft_of(schema).has_lone_references or _ANCHORED.search(text):
         return schema
     if not all(_DEFINITION.fullmatch(reference) for reference in _references(schema)):

@@ -23,15 +23,6 @@ from callpact.sandbox.hook_limits import HookLimits, limits_of
 from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.flowmcp.build.check_cache import Cache, Entry, Manifest, hash_of, packed
-from callpact.sources.flowmcp.build.grants import (
-    FileKeys,
-    KeyGrants,
-    Root,
-    read_root,
-)
-from callpact.sources.flowmcp.build.parameters import (
-    argument_aliases,
-)
 from callpact.sources.flowmcp.build.tool_factory import (
     Loaded,
     ToolFactory,
