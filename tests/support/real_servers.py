@@ -161,18 +161,22 @@ def _installed(name, pins, install):
 
 @cache
 def _failure(name, digest, install):
-    """Why a folder cannot be had, asked once per process; empty if it is there."""
+    """Why a folder cannot be had, tried once for all workers of a run; empty if it is there."""
     PLACE.mkdir(exist_ok=True)
     stamp = PLACE / f"{name}.stamp"
+    failed = Path(os.environ["CALLPACT_TEST_CACHE"], f"upstreams-{name}.failed")
     with (PLACE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if stamp.is_file() and stamp.read_text("utf-8") == digest:
             return ""
+        if failed.is_file():
+            return failed.read_text("utf-8")
         stamp.unlink(missing_ok=True)
         shutil.rmtree(PLACE / name, ignore_errors=True)
         try:
             install(PLACE / name)
         except Unavailable as error:
+            failed.write_text(str(error), "utf-8")
             return str(error)
         stamp.write_text(digest, "utf-8")
         return ""
@@ -189,7 +193,8 @@ def _install_npm(folder):
     quiet = ["--no-audit", "--no-fund", "--no-save", "--no-package-lock", "--ignore-scripts"]
     wanted = [f"{name}@{version}" for name, version in NPM.items()]
     path = f"{program.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    command = [str(program), str(npm), "install", "--loglevel=error", *quiet, *wanted]
+    quick = ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
+    command = [str(program), str(npm), "install", "--loglevel=error", *quiet, *quick, *wanted]
     _run(command, cwd=folder, env={**os.environ, "PATH": path})
 
 
