@@ -312,11 +312,12 @@ def small(name):
 
 def test_every_tool_leaves_the_stdio_server_working():
     with Piped() as piped:
-        for name in hostile_tools.TOOLS.keys() - FATAL:
+        for name in [name for name in hostile_tools.TOOLS if name not in FATAL]:
             params = {"name": "echo", "arguments": {"message": f"after {name}"}}
             piped.send(piped.call(name, **small(name)))
             piped.send(raw.message("tools/call", number=f"after {name}", **params))
-            while (line := piped.line()) and f'"id": "after {name}"'.encode() not in line:
+            answer = b'{"jsonrpc": "2.0", "id": "after %b"' % name.encode()
+            while (line := piped.line()) and not line.startswith(answer):
                 assert b"test kit failed" not in line
             assert json.loads(line)["result"]["content"][0]["text"] == f"after {name}"
 
