@@ -112,12 +112,14 @@ TOOLS["mutate"]["inputSchema"]["properties"] |= {
     "name": {"type": "string"},
     "fields": {"type": ["object", "null"]},
 }
+TOOLS["mutate"]["inputSchema"]["required"] = ["name", "fields"]
 
 
 @tool(uri="string")
 async def touch(x):
     """Notify those who follow a resource."""
-    await x.upstream.notify("notifications/resources/updated", uri=x.arguments["uri"])
+    uri = x.arguments.get("uri", "test://notes/1")
+    await x.upstream.notify("notifications/resources/updated", uri=uri)
     await x.reply({"content": [text("touched")]})
 
 
@@ -634,7 +636,8 @@ def _bomb(levels=30):
     return {**levels_["l0"], "$defs": {**levels_, f"l{levels}": {"type": "string"}}}
 
 
-def _nested(levels=200):
+def _nested(levels=60):
+    """A schema below the depth at which JSON readers give up; `pages_deep` is beyond it."""
     schema = {"type": "object"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
