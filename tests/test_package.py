@@ -24,8 +24,8 @@ FACES = [
     if "__all__" in (ROOT / "src" / Path(*name.split(".")) / "__init__.py").read_text("utf-8")
 ]
 DIALECT = re.compile(
-    r"\b(told|tells?|telling|whoever|so many|is none|meanwhile|by chance|lest)\b|\AWhat ",
-    re.IGNORECASE,
+    r"\b(?i:told|tells?|telling|whoever|so many|meanwhile|by chance|lest)\b"
+    r"|(?<!there )\bis none\b|\AWhat "
 )
 
 

@@ -131,7 +131,7 @@ def _frozen_quickly(document: dict[str, Any]) -> Facts | None:
 
 
 def _breadth(document: dict[str, Any]) -> int | None:
-    """The breadth of a document of few parts without telling keywords; None for any other.
+    """The breadth of a small document without keywords that branch; None for any other.
 
     What is shared counts each time it is met, so that a document cannot unfold without end.
     """
