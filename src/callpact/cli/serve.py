@@ -31,6 +31,7 @@ from callpact.context import (
     Identity,
 )
 from callpact.errors import InvalidConfig
+from callpact.sources.base import Live
 
 if TYPE_CHECKING:
     import socket
@@ -186,7 +187,8 @@ async def _serve(
             _print_banner(options, session, place, authentication, logs)
 
         stack.push_async_callback(door.aclose)
-        if options.watch:
+        is_live = any(isinstance(source, Live) for source in session.loaded.sources)
+        if options.watch or is_live:
             from callpact.reload.watcher import Watcher
 
             # With --watch, reloads are logged even at the default level.
@@ -201,6 +203,7 @@ async def _serve(
                     door.changes.announce,
                     is_served=_is_served_to(identity, anybody=authentication is not None),
                     prepare=prepare,
+                    watches_files=options.watch,
                 )
             )
         if access is None:

@@ -120,7 +120,8 @@ def _hash(tool: Tool, *more: Any) -> str:
     shown = [
         *(tool.id, tool.wire_name, tool.title, tool.description, tool.version, tool.kind),
         *(contract.input, contract.output, contract.policy, contract.input_policy),
-        *(dict(tool.annotations), tool.tags, repr(access), repr(disabled), *more),
+        *(dict(tool.annotations), dict(tool.definition), tool.tags, repr(access), repr(disabled)),
+        *more,
     ]
     try:
         text = orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)

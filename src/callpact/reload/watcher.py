@@ -25,6 +25,7 @@ from callpact.runtime import Runtime
 from callpact.secrets.keys import Secrets
 from callpact.sources.base import (
     UNREAD,
+    Live,
     Opening,
     Watchable,
     Watched,
@@ -93,6 +94,8 @@ class Watcher:
     announce: Announce
     is_served: Callable[[Tool], bool] = is_offered
     prepare: Callable[[Catalog], Catalog] = lambda catalog: catalog
+    watches_files: bool = True
+    """False to follow only sources that change by themselves."""
 
     def __post_init__(self) -> None:
         # Its own thread, as tools may keep all others busy.
@@ -129,7 +132,8 @@ class Watcher:
         while True:
             began, pause = time.perf_counter(), WATCH_SECONDS
             try:
-                changed = await self._apart(self._look)
+                changed = await self._apart(self._look) if self.watches_files else {}
+                changed = {**self._changed_live(), **changed}
                 pause = max(pause, _SHARE * (time.perf_counter() - began))
                 if changed:
                     await self._reload(changed)
@@ -150,6 +154,14 @@ class Watcher:
         looks = {watch: watch.look() for watch in (self._config, *self._watches.values())}
         return {watch: files for watch, files in looks.items() if files}
 
+    def _changed_live(self) -> _Changed:
+        """The sources that changed by themselves, such as MCP servers."""
+        return {
+            self._watches[name]: [version.part.wanted.ref]
+            for name, version in self._versions.items()
+            if isinstance(version.part.source, Live) and version.part.source.changed.is_set()
+        }
+
     async def _reload(self, changed: _Changed) -> None:
         """Read the changed sources again, and serve them."""
         if not set(chain(*changed.values())).isdisjoint(map(str, self.options.files)):
@@ -169,8 +181,13 @@ class Watcher:
             await self._serve(self._fitting(versions, changed), changed)
         finally:
             for version in versions.values():
-                if version not in self._versions.values():
+                if version not in self._versions.values() and not self._is_used(version):
                     await version.aclose()
+
+    def _is_used(self, version: Version) -> bool:
+        """True if a served version has the same open source."""
+        served = self._versions.values()
+        return any(other.part.source is version.part.source for other in served)
 
     def _read_config(self) -> None:
         """Read the wanted sources; they stay the same if the configuration is broken."""
@@ -194,13 +211,16 @@ class Watcher:
     ) -> Version:
         """The new version of a source, or the old one if the new one is broken."""
         part = await self._load(wanted, None if old is None else old.part, changed)
-        trouble = str(part.trouble or ("" if old is None else lost(old.part, part)))
+        # Of a server by others, one bad tool keeps no other from being served.
+        is_free = old is None or isinstance(part.source, Live)
+        trouble = str(part.trouble or ("" if is_free or old is None else lost(old.part, part)))
         await self._settle(watch, part, *((old.part,) if trouble and old is not None else ()))
         new = Version(part, self.prepare)
         if not trouble:
             self._log_findings(part, old)
             return new
-        await new.aclose()
+        if not self._is_used(new):
+            await new.aclose()
         self._log_trouble(wanted.name, trouble, changed)
         return new if old is None else old
 
@@ -210,11 +230,16 @@ class Watcher:
         if old is not None and old.wanted.secrets == wanted.secrets:
             kept = None if str(wanted.secrets) in chain(*changed.values()) else old.secrets
         since = time.time_ns()
+        open_one = None
+        if old is not None and old.wanted == wanted and isinstance(old.source, Live):
+            open_one = old.source if old.trouble is None and old.source.changed.is_set() else None
         try:
             if self._given is None and self.options.given is not None:
                 self._given = self.options.given()
             async with asyncio.timeout(MAX_RELOAD_SECONDS):
-                return await load_part(wanted, self._given, secrets=kept, hide=self.options.hide)
+                return await load_part(
+                    wanted, self._given, secrets=kept, hide=self.options.hide, source=open_one
+                )
         except CallpactError as error:
             trouble = SourceRefused(str(error))
         except TimeoutError:
@@ -251,6 +276,8 @@ class Watcher:
             return
         self._swap(versions)
         for version in gone:
+            if self._is_used(version):
+                continue
             name = f"callpact closes {version.part.wanted.ref}"
             self._closing.add(task := asyncio.create_task(version.retire(), name=name))
             task.add_done_callback(self._closing.discard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -111,3 +112,11 @@ class Watchable(Protocol):
     def watched(self) -> Iterable[Watched]:
         """The files of the last load, also of one that failed."""
         ...
+
+
+@runtime_checkable
+class Live(Protocol):
+    """A source whose declarations change by themselves; it is loaded again, and not opened anew."""
+
+    changed: asyncio.Event
+    """Set when the declarations differ from the loaded ones; cleared by `load`."""

@@ -6,6 +6,7 @@ callable of one `Opening` that returns a `Source`. Configuration files are not r
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
@@ -110,7 +111,8 @@ async def load_sources(
     Raises:
         DeclarationError: no source could be loaded, or two tools share a name.
     """
-    parts = tuple([await load_part(each, given, hide=hide) for each in wanted])
+    # Side by side, as servers take their time to start.
+    parts = tuple(await asyncio.gather(*(load_part(each, given, hide=hide) for each in wanted)))
     loaded = Loaded(parts=parts)
     refused = [part.trouble for part in parts if part.trouble is not None]
     if len(refused) == len(parts) == 1:
@@ -148,20 +150,21 @@ async def load_part(
     *,
     secrets: Secrets | None = None,
     hide: Callable[[Secrets], None] | None = None,
+    source: Source | None = None,
 ) -> Part:
     """Open and load one source, as `load_sources` does; a refused one is closed.
 
-    `secrets` are those of an earlier load, if the file has not changed since.
+    `secrets` are those of an earlier load, if the file has not changed since. An open `source` is
+    loaded again.
     """
     since = time_ns()
-    source: Source | None = None
     report: list[Finding] = []
     try:
         opening = _opening(wanted, given, secrets)
         secrets = opening.secrets
         if hide is not None and secrets is not None:
             hide(secrets)
-        source = open_source(opening)
+        source = source or open_source(opening)
         loaded = await source.load()
         catalog = _selected(loaded, wanted, report)
     except DeclarationError as error:

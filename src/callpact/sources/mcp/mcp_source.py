@@ -58,10 +58,11 @@ class McpSource:
         for server in self._servers:
             if server.is_down:
                 self._wait_for(server)
+        report = [finding for each in loaded for finding in each.report]
         return Tools(
             [tool for each in loaded for tool in each],
-            [finding for each in loaded for finding in each.report],
-            [resource for each in loaded for resource in each.resources],
+            report,
+            _unique([resource for each in loaded for resource in each.resources], report),
             [prompt for each in loaded for prompt in each.prompts],
         )
 
@@ -105,6 +106,17 @@ class McpSource:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(server.upstream.aclose() for server in self._servers))
+
+
+def _unique(resources: list[Resource], report: list[Finding]) -> list[Resource]:
+    """The resources without those whose address another server has already; these are reported."""
+    first: dict[str, Resource] = {}
+    for resource in resources:
+        other = first.setdefault(resource.uri, resource)
+        if other is not resource:
+            text = f"the resource {resource.uri} of {resource.tool.id} is left out: {other.tool.id} has it"
+            report.append(Finding(resource.tool.source, "warning", text))
+    return list(first.values())
 
 
 class _Server:
@@ -249,10 +261,8 @@ class Builder:
             contents = result.get("contents")
             if not is_array(contents) or not contents:
                 raise ToolError(NO_RESOURCE, f"{params['uri']}: nothing is there")
-            return ResponseEnvelope(
-                [dict(each) for each in contents if is_object(each)],
-                mcp_envelope(None, is_error=False, content=[]).meta,
-            )
+            data = [dict(each) for each in contents if is_object(each)]
+            return mcp_envelope(data, is_error=False, content=[])
 
         mime, size = entry.get("mimeType"), entry.get("size")
         resource = Resource(

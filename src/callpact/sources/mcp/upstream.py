@@ -191,7 +191,10 @@ class Upstream:
             raise
         except BaseException as error:  # noqa: BLE001 - boundary: whatever the SDK raises
             _log.debug("%s: its connection ended", self.settings.name, exc_info=True)
-            failure = self._error(f"broke the connection ({_first(error)})", reason="reset")
+            first = _first(error)
+            failure = first if isinstance(first, CallError) else None
+            text = str(first)[:200] or type(first).__name__
+            failure = failure or self._error(f"broke the connection ({text})", reason="reset")
         finally:
             if self._ready is ready:
                 self._ready = None
@@ -365,8 +368,8 @@ def _is_session_gone(error: MCPError) -> bool:
     )
 
 
-def _first(error: BaseException) -> str:
+def _first(error: BaseException) -> BaseException:
     """The innermost reason of a group of exceptions."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return str(error)[:200] or type(error).__name__
+    return error

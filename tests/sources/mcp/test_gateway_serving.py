@@ -1,0 +1,80 @@
+"""`callpact serve` in front of another MCP server, seen by a real client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+import hostile_server
+
+
+def served(config, tmp_path):
+    """A gateway over stdio in front of the servers of a client's file."""
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": config}), "utf-8")
+    words = ["-m", "callpact", "serve", "--stdio", "--audit", "off", "-s", f"mcp-config:{file}"]
+    return StdioServerParameters(command=sys.executable, args=words)
+
+
+def entry(*words, **options):
+    command = hostile_server.command(*words, **options)
+    return {"command": command[0], "args": command[1:]}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_client_of_either_era_calls_a_server_of_either_era(mode, era, tmp_path):
+    async def go():
+        async with Client(served({"h": entry(era=era)}, tmp_path), mode=mode) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"h_echo", "h_add"} <= names
+            result = await client.call_tool("h_add", {"a": 1, "b": 2})
+            assert result.structured_content == {"sum": 3}
+            refused = await client.call_tool("h_add", {"a": "one"})
+            assert refused.is_error
+            assert json.loads(refused.content[0].text)["error"]["path"] == "/a"
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_changed_definition_reaches_the_client(era, tmp_path):
+    arguments = {"name": "echo", "fields": {"description": "Another one."}}
+
+    async def description(client):
+        tools = (await client.list_tools(cache_mode="bypass")).tools
+        return next(tool.description for tool in tools if tool.name == "h_echo")
+
+    async def go():
+        async with Client(served({"h": entry(era=era)}, tmp_path), mode="legacy") as client:
+            assert await description(client) != "Another one."
+            async with asyncio.timeout(30):
+                while await description(client) != "Another one.":
+                    await client.call_tool("h_mutate", arguments)
+                    await asyncio.sleep(0.2)
+
+    asyncio.run(go())
+
+
+def test_the_tools_of_a_server_that_comes_up_later_appear(tmp_path):
+    config = {
+        "up": entry(era="legacy", only=["echo"]),
+        "late": entry("crash", era="legacy", only=["echo"], once=str(tmp_path / "once")),
+    }
+
+    async def go():
+        async with Client(served(config, tmp_path), mode="legacy") as client:
+            async with asyncio.timeout(40):
+                while True:
+                    tools = (await client.list_tools(cache_mode="bypass")).tools
+                    names = {tool.name for tool in tools}
+                    assert "up_echo" in names
+                    if "late_echo" in names:
+                        break
+                    await asyncio.sleep(0.2)
+
+    asyncio.run(go())
