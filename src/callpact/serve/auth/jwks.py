@@ -157,7 +157,7 @@ class IssuerKeys:
         except (_BadResponse, CallpactError) as error:
             self._has_failed = True
             kept = "; those that are known stay in use" if self._known else ""
-            _log.warning("the keys of %s cannot be fetched: %s%s", self._place.host, error, kept)
+            _log.warning("the keys of %s cannot be read: %s%s", self._place.host, error, kept)
         finally:
             self._asked = time.monotonic()
 
@@ -166,7 +166,7 @@ class IssuerKeys:
         uri = self._jwks_uri or await self._discovered(deadline)
         listed = (await self._fetched(uri, deadline)).get("keys")
         if not is_array(listed):
-            raise _BadResponse("the answer has no list of keys")
+            raise _BadResponse("the response has no list of keys")
         given = listed[:MAX_KEYS]
         keys = tuple(made for jwk in given for made in _keys_of(jwk, self._algorithms))
         if not keys:
@@ -199,13 +199,13 @@ class IssuerKeys:
         asked = Request("GET", url, {"accept": "application/json"})
         response = await self._transport.send(asked, deadline=deadline)
         if response.status != 200:
-            raise _BadResponse(f"the answer has the status {response.status}")
+            raise _BadResponse(f"the response has the status {response.status}")
         try:
             found = orjson.loads(response.body)
         except orjson.JSONDecodeError:
             found = None
         if not is_object(found):
-            raise _BadResponse("the answer is no JSON object")
+            raise _BadResponse("the response is no JSON object")
         return found
 
     def _checked(self, key: str, url: str) -> Place:
