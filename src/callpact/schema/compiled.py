@@ -171,19 +171,19 @@ class CompiledSchema:
         if not is_json(value):
             return not_json(value)
         try:
-            return self._told(value) or inexact_integers(self._validator, value)
+            return self._listed(value) or inexact_integers(self._validator, value)
         except UnicodeEncodeError:  # A lone surrogate, in text that only now was looked at.
             return not_json(value)
 
-    def _told(self, value: Any) -> list[ValidationError] | list[Issue]:
+    def _listed(self, value: Any) -> list[ValidationError] | list[Issue]:
         if not is_shallow(value, UPPER):
             # Errors hold copies of what is wrong: of many levels that takes minutes.
-            return [] if self._validator.is_valid(value) else self._told_above(value)
-        return self._told_whole(value)
+            return [] if self._validator.is_valid(value) else self._errors_above(value)
+        return self._errors_within(value)
 
-    def _told_above(self, value: Any) -> list[ValidationError] | list[Issue]:
+    def _errors_above(self, value: Any) -> list[ValidationError] | list[Issue]:
         """The violations of the upper levels of a value, or that they lie below."""
-        errors = cast("list[Any]", self._told_whole(cut_below(value, UPPER)))
+        errors = cast("list[Any]", self._errors_within(cut_below(value, UPPER)))
         above = [
             error
             for error in errors
@@ -192,7 +192,7 @@ class CompiledSchema:
         text = f"Value does not match its schema, more than {UPPER} levels deep"
         return above or [Issue("schema", text, "")]
 
-    def _told_whole(self, value: Any) -> list[ValidationError] | list[Issue]:
+    def _errors_within(self, value: Any) -> list[ValidationError] | list[Issue]:
         if self._links is not None and not self._links.explains(measure(value)[1]):
             if self._validator.is_valid(value):
                 return []

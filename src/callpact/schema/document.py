@@ -52,7 +52,7 @@ class Facts(Struct, frozen=True, gc=False):
         return self.given if self.text is None else orjson.loads(self.text)
 
 
-_TELLING = frozenset(
+_MARKED = frozenset(
     {
         "$ref",
         "$dynamicRef",
@@ -104,7 +104,7 @@ def freeze(document: object) -> Facts:
 def _frozen(document: Any, *, id_keyword: str = "$id") -> Facts:
     copier = _Copier(id_keyword)
     copy = copier.copy(document)
-    return Facts(copy, None, frozenset(copier.telling), copier.breadth)
+    return Facts(copy, None, frozenset(copier.marked), copier.breadth)
 
 
 _PLAIN = (
@@ -131,7 +131,7 @@ def _frozen_quickly(document: dict[str, Any]) -> Facts | None:
 
 
 def _breadth(document: dict[str, Any]) -> int | None:
-    """The breadth of a small document without keywords that branch; None for any other.
+    """The breadth of a document of few parts without marked keywords; None for any other.
 
     What is shared counts each time it is met, so that a document cannot unfold without end.
     """
@@ -140,7 +140,7 @@ def _breadth(document: dict[str, Any]) -> int | None:
         parts = cast("list[Any]", node)
         if type(node) is dict:
             schema = cast("dict[str, Any]", node)
-            if not _TELLING.isdisjoint(schema):
+            if not _MARKED.isdisjoint(schema):
                 return None
             if "enum" in schema or "anyOf" in schema:
                 breadth = max(breadth, _width(schema))
@@ -166,7 +166,7 @@ class _Copier:
         self._id_keyword = id_keyword
         self._left = schema_limits().schema_values
         self._path: list[str | int] = []
-        self.telling: set[str] = set()
+        self.marked: set[str] = set()
         self.breadth = 1
 
     def copy(self, value: Any) -> Any:
@@ -185,12 +185,12 @@ class _Copier:
         for key, item in value.items():
             if type(key) is not str:
                 raise InvalidSchema(f"keys must be strings, got {key!r:.40}", pointer(path))
-            if key in _TELLING and (key != "$id" or path):
-                self.telling.add(key)
+            if key in _MARKED and (key != "$id" or path):
+                self.marked.add(key)
             kind = type(item)  # pyright: ignore[reportUnknownVariableType] - JSON
             if kind is str or kind is bool:
                 if key == self._id_keyword and path:
-                    self.telling.add("$id")
+                    self.marked.add("$id")
                 out[key] = item
                 continue
             path.append(key)

@@ -135,7 +135,7 @@ class Node:
         return value is not MISSING
 
     def create(self, meter: Meter) -> Any:
-        """A value of this kind, from nothing. Raises CastError if there is none."""
+        """Invent a value of this kind; raise CastError where that cannot be done."""
         if self.default is not MISSING:
             return copied(self.default, meter)
         return self._invent(meter)

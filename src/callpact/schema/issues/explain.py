@@ -62,7 +62,7 @@ _NAMED_CHILDREN = frozenset({"properties", "patternProperties", "dependentSchema
 
 
 def check(schema: object, value: Any) -> list[Issue]:
-    """Every violation of a JSON Schema by a value, the best first; empty if there is none.
+    """Every violation of a JSON Schema by a value, the best first; empty for a valid value.
 
     Raises:
         InvalidSchema: the schema itself cannot be used.

@@ -122,7 +122,7 @@ def rule_of(code: str, details: dict[str, Any], value: Any) -> Rule:
         expected = details["expected_value"]
         words = _literal(expected)
         hint = _quoting_hint([expected], value)
-        return Rule(f"must be {words}", expected, _told_apart([words], value), ASIS, hint)
+        return Rule(f"must be {words}", expected, _distinct([words], value), ASIS, hint)
     if code in BOUNDS:
         limit = details["message" if code.startswith("format") else "limit"]
         return Rule(f"must be {BOUNDS[code]} {limit}", limit, shown(value), ASIS)
@@ -177,7 +177,7 @@ def choice_rule(options: list[Any], value: Any) -> Rule:
     if hint is None and isinstance(value, str):
         hint = nearest(value, options)
     must = f"must be one of {', '.join(words)}{more}"
-    return Rule(must, listed, _told_apart(quoted, value), ASIS, hint)
+    return Rule(must, listed, _distinct(quoted, value), ASIS, hint)
 
 
 def _is_plain(text: str) -> bool:
@@ -191,7 +191,7 @@ def _literal(value: Any) -> str:
     return cut(json.dumps(value)) if isinstance(value, dict | list) else shown(value)
 
 
-def _told_apart(options: list[str], value: Any) -> str:
+def _distinct(options: list[str], value: Any) -> str:
     """The received value; if it reads like an allowed one, with a note that it is not the same."""
     got = shown(value)
     return f"{got}, which differs where it is not shown" if got in options else got
