@@ -5,13 +5,13 @@ from __future__ import annotations
 import jsonschema
 import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from callpact.schema import check, compile_schema, fit
 from callpact.schema.drafts import Draft
 from callpact.tool import Contract, Tool
-from callpact.wire.mcp.published import ADVERTISE, input_schema, output_schema, view_of
+from callpact.wire.mcp.published import ADVERTISE, input_schema, output_schema, result_form
 
 JUDGES = {
     Draft.DRAFT_4: jsonschema_rs.Draft4Validator,
@@ -187,7 +187,9 @@ def judges(schema, value):
 
 @given(cases())
 def test_clients_judge_arguments_by_the_published_schema_as_we_do(case):
-    _, schema, value = case
+    draft, schema, value = case
+    # From 2019-09 on, validators may read `dependencies` or ignore it.
+    assume(draft <= Draft.DRAFT_7 or "dependencies" not in str(schema))
     arguments = value if isinstance(value, dict) else {"a": value}
     schema = {**schema, "type": "object"}
     published = input_schema(made(input=schema))
@@ -204,5 +206,5 @@ def test_no_valid_answer_breaks_a_published_schema(modern, case, advertise):
     published = output_schema(tool, modern=modern, advertise=advertise)
     if published is None:
         return
-    is_wrapped = view_of(tool, modern=modern, advertise=advertise).is_wrapped
+    is_wrapped = result_form(tool, modern=modern, advertise=advertise).is_wrapped
     assert judges(published, {"result": value} if is_wrapped else value) == {True}
