@@ -203,6 +203,10 @@ LIMITS: dict[str, tuple[str, str]] = {
             "MAX_REDIRECTS MAX_CONNECTIONS_PER_HOST MAX_CONNECTIONS MAX_WAITING"
         ),
     ),
+    "MCP servers": (
+        "sources.mcp",
+        "CALL_SECONDS CONNECT_SECONDS CONCURRENCY MAX_LINE_BYTES MAX_DEFINITIONS MAX_PAUSE_SECONDS",
+    ),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (
         "sandbox.hook_limits",

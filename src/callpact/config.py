@@ -32,7 +32,7 @@ from callpact.schema.bounds import (
     SchemaLimits,
     set_schema_limits,
 )
-from callpact.sources.base import Opening
+from callpact.sources.base import Opening, PinMode
 from callpact.sources.curation import Curation, ToolCuration
 from callpact.sources.parts import Wanted, is_python
 from callpact.tool import InputPolicy, Policy
@@ -128,6 +128,11 @@ class SourceConfig(BaseModel):
     )
     hosts: list[str] = Field(
         [], description="Private addresses that its tools may reach: hosts, `host:port` or ranges"
+    )
+    pins: PinMode = Field(
+        "warn",
+        description="MCP: whether a definition that differs from its pin in `callpact.lock` is a "
+        "warning, disables its tool (`block`), or is ignored (`off`)",
     )
     profile: Literal["strict", "compat"] | None = Field(
         None, description="FlowMCP: strict as the specification, or compatible with real files"
@@ -381,6 +386,7 @@ class Configuration:
             hook_hosts=tuple(table.hook_hosts),
             keys=tuple(table.keys),
             hook_timeout=table.hook_timeout or tables.hook_timeout,
+            pins=table.pins,
         )
         return Wanted(
             name=name,

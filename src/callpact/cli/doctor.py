@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any, cast
 
 from callpact.app import Session
 from callpact.cli.output import Row, counted, out, plain, print_table
+from callpact.sources.base import Finding, Live
 from callpact.tool import Tool
 
 _MISSING = "server_param_missing"
@@ -39,3 +42,46 @@ def examine(session: Session) -> bool:
         out.print(f"  {counted(errors, 'declaration')} not loaded, as reported above")
     print_keys(tools)
     return not reasons and not errors
+
+
+async def examine_servers(session: Session) -> bool:
+    """Print the state of each MCP server, and the findings about its texts; True without errors."""
+    servers = [source for source in session.loaded.sources if isinstance(source, Live)]
+    if not servers:
+        return True
+    from callpact.sources.mcp.mcp_source import McpSource
+    from callpact.sources.mcp.text_scan import scan
+
+    states = [
+        state
+        for source in servers
+        if isinstance(source, McpSource)
+        for state in await source.examine()
+    ]
+    names = {
+        state.name: [str(tool.get("name")) for tool in state.definitions.tools]
+        for state in states
+        if state.definitions is not None
+    }
+    rows: list[Row] = []
+    findings: list[Finding] = []
+    for state in states:
+        found = state.definitions
+        if found is None:
+            rows.append(Row((state.name, "not reached", "", "", state.error)))
+            continue
+        schemas = sum("outputSchema" in tool for tool in found.tools)
+        answer = state.bad_arguments
+        rows.append(
+            Row((state.name, found.version, f"{len(found.tools):,}", f"{schemas:,}", answer))
+        )
+        findings += await asyncio.to_thread(scan, state.name, cast("Any", found.plain()), names)
+    out.print()
+    print_table(rows, ["SERVER", "PROTOCOL", "TOOLS", "OUTPUT SCHEMAS", "BAD ARGUMENTS"])
+    for each in findings:
+        style = {"error": "red", "warning": "yellow"}.get(each.severity, "dim")
+        out.print(
+            f"[{style}]{each.severity}:[/] {plain(each.place)}: {each.code} {plain(each.message)}"
+        )
+    is_reached = all(state.definitions is not None for state in states)
+    return is_reached and not any(each.severity == "error" for each in findings)

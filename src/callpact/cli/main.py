@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callpact.cli.client_config import client_config
-from callpact.cli.doctor import examine, print_keys
+from callpact.cli.doctor import examine, examine_servers, print_keys
 from callpact.cli.options import (
     AsJson,
     ConfigFile,
@@ -178,10 +178,40 @@ def doctor(*, sources: SourceOptions) -> None:
     async def go() -> bool:
         async with sources.session() as session:
             await sources.load(session)
-            return examine(session)
+            is_sound = examine(session)
+            return await examine_servers(session) and is_sound
 
     if not asyncio.run(go()):
         raise typer.Exit(1)
+
+
+@app.command()
+@takes_sources
+def lock(
+    *,
+    sources: SourceOptions,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            help="A changed tool, `prompt:NAME` or `server:instructions` to accept; `*` for all. "
+            "Repeatable.",
+            metavar="NAME",
+        ),
+    ] = None,
+) -> None:
+    """Pin the definitions of MCP servers in `callpact.lock`, and show what changed since.
+
+    Exit code 1 if definitions changed that were not accepted.
+    """
+    from callpact.cli.lock import update_lock
+
+    async def go() -> int:
+        async with sources.session() as session:
+            await sources.load(session)
+            return 0 if await update_lock(session, accept or ()) else 1
+
+    run(go())
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Sources turn declarations into Tools: Python functions, Data Tools, FlowMCP files.
+"""Sources turn declarations into Tools: Python functions, Data Tools, FlowMCP files, MCP servers.
 
 The kinds do not import one another; they share only `base.py`.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from callpact.sources.data_tools import data_tool, exhausted_message
     from callpact.sources.flowmcp.build.source import FlowMCPTools, from_flowmcp
     from callpact.sources.flowmcp.check.file_check import check_text
+    from callpact.sources.mcp.mcp_source import McpSource, from_mcp
     from callpact.sources.python.functions import from_functions
 
 __getattr__ = lazy_names(
@@ -20,6 +21,7 @@ __getattr__ = lazy_names(
         "data_tools": ("data_tool", "exhausted_message"),
         "flowmcp.build.source": ("FlowMCPTools", "from_flowmcp"),
         "flowmcp.check.file_check": ("check_text",),
+        "mcp.mcp_source": ("McpSource", "from_mcp"),
         "python.functions": ("from_functions",),
     },
 )
@@ -27,6 +29,7 @@ __getattr__ = lazy_names(
 __all__ = [
     "Finding",
     "FlowMCPTools",
+    "McpSource",
     "Opening",
     "Source",
     "Tools",
@@ -35,4 +38,5 @@ __all__ = [
     "exhausted_message",
     "from_flowmcp",
     "from_functions",
+    "from_mcp",
 ]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 UNREAD = ("__pycache__", "node_modules", ".git", ".venv", "venv")
 """Folders without a project's own files."""
 Severity = Literal["info", "warning", "error"]
+PinMode = Literal["off", "warn", "block"]
 
 
 class Finding(Struct, frozen=True):
@@ -79,6 +80,8 @@ class Opening(Struct, frozen=True):
     """Names of the environment that it is granted, some bound to a host: `SHOP_KEY@api.x.com`."""
     hook_timeout: float | None = None
     """Seconds that one of its hooks may run; None for the default."""
+    pins: PinMode = "warn"
+    """What a definition that differs from its pin in `callpact.lock` leads to."""
 
 
 class Source(Protocol):

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import msgspec
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+from msgspec import Struct
 
 from callpact.context import Context
 from callpact.envelope import MCPContentBlock, ResponseEnvelope, TextBlock, mcp_envelope
@@ -24,8 +25,9 @@ from callpact.resources import NO_RESOURCE, Prompt, Resource
 from callpact.schema import compile_schema, is_array, is_object
 from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets
-from callpact.sources.base import Finding, Opening, Tools
+from callpact.sources.base import Finding, Opening, PinMode, Tools
 from callpact.sources.mcp.definitions import Definitions, read_definitions
+from callpact.sources.mcp.pins import Lock, PinChange, PinnedSource, compare, read_lock
 from callpact.sources.mcp.server_settings import (
     ServerSettings,
     read_servers,
@@ -36,6 +38,10 @@ from callpact.sources.mcp.server_settings import (
 from callpact.sources.mcp.upstream import Upstream
 from callpact.tool import Contract, Disabled, Tool, wire_name
 
+LOCK_FILE = "callpact.lock"
+"""The file of pins, beside the configuration file."""
+PIN_CODE = "PIN001"
+"""The code of a finding about a definition that differs from its pin."""
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _OWN = {"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -45,16 +51,29 @@ _FROM_TEXT = "operations/dataFrom"
 class McpSource:
     """The tools, resources and prompts of some servers."""
 
-    def __init__(self, servers: Iterable[ServerSettings]) -> None:
+    def __init__(
+        self,
+        servers: Iterable[ServerSettings],
+        *,
+        pins: PinMode = "off",
+        lock: Path = Path(LOCK_FILE),
+    ) -> None:
         self.changed = asyncio.Event()
         """Set when the definitions of a server are others than the loaded ones."""
         self._servers = [_Server(Upstream(each, self.changed.set)) for each in servers]
+        self._pins = pins
+        self._lock = lock
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def load(self) -> Tools:
         """Read the definitions of all servers, side by side."""
         self.changed.clear()
-        loaded = await asyncio.gather(*(server.load() for server in self._servers))
+        lock = Lock() if self._pins == "off" else read_lock(self._lock)
+        loaded = await asyncio.gather(
+            *(server.load(lock.sources.get(server.settings.name)) for server in self._servers)
+        )
+        if self._pins == "block":
+            loaded = [_blocked(each) for each in loaded]
         for server in self._servers:
             if server.is_down:
                 self._wait_for(server)
@@ -100,12 +119,37 @@ class McpSource:
             for server in self._servers
         }
 
+    async def examine(self) -> list[ServerState]:
+        """The state of each server as it is now; nothing is called but with arguments that break."""
+        return list(await asyncio.gather(*(server.examine() for server in self._servers)))
+
     async def aclose(self) -> None:
         """Close the connections, and end the processes."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(server.upstream.aclose() for server in self._servers))
+
+
+def _pin_finding(place: str, change: PinChange) -> Finding:
+    """A difference from a pin, with the command that shows and accepts it."""
+    what = (
+        "is not pinned yet" if change.kind == "added" else f"was {change.kind} since it was pinned"
+    )
+    text = f"{change.label} {what}; `callpact lock --accept {change.label}` shows and accepts it"
+    return Finding(f"{place}:{change.name}", "warning", text, code=PIN_CODE)
+
+
+def _blocked(loaded: Tools) -> Tools:
+    """The same tools; those that differ from their pins are disabled."""
+    reasons = {each.place: each.message for each in loaded.report if each.code == PIN_CODE}
+    tools = [
+        replace(tool, disabled=Disabled("upstream_error", reasons[tool.source]))
+        if tool.source in reasons
+        else tool
+        for tool in loaded
+    ]
+    return Tools(tools, loaded.report, loaded.resources, loaded.prompts)
 
 
 def _unique(resources: list[Resource], report: list[Finding]) -> list[Resource]:
@@ -119,6 +163,17 @@ def _unique(resources: list[Resource], report: list[Finding]) -> list[Resource]:
     return list(first.values())
 
 
+class ServerState(Struct, frozen=True):
+    """A server as `callpact doctor` finds it."""
+
+    name: str
+    definitions: Definitions | None
+    """None if it could not be reached."""
+    error: str = ""
+    bad_arguments: str = ""
+    """How it answers a tool that it does not have."""
+
+
 class _Server:
     """One server, and the tools that it had when it last answered."""
 
@@ -129,7 +184,7 @@ class _Server:
         self.is_waited_for = False
         self._last = Tools()
 
-    async def load(self) -> Tools:
+    async def load(self, pinned: PinnedSource | None = None) -> Tools:
         """Its tools; of a server that is down those from before, disabled, and a warning."""
         try:
             found = await read_definitions(self.upstream)
@@ -143,7 +198,30 @@ class _Server:
             )
         self.is_down = False
         self._last = Builder(self.upstream, found).build()
+        if pinned is not None:
+            plain = cast("Any", found.plain())
+            self._last.report += tuple(
+                _pin_finding(self.settings.place, change) for change in compare(pinned, plain)
+            )
         return self._last
+
+    async def examine(self) -> ServerState:
+        """Read its definitions, and call a tool that it does not have."""
+        name = self.settings.name
+        try:
+            found = await read_definitions(self.upstream)
+        except CallError as error:
+            return ServerState(name, None, str(error))
+        params: dict[str, Any] = {"name": "callpact-no-such-tool", "arguments": {}}
+        try:
+            result = await self.upstream.request("tools/call", params)
+        except CallError as error:
+            code = error.details.get("code") if is_object(error.details) else None
+            answer = "an error of the protocol" if code is not None else error.message
+        else:
+            is_error = result.get("isError") is True
+            answer = "an error result" if is_error else "a success, as if they were right"
+        return ServerState(name, found, "", answer)
 
 
 class Builder:
@@ -459,6 +537,10 @@ def open_mcp_config(opening: Opening) -> McpSource:
 
 def _opened(servers: Iterable[ServerSettings], opening: Opening) -> McpSource:
     return McpSource(
-        with_keys(msgspec.structs.replace(each, hosts=opening.hosts), opening.secrets)
-        for each in servers
+        [
+            with_keys(msgspec.structs.replace(each, hosts=opening.hosts), opening.secrets)
+            for each in servers
+        ],
+        pins=opening.pins,
+        lock=(opening.folder or Path()) / LOCK_FILE,
     )
