@@ -81,7 +81,7 @@ class Opening(Struct, frozen=True):
     hook_timeout: float | None = None
     """Seconds that one of its hooks may run; None for the default."""
     pins: PinMode = "warn"
-    """What a definition that differs from its pin in `callpact.lock` leads to."""
+    """The consequence of a definition that differs from its pin in `callpact.lock`."""
 
 
 class Source(Protocol):
