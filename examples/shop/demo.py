@@ -33,6 +33,7 @@ from callpact.wire import terminal as cli
 SHOP = Path(__file__).parent / "shop.py"
 BASKET = Path(__file__).parent.parent / "basket" / "main.py"
 DESK = Path(__file__).parent.parent / "desk" / "main.py"
+GATEWAY = Path(__file__).parent.parent / "gateway" / "main.py"
 REFUNDS = Path(__file__).parent.parent / "refunds" / "main.py"
 console = Console(highlight=False, soft_wrap=True, emoji=False)
 
@@ -85,7 +86,7 @@ async def show_story(script: Path) -> None:
     said, _ = await process.communicate()
     console.print(said.decode().strip(), markup=False)
     if process.returncode:
-        raise SystemExit(f"{script.parent.name}/{script.name} failed; its error stands above")
+        raise SystemExit(f"{script.parent.name}/{script.name} failed; its error is above")
 
 
 async def show_log(tools: list[Tool]) -> None:
@@ -99,12 +100,12 @@ async def show_log(tools: list[Tool]) -> None:
         for rate in store.rates(Filter(), "tool"):
             console.print(f"{rate.group}: {rate.calls} calls, {rate.rate:.0%} failed")
         for cause in store.causes(Filter()):
-            told = f"{cause.rate:.0%} of {cause.tool} calls fail with: {cause.message}"
-            console.print(told, style="red", markup=False)
+            line = f"{cause.rate:.0%} of {cause.tool} calls fail with: {cause.message}"
+            console.print(line, style="red", markup=False)
         store.close()
 
 
-def tell(event: CallFinished) -> None:
+def report(event: CallFinished) -> None:
     outcome = f"[green]ok[/] from {event.envelope.meta.source}" if event.envelope else ""
     if event.error is not None:
         outcome = f"[red]{event.error.code}[/] at the {event.gate} gate: {event.error.message}"
@@ -117,7 +118,7 @@ async def act(runtime: Runtime, *, rounds: int | None) -> None:
     count = 0
     while rounds is None or count < rounds:
         tool_id, arguments = random.choice(WHAT_AN_AGENT_TRIES)
-        with contextlib.suppress(CallError):  # The observer tells it.
+        with contextlib.suppress(CallError):  # The observer reports it.
             await runtime.execute(tool_id, arguments)
         count += 1
         if rounds is None:
@@ -148,8 +149,10 @@ async def main(*, once: bool) -> None:
     await show_log(tools)
     title("10. An agent's final answer under contract: corrected, repaired, or replaced")
     await show_story(REFUNDS)
-    title("11. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
-    await act(Runtime(Catalog(tools), observers=[tell]), rounds=6 if once else None)
+    title("11. Another MCP server behind callpact: caught when it lies, blocked when it changes")
+    await show_story(GATEWAY)
+    title("12. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
+    await act(Runtime(Catalog(tools), observers=[report]), rounds=6 if once else None)
 
 
 if __name__ == "__main__":

@@ -40,8 +40,6 @@ from callpact.tool import Contract, Disabled, Tool, wire_name
 
 LOCK_FILE = "callpact.lock"
 """The file of pins, beside the configuration file."""
-PIN_CODE = "PIN001"
-"""The code of a finding about a definition that differs from its pin."""
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _OWN = {"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -73,7 +71,8 @@ class McpSource:
             *(server.load(lock.sources.get(server.settings.name)) for server in self._servers)
         )
         if self._pins == "block":
-            loaded = [_blocked(each) for each in loaded]
+            pairs = zip(loaded, self._servers, strict=True)
+            loaded = [_blocked(each, server.pin_findings) for each, server in pairs]
         for server in self._servers:
             if server.is_down:
                 self._wait_for(server)
@@ -137,12 +136,12 @@ def _pin_finding(place: str, change: PinChange) -> Finding:
         "is not pinned yet" if change.kind == "added" else f"was {change.kind} since it was pinned"
     )
     text = f"{change.label} {what}; `callpact lock --accept {change.label}` shows and accepts it"
-    return Finding(f"{place}:{change.name}", "warning", text, code=PIN_CODE)
+    return Finding(f"{place}:{change.name}", "warning", text)
 
 
-def _blocked(loaded: Tools) -> Tools:
+def _blocked(loaded: Tools, findings: Iterable[Finding]) -> Tools:
     """The same tools; those that differ from their pins are disabled."""
-    reasons = {each.place: each.message for each in loaded.report if each.code == PIN_CODE}
+    reasons = {each.place: each.message for each in findings}
     tools = [
         replace(tool, disabled=Disabled("upstream_error", reasons[tool.source]))
         if tool.source in reasons
@@ -182,6 +181,8 @@ class _Server:
         self.settings = upstream.settings
         self.is_down = False
         self.is_waited_for = False
+        self.pin_findings: tuple[Finding, ...] = ()
+        """The definitions that differ from their pins."""
         self._last = Tools()
 
     async def load(self, pinned: PinnedSource | None = None) -> Tools:
@@ -198,11 +199,9 @@ class _Server:
             )
         self.is_down = False
         self._last = Builder(self.upstream, found).build()
-        if pinned is not None:
-            plain = cast("Any", found.plain())
-            self._last.report += tuple(
-                _pin_finding(self.settings.place, change) for change in compare(pinned, plain)
-            )
+        changes = () if pinned is None else compare(pinned, cast("Any", found.plain()))
+        self.pin_findings = tuple(_pin_finding(self.settings.place, each) for each in changes)
+        self._last.report += self.pin_findings
         return self._last
 
     async def examine(self) -> ServerState:
