@@ -95,6 +95,11 @@ def test_the_public_names_of_a_package_are_sorted_and_there(name):
         _ = package.no_such_name
 
 
+def test_every_package_but_the_command_line_has_public_names():
+    packages = {name for name in PACKAGES if name.count(".") == 1}
+    assert packages - set(FACES) == {"callpact.cli"}
+
+
 def test_the_package_itself_has_the_names_that_a_program_needs():
     assert len(callpact.__all__) <= 70
 

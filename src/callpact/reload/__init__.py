@@ -3,3 +3,22 @@
 Running calls finish on the version that they began with, whose source is closed after the last one.
 Starts no server and does not know MCP.
 """
+
+from typing import TYPE_CHECKING
+
+from callpact.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from callpact.reload.watcher import LoadOptions, Watcher
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "watcher": ("LoadOptions", "Watcher"),
+    },
+)
+
+__all__ = [
+    "LoadOptions",
+    "Watcher",
+]
