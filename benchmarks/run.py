@@ -11,6 +11,7 @@ import answer
 import audit
 import calls
 import flowmcp
+import gateway
 import hooks
 import imports
 import protocol
@@ -28,6 +29,7 @@ PARTS = {
     "search": search.main,
     "audit": audit.main,
     "serving": serving.main,
+    "gateway": gateway.main,
     "reader": reader.main,
     "answer": answer.main,
     "imports": imports.main,

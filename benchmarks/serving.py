@@ -104,8 +104,8 @@ def over_http(reader, is_guarded):
     app = server.streamable_http_app()
     lifespan = app.router.lifespan_context
     if is_guarded:
-        from callpact.serve.http.guard import Guard, Limits
-        guarded = Guard(app, Limits())
+        from callpact.serve.http.guard import Guard, HttpLimits
+        guarded = Guard(app, HttpLimits())
     else:
         guarded = app
 
