@@ -201,13 +201,16 @@ async def connect(settings: ServerSettings, inbound: Inbound) -> AsyncGenerator[
                     f"'{settings.name}' did not answer within {settings.connect_seconds:g} s"
                 ) from None
             except (MCPError, RuntimeError, ValidationError) as error:
-                raise UpstreamError(f"'{settings.name}' cannot be used: {_said(error)}") from None
+                reason = _reason(error, is_program=bool(settings.command))
+                raise UpstreamError(f"'{settings.name}' cannot be used: {reason}") from None
             yield Connection(session, dispatcher)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception, *, is_program: bool) -> str:
     if isinstance(error, ValidationError):
         return "its answer to the first request is no answer of MCP"
+    if is_program and isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+        return "its program ended before it answered; --log-level info shows what it wrote"
     return str(error)[:500] or type(error).__name__
 
 
