@@ -129,6 +129,12 @@ class SourceConfig(BaseModel):
     hosts: list[str] = Field(
         [], description="Private addresses that its tools may reach: hosts, `host:port` or ranges"
     )
+    headers: dict[str, str] = Field(
+        {}, description="MCP: headers that are sent to the server; `${NAME}` is a granted key"
+    )
+    env: dict[str, str] = Field(
+        {}, description="MCP: variables of the server's process; `${NAME}` is a granted key"
+    )
     pins: PinMode = Field(
         "warn",
         description="MCP: whether a definition that differs from its pin in `callpact.lock` is a "
@@ -386,6 +392,8 @@ class Configuration:
             hook_hosts=tuple(table.hook_hosts),
             keys=tuple(table.keys),
             hook_timeout=table.hook_timeout or tables.hook_timeout,
+            headers=table.headers,
+            env=table.env,
             pins=table.pins,
         )
         return Wanted(

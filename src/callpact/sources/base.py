@@ -80,6 +80,10 @@ class Opening(Struct, frozen=True):
     """Names of the environment that it is granted, some bound to a host: `SHOP_KEY@api.x.com`."""
     hook_timeout: float | None = None
     """Seconds that one of its hooks may run; None for the default."""
+    headers: Mapping[str, str] = {}
+    """Headers that are sent to an MCP server; `${NAME}` is a granted key."""
+    env: Mapping[str, str] = {}
+    """Variables of the process of an MCP server; `${NAME}` is a granted key."""
     pins: PinMode = "warn"
     """The consequence of a definition that differs from its pin in `callpact.lock`."""
 

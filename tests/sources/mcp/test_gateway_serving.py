@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 
 import pytest
@@ -78,3 +79,26 @@ def test_the_tools_of_a_server_that_comes_up_later_appear(tmp_path):
                     await asyncio.sleep(0.2)
 
     asyncio.run(go())
+
+
+def test_a_header_with_a_granted_key_reaches_the_server_and_nothing_else_shows_it(tmp_path):
+    secret = "sesame-open-token"
+    (tmp_path / "keys.env").write_text(f"TEAM_TOKEN={secret}\n", "utf-8")
+    (tmp_path / "keys.env").chmod(0o600)
+
+    def call(url, key):
+        (tmp_path / "callpact.toml").write_text(
+            f'[sources.h]\nref = "mcp:{url}"\nhosts = ["127.0.0.1"]\nsecrets = "keys.env"\n'
+            f'headers = {{ Authorization = "Bearer ${{{key}}}" }}\n',
+            "utf-8",
+        )
+        words = [sys.executable, "-m", "callpact", "call", "h.echo", "message=hi", "--audit", "off"]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    with hostile_server.served(era="modern", token=secret) as upstream:
+        done = call(upstream.url, "TEAM_TOKEN")
+        missing = call(upstream.url, "OTHER_TOKEN")
+    assert done.returncode == 0, done.stderr
+    assert secret not in done.stdout + done.stderr
+    assert missing.returncode == 2
+    assert "wants the key OTHER_TOKEN, which is not set" in missing.stderr

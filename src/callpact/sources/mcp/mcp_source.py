@@ -537,7 +537,15 @@ def open_mcp_config(opening: Opening) -> McpSource:
 def _opened(servers: Iterable[ServerSettings], opening: Opening) -> McpSource:
     return McpSource(
         [
-            with_keys(msgspec.structs.replace(each, hosts=opening.hosts), opening.secrets)
+            with_keys(
+                msgspec.structs.replace(
+                    each,
+                    hosts=opening.hosts,
+                    headers={**each.headers, **opening.headers},
+                    env={**each.env, **opening.env},
+                ),
+                opening.secrets,
+            )
             for each in servers
         ],
         pins=opening.pins,
