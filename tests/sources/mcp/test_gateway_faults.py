@@ -12,7 +12,7 @@ import pytest
 import hostile_server
 import hostile_tools
 from callpact import CallError, Catalog, Runtime, UpstreamError
-from callpact.context import Client, Elicited, Root, Sampled
+from callpact.context import Client, Elicited, Identity, Root, Sampled
 from callpact.sources.mcp.mcp_source import from_mcp
 from callpact.tool import Call
 
@@ -221,5 +221,17 @@ def test_a_changed_list_is_noticed(era):
                     await asyncio.sleep(0.1)
             [echo] = [tool for tool in await runtime.source.load() if tool.id == "h.echo"]
             assert echo.description == "Another one."
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_nothing_of_the_caller_reaches_the_server(era):
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            call = Call("h.whoami", {}, metadata={"secret": "sesame-open"})
+            seen = (await runtime.call(call, Identity("ada-the-caller"))).data
+            assert "sesame-open" not in str(seen)
+            assert "ada-the-caller" not in str(seen)
 
     asyncio.run(go())

@@ -310,9 +310,8 @@ class Builder:
         output = entry.get("outputSchema")
 
         async def call(arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
+            # Nothing of the caller goes along: no metadata, no identity, no header.
             params: dict[str, Any] = {"name": name, "arguments": arguments}
-            if context.metadata:
-                params["_meta"] = dict(context.metadata)
             result = await upstream.request(
                 "tools/call", params, context=context, header_map=header_map
             )
