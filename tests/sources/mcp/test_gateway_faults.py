@@ -235,3 +235,36 @@ def test_nothing_of_the_caller_reaches_the_server(era):
             assert "ada-the-caller" not in str(seen)
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", ["elicitation", "sampling", "roots"])
+def test_a_question_of_the_server_is_answered_by_the_client_of_the_call(name, era):
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            call = Call(f"h.ask_{name}", {}, deadline=later(15))
+            envelope = await runtime.call(call, trusted=True, client=Person())
+            assert not envelope.meta.is_error
+            expected = {"elicitation": "accept", "sampling": "hello", "roots": "file:///a"}
+            assert expected[name] in str(envelope.data)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_cancelled_call_is_cancelled_at_the_server(era):
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            call = asyncio.create_task(runtime.execute("h.never", {}))
+            await asyncio.sleep(0.3)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            async with asyncio.timeout(20):
+                while True:
+                    seen = (await runtime.execute("h.received", {})).data["received"]
+                    if any(each["method"] == "notifications/cancelled" for each in seen):
+                        return
+                    await asyncio.sleep(0.1)
+
+    asyncio.run(go())
