@@ -212,8 +212,9 @@ class Watcher:
         """The new version of a source, or the old one if the new one is broken."""
         part = await self._load(wanted, None if old is None else old.part, changed)
         # Of a server by others, one bad tool keeps no other from being served.
-        is_free = old is None or isinstance(part.source, Live)
-        trouble = str(part.trouble or ("" if is_free or old is None else lost(old.part, part)))
+        trouble = str(part.trouble or "")
+        if not trouble and old is not None and not isinstance(part.source, Live):
+            trouble = lost(old.part, part)
         await self._settle(watch, part, *((old.part,) if trouble and old is not None else ()))
         new = Version(part, self.prepare)
         if not trouble:

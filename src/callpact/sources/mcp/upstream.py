@@ -192,9 +192,9 @@ class Upstream:
         except BaseException as error:  # noqa: BLE001 - boundary: whatever the SDK raises
             _log.debug("%s: its connection ended", self.settings.name, exc_info=True)
             first = _first(error)
-            failure = first if isinstance(first, CallError) else None
             text = str(first)[:200] or type(first).__name__
-            failure = failure or self._error(f"broke the connection ({text})", reason="reset")
+            broken = self._error(f"broke the connection ({text})", reason="reset")
+            failure = first if isinstance(first, CallError) else broken
         finally:
             if self._ready is ready:
                 self._ready = None
