@@ -127,10 +127,10 @@ class Opened:
 
     def __init__(self, cache: Path) -> None:
         from callpact.sandbox.engine import Engine
-        from callpact.sandbox.pool import Pool
+        from callpact.sandbox.pool import ThreadPool
 
         self.engine = Engine(cache)
-        self.pool = Pool(self.engine)
+        self.pool = ThreadPool(self.engine)
 
     async def __aenter__(self):
         self.realm = await self.pool.open(SOURCE, main=compact(MAIN), lists="{}")

@@ -20,7 +20,7 @@ from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
 from callpact.config import Config, LimitsConfig, SourceConfig, ToolConfig
-from callpact.sources.flowmcp.check.rule_table import RULES, Rule
+from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ def flowmcp_codes() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rule_row(rule: Rule) -> str:
+def _rule_row(rule: CheckRule) -> str:
     part = rule.key.partition(":")[2]
     name = f"`{rule.code}`" + (f" ({part})" if part else "")
     severities = (rule.strict or "not told", rule.compat or "not told")

@@ -42,6 +42,16 @@ def test_no_two_modules_share_a_name():
     assert [name for name, number in names.items() if number > 1] == []
 
 
+def test_no_two_public_classes_share_a_name():
+    names = Counter(
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, number in names.items() if number > 1] == []
+
+
 def test_every_folder_with_modules_is_a_package():
     assert {path.parent for path in MODULES if not (path.parent / "__init__.py").exists()} == set()
 

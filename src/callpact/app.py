@@ -21,14 +21,14 @@ from callpact.folders import data_folder
 from callpact.runtime import Runtime
 from callpact.secrets.keys import Secrets
 from callpact.sources.base import Opening
-from callpact.sources.parts import Loaded, load_sources
+from callpact.sources.parts import LoadedSources, load_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from callpact.audit.journal.recorder import Recorder
-    from callpact.audit.log import Place
+    from callpact.audit.log import LogPlace
     from callpact.catalog import Catalog
     from callpact.observers import Observer
     from callpact.telemetry.metrics import Metrics
@@ -71,7 +71,7 @@ class Session:
     ) -> None:
         """`on_secrets` is called with all secrets that must be masked, before they are used."""
         self.options = options
-        self.loaded = Loaded()
+        self.loaded = LoadedSources()
         self.secrets: list[Secrets] = []
         """Secrets that the audit log masks from its start on."""
         self.recorder: Recorder | None = None
@@ -165,21 +165,21 @@ class Session:
     # --- audit log --------------------------------------------------------------------------
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> LogPlace:
         """The location of the audit log, whether or not calls are recorded.
 
         Raises:
             InvalidConfig: the address is malformed.
         """
-        from callpact.audit.log import Place, place_of
+        from callpact.audit.log import LogPlace, place_of
         from callpact.audit.store.postgres_address import Address, is_address
 
         table, audit = self.config.audit, self.options.audit
         named = None if table.folder is None else Path(table.folder).expanduser()
         folder = data_folder("audit") if named is None else self.configuration.folder / named
         if audit is not None:
-            return Place(folder, Address(audit)) if is_address(audit) else place_of(audit)
-        return Place(folder, None if table.store is None else Address(table.store))
+            return LogPlace(folder, Address(audit)) if is_address(audit) else place_of(audit)
+        return LogPlace(folder, None if table.store is None else Address(table.store))
 
     @property
     def is_recorded(self) -> bool:
@@ -238,12 +238,12 @@ class Session:
         )
 
     def _count(self) -> Metrics:
-        from callpact.telemetry.metrics import Metrics, Reading
+        from callpact.telemetry.metrics import MetricReading, Metrics
 
-        def reading(name: str) -> Reading:
+        def reading(name: str) -> MetricReading:
             def read() -> float:
                 return 0 if self.recorder is None else getattr(self.recorder.health(), name)
 
-            return Reading(f"callpact_audit_{name}_total", _READINGS[name], read, "counter")
+            return MetricReading(f"callpact_audit_{name}_total", _READINGS[name], read, "counter")
 
         return Metrics(map(reading, _READINGS))

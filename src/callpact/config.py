@@ -34,7 +34,7 @@ from callpact.schema.bounds import (
 )
 from callpact.sources.base import Opening, PinMode
 from callpact.sources.curation import Curation, ToolCuration
-from callpact.sources.parts import Wanted, is_python
+from callpact.sources.parts import WantedSource, is_python
 from callpact.tool import InputPolicy, Policy
 
 DEFAULT_FILE = "callpact.toml"
@@ -345,7 +345,7 @@ class Configuration:
         """The folder that paths in the file start from."""
         return Path() if self.file is None else self.file.parent
 
-    def wanted(self, refs: Iterable[str] = ()) -> tuple[Wanted, ...]:
+    def wanted(self, refs: Iterable[str] = ()) -> tuple[WantedSource, ...]:
         """The sources of `refs`, else those of the file, whose limits then apply.
 
         Raises:
@@ -353,7 +353,7 @@ class Configuration:
         """
         wanted = [
             # No table has such a name.
-            Wanted(name=f" {number}", settings=Opening(ref, folder=Path()))
+            WantedSource(name=f" {number}", settings=Opening(ref, folder=Path()))
             for number, ref in enumerate(refs)
         ]
         if not wanted:
@@ -378,7 +378,7 @@ class Configuration:
                 f"{self.file}: names no source; add a [sources.NAME] table with a ref"
             )
 
-    def _wanted(self, name: str, table: SourceConfig) -> Wanted:
+    def _wanted(self, name: str, table: SourceConfig) -> WantedSource:
         tables, secrets = self.tables, table.secrets or self.tables.secrets
         settings = Opening(
             table.ref,
@@ -396,7 +396,7 @@ class Configuration:
             env=table.env,
             pins=table.pins,
         )
-        return Wanted(
+        return WantedSource(
             name=name,
             settings=settings,
             secrets=self.folder / secrets if secrets else None,

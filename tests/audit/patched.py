@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from callpact.audit.analysis.schema_edits import Operation
+    from callpact.audit.analysis.schema_edits import PatchOperation
 
 
-def apply(document: Any, operations: Iterable[Operation]) -> Any:
+def apply(document: Any, operations: Iterable[PatchOperation]) -> Any:
     """A copy of a document after the steps of a patch."""
     root = {"": json.loads(json.dumps(document))}
     for step in operations:

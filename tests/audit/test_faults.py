@@ -18,7 +18,7 @@ import pytest
 from callpact import Call, Contract, Runtime, Tool
 from callpact.audit.journal import segments as journals
 from callpact.audit.journal.health import Health, add_health, health_of
-from callpact.audit.journal.lines import Head, encode_head, encode_line
+from callpact.audit.journal.lines import LineHead, encode_head, encode_line
 from callpact.audit.journal.segments import Journal, segments
 from callpact.audit.log import open_store, record_calls
 from callpact.audit.record import Record, payload_of
@@ -261,7 +261,7 @@ def test_records_that_were_in_files_of_a_removed_folder_are_counted_as_lost(tmp_
 
 
 WHOLE = encode_line(record(1))
-HEAD = encode_head(Head("shop.price"))
+HEAD = encode_head(LineHead("shop.price"))
 NO_RECORDS = [
     b"\x00\xff\xfe",
     b"no JSON at all",

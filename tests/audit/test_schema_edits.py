@@ -12,7 +12,7 @@ from patched import apply
 from callpact.audit.analysis.schema_edits import (
     MAX_NEW_CHOICES,
     MAX_NEW_KEYS,
-    Operation,
+    PatchOperation,
     place_in,
     propose_edits,
 )
@@ -163,7 +163,7 @@ def test_too_many_new_keys_allow_all_others(at_once):
 def test_only_the_rules_that_are_meant_are_edited():
     schema = {"properties": {"a": {"maximum": 5}, "b": {"maximum": 5}}}
     patch = propose_edits(schema, [{"a": 9, "b": 9}], only=frozenset({("/a", "maximum")}))
-    assert patch.operations == (Operation("replace", "/properties/a/maximum", 9),)
+    assert patch.operations == (PatchOperation("replace", "/properties/a/maximum", 9),)
     assert patch.unsolved == ()
 
 

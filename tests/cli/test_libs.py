@@ -14,7 +14,7 @@ from callpact.sandbox.packs.bundler import (
     ESBUILD,
     NEEDS_NPM,
     LibraryRefused,
-    Wanted,
+    WantedLibrary,
     Workshop,
     find_npm,
     parse,
@@ -90,7 +90,7 @@ def shop(tmp_path):
     return make
 
 
-TINY = Wanted("tiny")
+TINY = WantedLibrary("tiny")
 
 
 # --- what is asked for ----------------------------------------------------------------------
@@ -99,11 +99,11 @@ TINY = Wanted("tiny")
 @pytest.mark.parametrize(
     ("spec", "wanted"),
     [
-        ("ethers", Wanted("ethers", "")),
-        ("ethers@6.17.0", Wanted("ethers", "6.17.0")),
-        ("@scope/name", Wanted("@scope/name", "")),
-        ("@scope/name@^1.2", Wanted("@scope/name", "^1.2")),
-        ("moment@latest", Wanted("moment", "latest")),
+        ("ethers", WantedLibrary("ethers", "")),
+        ("ethers@6.17.0", WantedLibrary("ethers", "6.17.0")),
+        ("@scope/name", WantedLibrary("@scope/name", "")),
+        ("@scope/name@^1.2", WantedLibrary("@scope/name", "^1.2")),
+        ("moment@latest", WantedLibrary("moment", "latest")),
     ],
 )
 def test_a_library_is_named_as_npm_names_it(spec, wanted):
@@ -144,7 +144,7 @@ def test_a_part_of_node_is_no_library(name):
 
 
 def test_npm_runs_no_script_of_a_library(shop, tmp_path):
-    shop().build(Wanted("tiny", "^1"))
+    shop().build(WantedLibrary("tiny", "^1"))
     runs = [json.loads(line) for line in (tmp_path / "tools/runs.jsonl").read_text().splitlines()]
     assert [run[-1] for run in runs] == [f"esbuild@{ESBUILD}", "tiny@^1"]
     for run in runs:
@@ -179,7 +179,7 @@ def test_a_missing_file_of_its_own_refuses_a_library(shop):
 
 def test_what_npm_does_not_have_is_told_in_its_words(shop):
     with pytest.raises(LibraryRefused) as refused:
-        shop().build(Wanted("other"))
+        shop().build(WantedLibrary("other"))
     assert str(refused.value) == "npm cannot install other: Not Found - GET somewhere/other"
 
 

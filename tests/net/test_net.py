@@ -37,7 +37,7 @@ from callpact.execution import LoopThread
 from callpact.net import AddressRules, HttpTransport, Limits, Request, Response, retry_after
 from callpact.net.address import Refused, kind_of, place_of
 from callpact.net.decode import MAX_GZIP_MEMBERS, Body, TooLarge, Undecodable
-from callpact.net.exchange import Pool
+from callpact.net.exchange import SessionPool
 from callpact.net.redirect import next_request, redirected
 from callpact.net.transport import Upstreams
 
@@ -1277,7 +1277,7 @@ def test_a_public_name_that_leads_to_a_private_address_is_refused(address):
 def test_the_address_at_the_other_end_is_asked_about_before_anything_is_written():
     async def story():
         async with faults.Faults() as server:
-            pool = Pool(PATIENT, AddressRules(), None)
+            pool = SessionPool(PATIENT, AddressRules(), None)
             # As if nobody had asked about the literal address, which no resolver sees.
             with pytest.raises(Failed) as caught:
                 await pool.exchange(get(server, "/ok"), place_of(server.url("/ok")))

@@ -13,7 +13,7 @@ import pytest
 from callpact.sandbox.engine import Engine
 from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.load import HooksRefused
-from callpact.sandbox.steps import Done, Failed
+from callpact.sandbox.steps import Done, StepFailed
 
 TIME = {"Timeout"}
 MEMORY = {"MemoryLimit"}
@@ -143,7 +143,7 @@ def test_a_hostile_hook_is_stopped_and_the_next_call_works(engine, name):
 
     outcome = realm.begin("tool", "attack", "{}")
 
-    assert isinstance(outcome, Failed), outcome
+    assert isinstance(outcome, StepFailed), outcome
     assert outcome.name in expected, outcome
     assert resident_bytes() - before < 80 << 20
     assert_next_call_works(engine)

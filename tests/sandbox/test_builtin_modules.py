@@ -19,7 +19,7 @@ from callpact.sandbox.engine import Engine
 from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.js.builtin_modules import needed_modules, node_module
 from callpact.sandbox.js.time_zones import read_zones, zone_texts
-from callpact.sandbox.steps import Done, Failed
+from callpact.sandbox.steps import Done, StepFailed
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "node-results.json").read_text("utf-8"))
 ALL = ("crypto", "intl", "zlib")
@@ -63,7 +63,7 @@ def value(realm, code):
 
 def thrown(realm, code):
     step = realm.begin("t", "one", json.dumps({"code": code}))
-    assert isinstance(step, Failed), step
+    assert isinstance(step, StepFailed), step
     return step
 
 

@@ -14,7 +14,7 @@ from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.load import HooksRefused
 from callpact.sandbox.packs.library import Pack
 from callpact.sandbox.realm import Pending
-from callpact.sandbox.steps import Done, Effect, Failed, Log, Reply
+from callpact.sandbox.steps import Done, Effect, Log, Reply, StepFailed
 
 MAIN = '{"name":"Größe","n":1}'
 FETCH = "fetch( 'https://example.com/' )"
@@ -205,7 +205,7 @@ def test_a_result_is_what_json_stringify_makes_of_it(engine, body, data):
 )
 def test_a_result_that_is_not_json_fails_in_its_own_name(engine, body):
     failed = call(engine, body)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, StepFailed)
     assert failed.name == "NotJSON"
 
 
@@ -232,7 +232,7 @@ def test_a_result_that_nests_deep_is_a_result_also_if_it_is_the_first_one(engine
 
 def test_a_result_that_nests_deeper_than_its_stack_is_a_failure_and_the_next_call_works(engine):
     failed = call(engine, "let o = []; for( let i = 0; i < 20000; i++ ) { o = [ o ] } return o")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, StepFailed)
     assert failed.name == "StackOverflow"
     assert call(engine, "return 1") == Done("1")
 
@@ -253,7 +253,7 @@ def test_a_result_that_nests_deeper_than_its_stack_is_a_failure_and_the_next_cal
 )
 def test_a_hook_that_throws_fails_with_its_own_name_and_words(engine, body, name, message):
     failed = call(engine, body)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, StepFailed)
     assert (failed.name, failed.message) == (name, message)
 
 
@@ -288,7 +288,7 @@ def test_lone_surrogates_of_an_effect_become_replacement_characters(engine):
 
 def test_a_promise_that_nothing_settles_is_a_failure(engine):
     failed = call(engine, "await new Promise( () => {} )")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, StepFailed)
     assert failed.name == "NeverSettled"
 
 
@@ -336,7 +336,7 @@ def test_a_broken_limit_is_named_and_told(hooks_cache, limits, call_of, name, wo
 
     failed = call(engine, *call_of)
 
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, StepFailed)
     assert failed.name == name
     assert words in failed.message
     assert call(engine, "return 1") == Done("1")

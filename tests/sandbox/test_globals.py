@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from callpact.sandbox.engine import Engine
 from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.realm import Pending
-from callpact.sandbox.steps import Done, Failed, Log, Reply
+from callpact.sandbox.steps import Done, Log, Reply, StepFailed
 from nodejs import node
 
 # Runs a list of cases; the same text in Node and in the guest.
@@ -829,7 +829,7 @@ def test_requests_made_together_are_asked_together(run):
 def test_a_request_that_is_none_is_never_asked(run):
     asked, step = run("fetch('no url')")
     assert asked == []
-    assert isinstance(step, Failed)
+    assert isinstance(step, StepFailed)
     assert (step.name, step.message) == ("TypeError", "Failed to parse URL from no url")
 
 

@@ -15,7 +15,7 @@ import textwrap
 import pytest
 
 from callpact.sandbox.load import HooksRefused
-from callpact.sandbox.steps import Done, Failed
+from callpact.sandbox.steps import Done, StepFailed
 
 FILE = """export const main = {}
 export const handlers = ( { sharedLists, libraries } ) => { let calls = 0; return { tool: { %s } } }
@@ -158,7 +158,7 @@ def test_what_a_call_does_to_prototypes_and_json_does_not_reach_the_next_call(en
     for _ in range(3):
         step = realm.begin("tool", "pollute", "{}")
         # Its own result may be garbled, but it is answered.
-        assert isinstance(step, Done | Failed)
+        assert isinstance(step, Done | StepFailed)
         assert json.loads(realm.begin("tool", "read", "{}").data) == CLEAN
         assert json.loads(other.begin("tool", "read", "{}").data) == CLEAN
 

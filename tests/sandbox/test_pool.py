@@ -15,8 +15,14 @@ import pytest
 from callpact.errors import CallError, UsageError
 from callpact.sandbox.engine import Engine
 from callpact.sandbox.hook_limits import HookLimits
-from callpact.sandbox.pool import MAX_CALLS, MAX_CALLS_OF_ONE, MAX_WAITING, EffectRefused, Pool
-from callpact.sandbox.steps import Done, Failed
+from callpact.sandbox.pool import (
+    MAX_CALLS,
+    MAX_CALLS_OF_ONE,
+    MAX_WAITING,
+    EffectRefused,
+    ThreadPool,
+)
+from callpact.sandbox.steps import Done, StepFailed
 
 FILE = """export const main = {}
 export const handlers = () => ( { tool: {
@@ -50,7 +56,7 @@ def play(engine, story):
     before = set(threading.enumerate())  # threads of other tests may still end
 
     async def main():
-        pool = Pool(engine)
+        pool = ThreadPool(engine)
         try:
             async with asyncio.timeout(60):
                 realm = await pool.open(FILE, main="{}", lists="{}")
@@ -175,7 +181,7 @@ def test_a_hook_that_loops_is_stopped_while_the_loop_and_other_calls_go_on(engin
             await asyncio.sleep(0.001)
         assert turns > 10
         failed = looping.result()
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, StepFailed)
         assert failed.name == "Timeout"
         await works(pool, realm)
 
@@ -420,7 +426,7 @@ def test_recursion_on_a_thread_of_the_pool_is_contained(engine):
 
 
 def test_a_pool_serves_several_loops(engine):
-    pool = Pool(engine)
+    pool = ThreadPool(engine)
     realms = []
 
     async def first():
@@ -433,7 +439,7 @@ def test_a_pool_serves_several_loops(engine):
 
 
 def test_a_loop_that_ends_while_a_hook_runs_does_no_harm(engine):
-    pool = Pool(engine)
+    pool = ThreadPool(engine)
     realm = engine.open(FILE, main="{}", lists="{}")
 
     async def abandon():
@@ -453,7 +459,7 @@ def test_a_loop_that_ends_while_a_hook_runs_does_no_harm(engine):
 
 def test_a_closed_pool_says_so(engine):
     async def main():
-        pool = Pool(engine)
+        pool = ThreadPool(engine)
         realm = await pool.open(FILE, main="{}", lists="{}")
         await pool.aclose()
         await pool.aclose()

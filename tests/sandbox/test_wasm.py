@@ -16,7 +16,7 @@ from callpact.sandbox.guest import wasm as module
 from callpact.sandbox.guest.wasm import Guest, load_modules, make_engine, read_guest
 from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.private_files import keep_private, read_private
-from callpact.sandbox.steps import Done, Failed
+from callpact.sandbox.steps import Done, StepFailed
 
 CHILD = """
 import sys
@@ -217,7 +217,7 @@ def test_states_of_other_limits_are_kept_apart(compiled, tmp_path):
         engine = Engine(cache, HookLimits(effects=effects))
         code = "export const main={}\nexport const handlers=()=>({t:{h:()=>{ for( let i = 0; i < 2; i++ ) fetch( 'https://a.example/' ); return 1 }}})"
         step = engine.open(code, main="{}", lists="{}").begin("t", "h", "{}")
-        assert isinstance(step, Failed if effects == 1 else Done)
+        assert isinstance(step, StepFailed if effects == 1 else Done)
         engine.close()
     assert len(list(cache.glob("base-*.bin"))) == 2
 

@@ -25,7 +25,7 @@ from callpact.errors import (
 )
 from callpact.observers import CallFinished
 from callpact.runtime import Runtime
-from callpact.telemetry.metrics import BUCKETS, MAX_OWN_CODES, MAX_TOOLS, Metrics, Reading
+from callpact.telemetry.metrics import BUCKETS, MAX_OWN_CODES, MAX_TOOLS, MetricReading, Metrics
 from callpact.tool import Contract, Tool
 
 LOCAL = LocalResponseMeta("shop.price", 0)
@@ -57,7 +57,9 @@ def calls(metrics):
 
 
 def test_the_page_is_the_text_format_of_prometheus():
-    metrics = Metrics([Reading("callpact_lost_total", "Lost\nrecords.", lambda: 3, "counter")])
+    metrics = Metrics(
+        [MetricReading("callpact_lost_total", "Lost\nrecords.", lambda: 3, "counter")]
+    )
     for seconds in (0.25, 0.5, 64.0):
         metrics(finished(seconds=seconds))
     metrics(finished("shop.none", 0.0, error=UnknownTool("shop.none"), tool=None))
@@ -227,7 +229,7 @@ def test_only_so_many_tools_are_told_apart():
 
 def test_a_reading_is_asked_for_each_page():
     values = iter([0, 1.5, float("inf")])
-    metrics = Metrics([Reading("callpact_depth", "How deep.", lambda: next(values))])
+    metrics = Metrics([MetricReading("callpact_depth", "How deep.", lambda: next(values))])
     read = [lines(metrics, "callpact_depth") for _ in range(3)]
     assert read == [["callpact_depth 0"], ["callpact_depth 1.5"], ["callpact_depth inf"]]
 

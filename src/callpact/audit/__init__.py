@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from callpact.audit.analysis.retry_chains import Repairs, repairs_of, retry_chain
     from callpact.audit.journal.health import Health, health_of
     from callpact.audit.journal.recorder import Recorder
-    from callpact.audit.log import Place, open_store, place_of, record_calls
+    from callpact.audit.log import LogPlace, open_store, place_of, record_calls
     from callpact.audit.pages import Comparison, compare, pages_of, waiting
     from callpact.audit.record import Note, Payload, Record
     from callpact.audit.store import Cause, Filter, GroupBy, Rate, Store, Trend
@@ -31,7 +31,7 @@ __getattr__ = lazy_names(
         "analysis.retry_chains": ("Repairs", "repairs_of", "retry_chain"),
         "journal.health": ("Health", "health_of"),
         "journal.recorder": ("Recorder",),
-        "log": ("Place", "open_store", "place_of", "record_calls"),
+        "log": ("LogPlace", "open_store", "place_of", "record_calls"),
         "pages": ("Comparison", "compare", "pages_of", "waiting"),
         "record": ("Note", "Payload", "Record"),
         "store": ("Cause", "Filter", "GroupBy", "Rate", "Store", "Trend"),
@@ -48,9 +48,9 @@ __all__ = [
     "GroupBy",
     "Health",
     "Held",
+    "LogPlace",
     "Note",
     "Payload",
-    "Place",
     "Rate",
     "Record",
     "Recorder",

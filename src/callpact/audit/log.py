@@ -47,7 +47,7 @@ _ID = "id"
 _log = logging.getLogger("callpact.audit")
 
 
-class Place(Struct, frozen=True):
+class LogPlace(Struct, frozen=True):
     """The location of a log: its folder, and its server if it has one. Its text has no password."""
 
     folder: Path
@@ -118,20 +118,20 @@ class Place(Struct, frozen=True):
         return str(self.server or self.folder)
 
 
-def place_of(where: str | Path | Place | None = None) -> Place:
+def place_of(where: str | Path | LogPlace | None = None) -> LogPlace:
     """The location of a log from a folder or the address of a server; by default the user's log.
 
     Raises:
         InvalidConfig: the address is malformed.
     """
-    if isinstance(where, Place):
+    if isinstance(where, LogPlace):
         return where
     if isinstance(where, str) and is_address(where):
-        return Place(data_folder("audit"), Address(where))
-    return Place(data_folder("audit") if where is None else Path(where))
+        return LogPlace(data_folder("audit"), Address(where))
+    return LogPlace(data_folder("audit") if where is None else Path(where))
 
 
-def open_store(where: str | Path | Place | None = None) -> Store:
+def open_store(where: str | Path | LogPlace | None = None) -> Store:
     """Open the store of a log, for queries over all recorded calls.
 
     Raises:
@@ -149,7 +149,7 @@ def open_store(where: str | Path | Place | None = None) -> Store:
     return store
 
 
-def _is_flush_due(place: Place) -> bool:
+def _is_flush_due(place: LogPlace) -> bool:
     """True if a reader must move the journal first: to a server, or because it is large."""
     try:
         sizes = [path.stat().st_size for path in segments(place.journal)]
@@ -164,7 +164,7 @@ def _is_flush_due(place: Place) -> bool:
 
 @contextlib.contextmanager
 def record_calls(
-    where: str | Path | Place | None = None,
+    where: str | Path | LogPlace | None = None,
     *,
     secrets: Iterable[Secrets] = (),
     hashes_only: Iterable[str] = (),
@@ -196,7 +196,7 @@ def record_calls(
 class _Upkeep:
     """Opens the store in the background, moves the journal into it, and removes old records."""
 
-    def __init__(self, place: Place, keep_days: float, keep_bytes: int | None) -> None:
+    def __init__(self, place: LogPlace, keep_days: float, keep_bytes: int | None) -> None:
         self._place = place
         self._keep_days = keep_days
         self._keep_bytes = keep_bytes

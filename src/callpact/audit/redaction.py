@@ -21,7 +21,7 @@ from msgspec.json import Decoder
 
 from callpact.audit.record import MAX_RECORDED_TEXT
 from callpact.schema import is_json, is_object
-from callpact.schema.issues.secrecy import Secrets as SecretPlaces
+from callpact.schema.issues.secrecy import SecretPlaces
 from callpact.schema.json_text import json_text
 from callpact.secrets.headers import mentions_secret_header, within_text, without_carried
 from callpact.secrets.keys import AllSecrets, Secrets

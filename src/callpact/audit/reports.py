@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from callpact.audit.analysis.advice import Advice, Refusal, Relaxation
-from callpact.audit.analysis.drift import Drift, Finding, Proof
+from callpact.audit.analysis.drift import Drift, DriftFinding, Proof
 from callpact.audit.analysis.replay import ChangedCall, Lost, Replay
 from callpact.audit.analysis.schema_edits import Patch
 from callpact.audit.text import counted, local, note_line, percent, sparkline, utc, without_value
@@ -26,7 +26,7 @@ _WHY = {
 }
 
 
-def finding_cells(finding: Finding, drift: Drift) -> tuple[str, ...]:
+def finding_cells(finding: DriftFinding, drift: Drift) -> tuple[str, ...]:
     """A finding as a row under `FINDING_HEADERS`; with its `of` where that is not all outputs."""
     of = "" if finding.of == drift.outputs else f" of {finding.of:,}"
     return (

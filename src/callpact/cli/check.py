@@ -15,7 +15,7 @@ from rich.progress import track
 from callpact import sandbox as hooks
 from callpact.app import Session
 from callpact.cli.output import (
-    Row,
+    TableRow,
     counted,
     err,
     flat,
@@ -38,7 +38,7 @@ from callpact.sources.flowmcp.check.fixes import (
 from callpact.sources.flowmcp.check.rule_table import (
     Profile,
 )
-from callpact.sources.flowmcp.read.catalogue_files import Candidate, find_files
+from callpact.sources.flowmcp.read.catalogue_files import CandidateFile, find_files
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
 
@@ -136,7 +136,7 @@ def check_paths(
 
 
 def _checked(
-    candidates: list[Candidate], rules: FileRules, *, is_shown: bool, opens_hooks: bool
+    candidates: list[CandidateFile], rules: FileRules, *, is_shown: bool, opens_hooks: bool
 ) -> Iterator[FileReport]:
     catalogue = Catalogue(candidates, rules.of)
     tracked = _tracked(candidates, "checking", is_shown=is_shown)
@@ -148,7 +148,7 @@ def _checked(
     yield from catalogue.unseen()
 
 
-def _opened(catalogue: Catalogue, candidates: Iterable[Candidate]) -> Iterator[FileReport]:
+def _opened(catalogue: Catalogue, candidates: Iterable[CandidateFile]) -> Iterator[FileReport]:
     with asyncio.Runner() as runner:
         try:
             for candidate in candidates:
@@ -157,7 +157,7 @@ def _opened(catalogue: Catalogue, candidates: Iterable[Candidate]) -> Iterator[F
             runner.run(catalogue.aclose())
 
 
-def _fix(candidates: list[Candidate]) -> bool:
+def _fix(candidates: list[CandidateFile]) -> bool:
     """Fix the files; False if one could not be written."""
     notes: list[str] = []
     was_written = True
@@ -179,8 +179,8 @@ def _fix(candidates: list[Candidate]) -> bool:
 
 
 def _tracked(
-    candidates: list[Candidate], verb: str, *, is_shown: bool = True
-) -> Iterable[Candidate]:
+    candidates: list[CandidateFile], verb: str, *, is_shown: bool = True
+) -> Iterable[CandidateFile]:
     if not (is_shown and err.is_terminal):
         return candidates
     return track(candidates, verb, console=err.console, transient=True)
@@ -208,7 +208,7 @@ def _print_keys(with_keys: list[FileReport]) -> None:
     if not with_keys:
         return
     rows = [
-        Row((name, report.host or "no host of its own", report.file))
+        TableRow((name, report.host or "no host of its own", report.file))
         for report in with_keys
         for name in report.keys
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from callpact.app import Session
-from callpact.cli.output import Row, counted, out, plain, print_table
+from callpact.cli.output import TableRow, counted, out, plain, print_table
 from callpact.sources.base import Finding, Live
 from callpact.tool import Tool
 
@@ -23,7 +23,7 @@ def print_keys(tools: Iterable[Tool]) -> None:
         for name, hosts in tool.keys.items():
             file = tool.source.partition(":")[2] or tool.source
             files[name, hosts, file] = "not granted" if is_missing else "granted"
-    rows = [Row((*row, files[row])) for row in sorted(files)]
+    rows = [TableRow((*row, files[row])) for row in sorted(files)]
     if rows:
         if out.is_terminal:  # Elsewhere each line is a row.
             out.print()
@@ -63,17 +63,17 @@ async def examine_servers(session: Session) -> bool:
         for state in states
         if state.definitions is not None
     }
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     findings: list[Finding] = []
     for state in states:
         found = state.definitions
         if found is None:
-            rows.append(Row((state.name, "not reached", "", "", state.error)))
+            rows.append(TableRow((state.name, "not reached", "", "", state.error)))
             continue
         schemas = sum("outputSchema" in tool for tool in found.tools)
         answer = state.bad_arguments
         rows.append(
-            Row((state.name, found.version, f"{len(found.tools):,}", f"{schemas:,}", answer))
+            TableRow((state.name, found.version, f"{len(found.tools):,}", f"{schemas:,}", answer))
         )
         findings += await asyncio.to_thread(scan, state.name, cast("Any", found.plain()), names)
     out.print()

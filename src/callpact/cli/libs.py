@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from callpact.cli.options import AsJson
-from callpact.cli.output import Row, err, plain, print_json, print_table
+from callpact.cli.output import TableRow, err, plain, print_json, print_table
 from callpact.sandbox.packs.bundler import LibraryRefused, find_npm, kept, parse, workshop
 from callpact.sandbox.packs.library import Pack, PackRefused, drop, installed, user_packs
 
@@ -89,7 +89,8 @@ def list_libraries(directory: Path, *, as_json: bool) -> None:
         err.print(f"no packs in {plain(str(directory))}; `callpact libs add NAME` builds one")
         return
     rows = [
-        Row((pack.name, pack.version, _size(pack), pack.sha256[:12], pack.built)) for pack in packs
+        TableRow((pack.name, pack.version, _size(pack), pack.sha256[:12], pack.built))
+        for pack in packs
     ]
     print_table(rows, ("LIBRARY", "VERSION", "SIZE", "SHA256", "BUILT"))
 

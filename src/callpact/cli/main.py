@@ -29,7 +29,7 @@ from callpact.cli.options import (
 )
 from callpact.cli.output import (
     As,
-    Row,
+    TableRow,
     counted,
     err,
     fail,
@@ -83,7 +83,7 @@ class RenderingName(StrEnum):
     flowmcp = "flowmcp"
 
 
-class Client(StrEnum):
+class ClientProgram(StrEnum):
     """Programs that start MCP servers."""
 
     claude = "claude"
@@ -153,13 +153,13 @@ def list_tools(*, sources: SourceOptions, as_json: AsJson = False) -> None:
         return
     traits = {tool.id: text.encode_traits(tool) for tool in catalog}
     last = ["NOTE"] if any(traits.values()) else []
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for tool in catalog:
         arguments = ", ".join(text.argument_names(tool))
         about = text.first_line(tool.description)
         cells = (tool.id, about, arguments, tool.contract.policy, traits[tool.id])
         style = "" if tool.disabled is None else "dim"
-        rows.append(Row(cells[: 4 + len(last)], style, "bold"))
+        rows.append(TableRow(cells[: 4 + len(last)], style, "bold"))
     print_table(rows, ["TOOL", "DOES", "ARGUMENTS", "POLICY", *last])
     print_keys(catalog)
     disabled = sum(tool.disabled is not None for tool in catalog)
@@ -427,7 +427,7 @@ def serve(
         bool, typer.Option("--metrics", help="Metrics for Prometheus at /metrics, over HTTP.")
     ] = False,
     print_config: Annotated[
-        Client | None,
+        ClientProgram | None,
         typer.Option("--print-config", help="Print the configuration for a client, and exit."),
     ] = None,
     name: Annotated[

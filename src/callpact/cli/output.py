@@ -407,7 +407,7 @@ def print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:
         _write(written.encode() + b"\n", output)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table: its cells and its styles."""
 
     cells: tuple[str, ...]
@@ -416,10 +416,10 @@ class Row(NamedTuple):
     """The style of its first cell."""
 
 
-def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int = 0) -> None:
+def print_table(rows: Sequence[TableRow], headers: Sequence[str] = (), *, indent: int = 0) -> None:
     """Write a table: fitted to the terminal, or elsewhere one line per row, for grep."""
     if not out.is_terminal:
-        print_lines(_lined([*([Row(tuple(headers))] if headers else []), *rows], indent))
+        print_lines(_lined([*([TableRow(tuple(headers))] if headers else []), *rows], indent))
         return
     from rich.table import Table
 
@@ -431,7 +431,7 @@ def print_table(rows: Sequence[Row], headers: Sequence[str] = (), *, indent: int
     out.print(table)
 
 
-def _lined(rows: list[Row], indent: int) -> Iterator[str]:
+def _lined(rows: list[TableRow], indent: int) -> Iterator[str]:
     """Rows as lines with padded columns."""
     cells = [[flat(cell) for cell in row.cells] for row in rows]
     widths = [min(max(map(len, column)), _WIDEST) for column in zip(*cells, strict=True)]
@@ -455,13 +455,13 @@ def print_properties(title: str, schema: Any) -> None:
         out.print(f"[bold]{title}[/] {plain(json_text(schema)[:300])}\n")
         return
     out.print(f"[bold]{title}[/]")
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for key, sub in properties.items():
         node = sub if is_object(sub) else {}
         kinds = " or ".join(text.types_of(schema, key)) or "any"
         rules = ", ".join(text.rules_of(schema, key))
         rules = rules if len(rules) <= _MOST_RULES else f"{rules[: _MOST_RULES - 1]}…"
-        rows.append(Row((key, kinds, str(node.get("description", "")), rules), first="cyan"))
+        rows.append(TableRow((key, kinds, str(node.get("description", "")), rules), first="cyan"))
     print_table(rows, indent=2)
     out.print()
 

@@ -98,7 +98,7 @@ Visible = Callable[["Tool"], bool] | Collection[str]
 """The tools that may be found: a predicate, or their ids."""
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     """One tool that was found, in short."""
 
     id: str
@@ -113,7 +113,7 @@ class Hit(Struct, frozen=True):
 class Page(Struct, frozen=True):
     """Some of the hits, the best first; `total` counts them all, `next` is the following offset."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     total: int
     next: int | None = None
 
@@ -343,8 +343,8 @@ def _parameter_texts(root: Any) -> Iterator[str]:
 # --- hits -----------------------------------------------------------------------------------
 
 
-def _hit(tool: Tool) -> Hit:
-    return Hit(
+def _hit(tool: Tool) -> SearchHit:
+    return SearchHit(
         tool.id, tool.wire_name, tool.title, first_sentence(tool.description), _required(tool)
     )
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from callpact.discovery.index import MAX_LIMIT, MAX_QUERY_LENGTH, Hit, Page, ToolIndex
+from callpact.discovery.index import MAX_LIMIT, MAX_QUERY_LENGTH, Page, SearchHit, ToolIndex
 from callpact.envelope import ResponseEnvelope, now_ms
 from callpact.errors import AccessDenied, Failed, ToolError, UnknownTool
 from callpact.gate import grant
@@ -380,7 +380,7 @@ def _encode_page(page: Page) -> dict[str, Any]:
     return form
 
 
-def _encode_hit(hit: Hit) -> dict[str, Any]:
+def _encode_hit(hit: SearchHit) -> dict[str, Any]:
     form: dict[str, Any] = {"name": hit.id}
     if hit.title:
         form["title"] = hit.title

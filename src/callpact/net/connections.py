@@ -132,7 +132,7 @@ class Wire(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
 
-class Attempt:
+class ConnectAttempt:
     """One attempt to send a request; aiohttp runs it as a middleware."""
 
     __slots__ = ("_most", "_place", "_rules", "_wire", "_wires")
@@ -186,9 +186,9 @@ class Attempt:
 
 
 class ObservedRequest(aiohttp.ClientRequest):
-    """aiohttp's request, which passes the connection to its `Attempt` before it is written to."""
+    """aiohttp's request, which passes the connection to its `ConnectAttempt` before it is written to."""
 
-    attempt: Attempt
+    attempt: ConnectAttempt
 
     async def send(self, conn: Any) -> aiohttp.ClientResponse:
         self.attempt.take(conn)

@@ -18,8 +18,8 @@ from yarl import URL
 from callpact.errors import CallError
 from callpact.net.address import AddressRules, Place, Refused
 from callpact.net.connections import (
-    Attempt,
     Broken,
+    ConnectAttempt,
     Lookup,
     NotHttp,
     ObservedRequest,
@@ -134,7 +134,7 @@ class Turns:
             del self._lanes[place.origin]
 
 
-class Pool:
+class SessionPool:
     """The session and the connections of one event loop."""
 
     def __init__(self, limits: Limits, rules: AddressRules, lookup: Lookup | None) -> None:
@@ -180,7 +180,7 @@ class Pool:
             self._turns.give_back(place)
 
     async def _exchange(self, request: Request, place: Place) -> Response | Redirect | Unanswered:
-        attempt = Attempt(place, self._rules, self._wires, self._limits.connections)
+        attempt = ConnectAttempt(place, self._rules, self._wires, self._limits.connections)
         response: aiohttp.ClientResponse | None = None
         is_whole = False
         try:

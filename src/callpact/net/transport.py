@@ -21,7 +21,7 @@ from callpact.net.message import Request, Response, check_request
 from callpact.net.redirect import next_request, redirected
 
 if TYPE_CHECKING:
-    from callpact.net.exchange import Pool, Redirect
+    from callpact.net.exchange import Redirect, SessionPool
 
 _RETRIED = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
@@ -55,7 +55,7 @@ class HttpTransport:
         rules = allow if isinstance(allow, AddressRules) else AddressRules(allow)
         self._rules = rules.with_hosts(self._upstreams.hosts)
         self._lookup = lookup
-        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, SessionPool] = {}
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -105,20 +105,20 @@ class HttpTransport:
                 ending = asyncio.run_coroutine_threadsafe(pool.close(), loop)
                 await asyncio.wrap_future(ending)
 
-    def _pool(self) -> Pool:
+    def _pool(self) -> SessionPool:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            from callpact.net.exchange import Pool
+            from callpact.net.exchange import SessionPool
 
             if self._is_closed:
                 raise UsageError("the transport is closed")
             for ended in [loop for loop in tuple(self._pools) if loop.is_closed()]:
                 self._pools.pop(ended, None)
-            pool = self._pools[loop] = Pool(self._limits, self._rules, self._lookup)
+            pool = self._pools[loop] = SessionPool(self._limits, self._rules, self._lookup)
         return pool
 
-    async def _follow(self, pool: Pool, request: Request, place: Place) -> Response:
+    async def _follow(self, pool: SessionPool, request: Request, place: Place) -> Response:
         from callpact.net.exchange import Unanswered
 
         if not request.method.isupper():

@@ -22,7 +22,7 @@ from callpact.context import (
     Context,
 )
 from callpact.sources.parts import (
-    Part,
+    SourcePart,
 )
 from callpact.tool import (
     Handler,
@@ -68,7 +68,7 @@ def _counted(tool: Tool, calls: set[object]) -> Tool:
 class Version:
     """One served version of a source."""
 
-    def __init__(self, part: Part, prepare: Callable[[Catalog], Catalog]) -> None:
+    def __init__(self, part: SourcePart, prepare: Callable[[Catalog], Catalog]) -> None:
         self.part = part
         self._open = part.source if part.trouble is None else None
         self._calls = calls = set[object]()
@@ -130,7 +130,7 @@ def _hash(tool: Tool, *more: Any) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def lost(old: Part, new: Part) -> str:
+def lost(old: SourcePart, new: SourcePart) -> str:
     """The first error at a place that had tools and no error before; empty without one."""
     hurt = {found.place for found in old.report if found.severity == "error"}
     offers = (*old.catalog.resources, *old.catalog.prompts)
@@ -144,7 +144,7 @@ def lost(old: Part, new: Part) -> str:
 
 
 @dataclass(slots=True)
-class Change:
+class VersionChange:
     """The difference between two sets of served versions."""
 
     added: list[Key]
@@ -167,14 +167,14 @@ def compared(
     new: Iterable[Version],
     read: Iterable[Version],
     is_served: Callable[[Tool], bool],
-) -> Change:
+) -> VersionChange:
     """The difference that clients see; `read` are the new versions whose own files changed."""
     before = {key: known for version in old for key, known in version.served(is_served).items()}
     after = {key: known for version in new for key, known in version.served(is_served).items()}
     kept = [key for key in after if key in before]
     resources = [resource for version in read for resource in version.catalog.resources]
     fixed = {("resource", resource.uri) for resource in resources if not resource.is_template}
-    return Change(
+    return VersionChange(
         [key for key in after if key not in before],
         [key for key in before if key not in after],
         [key for key in kept if after[key] != before[key]],

@@ -31,9 +31,9 @@ from callpact.sources.base import (
     Watched,
 )
 from callpact.sources.parts import (
-    Loaded,
-    Part,
-    Wanted,
+    LoadedSources,
+    SourcePart,
+    WantedSource,
     load_part,
 )
 from callpact.tool import Tool
@@ -66,7 +66,7 @@ class LoadOptions:
 
     config: Path | None = None
     """The configuration file that names the sources; None if references were given."""
-    wanted: Callable[[], tuple[Wanted, ...]] = tuple
+    wanted: Callable[[], tuple[WantedSource, ...]] = tuple
     """Reads the wanted sources from that file."""
     given: Callable[[], Opening] | None = None
     """Makes the settings that all sources share; called again when one of the `files` changed."""
@@ -88,7 +88,7 @@ class Watcher:
     `prepare` converts the catalog of a source to the one that is run.
     """
 
-    loaded: Loaded
+    loaded: LoadedSources
     runtime: Runtime
     options: LoadOptions
     announce: Announce
@@ -145,7 +145,7 @@ class Watcher:
     async def _apart(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def _settle(self, watch: Watch, part: Part, *more: Part) -> None:
+    async def _settle(self, watch: Watch, part: SourcePart, *more: SourcePart) -> None:
         """Watch the files of these parts; the first was read just now."""
         watched = [each for known in (part, *more) for each in _watched(known, self.options.files)]
         await self._apart(lambda: watch.settle(watched, part.since))
@@ -207,7 +207,7 @@ class Watcher:
         self._wanted = wanted
 
     async def _read(
-        self, wanted: Wanted, old: Version | None, watch: Watch, changed: _Changed
+        self, wanted: WantedSource, old: Version | None, watch: Watch, changed: _Changed
     ) -> Version:
         """The new version of a source, or the old one if the new one is broken."""
         part = await self._load(wanted, None if old is None else old.part, changed)
@@ -225,7 +225,9 @@ class Watcher:
         self._log_trouble(wanted.name, trouble, changed)
         return new if old is None else old
 
-    async def _load(self, wanted: Wanted, old: Part | None, changed: _Changed) -> Part:
+    async def _load(
+        self, wanted: WantedSource, old: SourcePart | None, changed: _Changed
+    ) -> SourcePart:
         """Load a source; any error becomes its trouble."""
         kept = None
         if old is not None and old.wanted.secrets == wanted.secrets:
@@ -249,7 +251,7 @@ class Watcher:
             _log.debug("%s could not be read", wanted.ref, exc_info=True)
             trouble = SourceRefused(f"{wanted.ref}: {type(error).__name__}: {error}")
         source = None if old is None else old.source
-        return Part(wanted, Catalog(()), (), source, kept, since, trouble)
+        return SourcePart(wanted, Catalog(()), (), source, kept, since, trouble)
 
     def _fitting(self, versions: dict[str, Version], changed: _Changed) -> dict[str, Version]:
         """The new versions; of two with colliding tools, the later keeps its previous version."""
@@ -315,7 +317,7 @@ class Watcher:
             _log.warning("%s changed: %s; %s", _shown(files), trouble, end)
         watch.trouble = trouble
 
-    def _log_findings(self, part: Part, old: Version | None) -> None:
+    def _log_findings(self, part: SourcePart, old: Version | None) -> None:
         """Log the findings that the previous version did not have."""
         known = frozenset(() if old is None else old.part.report)
         news = [found for found in part.report if found not in known and found.severity != "info"]
@@ -327,7 +329,7 @@ class Watcher:
             _log.warning("%s: %s more findings", part.wanted.ref, len(news) - MOST_NAMED)
 
 
-def _watched(part: Part, given: Iterable[Path]) -> tuple[Watched, ...]:
+def _watched(part: SourcePart, given: Iterable[Path]) -> tuple[Watched, ...]:
     """The files and folders that a source is read from."""
     wanted, source = part.wanted, part.source
     files = [Watched(file) for file in (wanted.secrets, *given) if file is not None]

@@ -25,7 +25,7 @@ from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.js.builtin_modules import INTL, module_limits, module_script
 from callpact.sandbox.js.time_zones import zone_texts
 from callpact.sandbox.private_files import keep_private, read_private
-from callpact.sandbox.steps import Failed, read_thrown, words
+from callpact.sandbox.steps import StepFailed, read_thrown, words
 
 if TYPE_CHECKING:
     from callpact.sandbox.packs.library import Pack
@@ -198,7 +198,7 @@ class Loading:
             return HooksRefused("NeverSettled", words("NeverSettled", self._limits))
         return _refused(self._failure(machine, handles, reason))
 
-    def _failure(self, machine: Machine, handles: Handles, thrown: int) -> Failed:
+    def _failure(self, machine: Machine, handles: Handles, thrown: int) -> StepFailed:
         try:
             text = machine.text(machine.invoke(handles.describe, thrown), _MAX_DESCRIBED_BYTES)
         except Thrown:
@@ -233,5 +233,5 @@ def _string(machine: Machine, text: str) -> int:
     return machine.json(msgspec.json.encode(text))
 
 
-def _refused(failed: Failed) -> HooksRefused:
+def _refused(failed: StepFailed) -> HooksRefused:
     return HooksRefused(failed.name, failed.message, failed.line, failed.column)

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from callpact.errors import Failed as CallFailed
+from callpact.errors import Failed
 from callpact.sandbox.engine import Engine
 from callpact.sandbox.fair_slots import Crowded, FairSlots
 from callpact.sandbox.realm import Pending, Realm
-from callpact.sandbox.steps import Done, Effect, Failed, Reply
+from callpact.sandbox.steps import Done, Effect, Reply, StepFailed
 from callpact.sandbox.workers import Workers
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class EffectRefused(Exception):
     """Raised by the host to refuse an effect: the hook gets a TypeError with this message."""
 
 
-class Pool:
+class ThreadPool:
     """The threads for the hooks of one engine; the owner of the engine closes it."""
 
     def __init__(self, engine: Engine) -> None:
@@ -86,7 +86,7 @@ class Pool:
         perform: Perform,
         *,
         caller: Hashable = None,
-    ) -> Done | Failed:
+    ) -> Done | StepFailed:
         """Call a hook; `perform` is awaited for each effect, for several at the same time.
 
         Raises:
@@ -109,7 +109,7 @@ class Pool:
         try:
             await self._slots.take(caller)
         except Crowded:
-            raise CallFailed(
+            raise Failed(
                 "overloaded",
                 f"{MAX_WAITING:,} hook calls wait already, most of them yours; "
                 "try again when some of them have ended",
@@ -121,7 +121,7 @@ class Pool:
 
     async def _serve(
         self, call: _Call, step: Pending, perform: Perform, caller: Hashable
-    ) -> Done | Failed:
+    ) -> Done | StepFailed:
         open_: set[asyncio.Task[Reply]] = set()
         try:
             while True:

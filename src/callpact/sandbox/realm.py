@@ -1,6 +1,6 @@
 """A file's hooks, loaded: each call starts from the same image and leaves nothing behind.
 
-A call is a chain of steps. A step ends with `Done`, `Failed`, or `Pending` when the hook waits for
+A call is a chain of steps. A step ends with `Done`, `StepFailed`, or `Pending` when the hook waits for
 the host; `Pending.resume` gives the replies and is the next step. Everything here blocks and must
 run on a thread with a large stack: `pool.py` is the interface for asyncio.
 """
@@ -24,9 +24,9 @@ from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.steps import (
     Done,
     Effect,
-    Failed,
     Log,
     Reply,
+    StepFailed,
     check_json,
     read_effects,
     read_logs,
@@ -108,7 +108,7 @@ class Pending:
         return call
 
 
-Step = Done | Failed | Pending
+Step = Done | StepFailed | Pending
 
 
 class _Call:
@@ -209,6 +209,6 @@ class _Call:
             return self._fail("NeverSettled")
         return Pending(self, effects)
 
-    def _fail(self, name: str, detail: str = "") -> Failed:
+    def _fail(self, name: str, detail: str = "") -> StepFailed:
         message = words(name, self._limits)
-        return Failed(name, f"{message} ({detail})" if detail else message, logs=self._logs)
+        return StepFailed(name, f"{message} ({detail})" if detail else message, logs=self._logs)

@@ -57,7 +57,7 @@ class Done(Struct, frozen=True):
     logs: tuple[Log, ...] = ()
 
 
-class Failed(Struct, frozen=True):
+class StepFailed(Struct, frozen=True):
     """The reason for a missing result; `line` and `column` refer to the file's text, or are 0."""
 
     name: str
@@ -107,7 +107,7 @@ def read_effects(text: bytes) -> tuple[Effect, ...]:
         return _effects.decode(_well_formed(text))
 
 
-def read_thrown(text: bytes, limits: HookLimits) -> Failed:
+def read_thrown(text: bytes, limits: HookLimits) -> StepFailed:
     """The exception of a hook and its place; the engine's out-of-memory error counts as the limit.
 
     Raises:
@@ -119,7 +119,7 @@ def read_thrown(text: bytes, limits: HookLimits) -> Failed:
     name, message = thrown.name or "Error", thrown.message
     if (name, message) == _OUT_OF_MEMORY:
         name, message = "MemoryLimit", words("MemoryLimit", limits)
-    return Failed(name, message, line, column)
+    return StepFailed(name, message, line, column)
 
 
 def check_json(text: bytes) -> str:

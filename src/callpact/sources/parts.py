@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedSource:
     """One source to load: its settings, the selection of its tools, and their policy."""
 
     name: str
@@ -61,10 +61,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourcePart:
     """One loaded source, with its tools and its report; or its `trouble`, and no tool."""
 
-    wanted: Wanted
+    wanted: WantedSource
     catalog: Catalog
     report: tuple[Finding, ...]
     source: Source | None
@@ -75,11 +75,11 @@ class Part:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedSources:
     """All loaded sources: one catalog, and the parts that it is made of."""
 
     catalog: Catalog = field(default_factory=lambda: Catalog(()))
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SourcePart, ...] = ()
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -98,11 +98,11 @@ class Loaded:
 
 
 async def load_sources(
-    wanted: Iterable[Wanted],
+    wanted: Iterable[WantedSource],
     given: Opening | None = None,
     *,
     hide: Callable[[Secrets], None] | None = None,
-) -> Loaded:
+) -> LoadedSources:
     """Load sources into one catalog.
 
     `given` overrides the settings of each source. A refused source is an error in the report and
@@ -113,7 +113,7 @@ async def load_sources(
     """
     # Side by side, as servers take their time to start.
     parts = tuple(await asyncio.gather(*(load_part(each, given, hide=hide) for each in wanted)))
-    loaded = Loaded(parts=parts)
+    loaded = LoadedSources(parts=parts)
     refused = [part.trouble for part in parts if part.trouble is not None]
     if len(refused) == len(parts) == 1:
         raise refused[0]
@@ -133,7 +133,7 @@ async def load_sources(
     return loaded
 
 
-def _lost_names(tools: Iterable[Tool], catalog: Catalog, wanted: Wanted) -> Iterable[Finding]:
+def _lost_names(tools: Iterable[Tool], catalog: Catalog, wanted: WantedSource) -> Iterable[Finding]:
     """The former names of tools that they do not keep, as other tools have or had them."""
     for tool in tools:
         for name in tool.former:
@@ -145,13 +145,13 @@ def _lost_names(tools: Iterable[Tool], catalog: Catalog, wanted: Wanted) -> Iter
 
 
 async def load_part(
-    wanted: Wanted,
+    wanted: WantedSource,
     given: Opening | None = None,
     *,
     secrets: Secrets | None = None,
     hide: Callable[[Secrets], None] | None = None,
     source: Source | None = None,
-) -> Part:
+) -> SourcePart:
     """Open and load one source, as `load_sources` does; a refused one is closed.
 
     `secrets` are those of an earlier load, if the file has not changed since. An open `source` is
@@ -171,7 +171,7 @@ async def load_part(
         if source is not None:
             await source.aclose()
         found = (Finding(wanted.ref, "error", str(error)),)
-        return Part(wanted, Catalog(()), found, source, secrets, since, error)
+        return SourcePart(wanted, Catalog(()), found, source, secrets, since, error)
     except BaseException:
         if source is not None:
             await source.aclose()
@@ -179,10 +179,10 @@ async def load_part(
     report.extend(loaded.report)
     if secrets is not None and (given is None or given.secrets is None):
         report += [Finding(wanted.ref, "warning", text) for text in secrets.warnings]
-    return Part(wanted, catalog, tuple(report), source, secrets, since)
+    return SourcePart(wanted, catalog, tuple(report), source, secrets, since)
 
 
-def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> Opening:
+def _opening(wanted: WantedSource, given: Opening | None, secrets: Secrets | None) -> Opening:
     opening, settings = given or Opening(""), wanted.settings
     lists = None if settings.lists is None else str(wanted.folder / settings.lists)
     return msgspec.structs.replace(
@@ -199,7 +199,7 @@ def _opening(wanted: Wanted, given: Opening | None, secrets: Secrets | None) -> 
     )
 
 
-def _granted(wanted: Wanted, opening: Opening, known: Secrets | None) -> Secrets:
+def _granted(wanted: WantedSource, opening: Opening, known: Secrets | None) -> Secrets:
     """The keys of a source; of a shared file only those that are granted by name."""
     secrets = opening.secrets or known or Secrets(None, wanted.secrets)
     is_shared = opening.secrets is not None or not wanted.owns_secrets
@@ -249,7 +249,7 @@ def is_python(opening: Opening) -> bool:
     return opening.ref.startswith("python:") or _sniffed(opening.ref, opening.folder) == "python"
 
 
-def _selected(loaded: Tools, wanted: Wanted, report: list[Finding]) -> Catalog:
+def _selected(loaded: Tools, wanted: WantedSource, report: list[Finding]) -> Catalog:
     catalog = Catalog(
         loaded, resources=loaded.resources, prompts=loaded.prompts, policy=wanted.policy
     )

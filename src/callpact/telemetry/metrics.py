@@ -72,7 +72,7 @@ def _is_tool_error(envelope: ResponseEnvelope[Any] | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricReading:
     """A metric that is kept elsewhere: `read` is called for each page, and must be quick."""
 
     name: str
@@ -105,7 +105,7 @@ class _Stops:
 class Metrics:
     """Observer that counts calls; `render` returns the page. Thread-safe."""
 
-    def __init__(self, readings: Iterable[Reading] = ()) -> None:
+    def __init__(self, readings: Iterable[MetricReading] = ()) -> None:
         self._readings = tuple(readings)
         self._lock = threading.Lock()
         self._results: dict[str, _Times] = {}
@@ -225,7 +225,7 @@ def _warned(times: dict[tuple[str, str], _Times]) -> Iterator[str]:
         yield f'{name}{{tool="{tool}"}} {number}'
 
 
-def _read(reading: Reading) -> Iterator[str]:
+def _read(reading: MetricReading) -> Iterator[str]:
     yield from _head(reading.name, reading.help, reading.kind)
     yield f"{reading.name} {_number(reading.read())}"
 

@@ -13,7 +13,7 @@ from callpact.sources.base import Finding
 from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.read.catalogue_files import (
-    Candidate,
+    CandidateFile,
     find_files,
     find_lists,
     read_text,
@@ -145,7 +145,7 @@ def test_what_is_no_text_is_not_told_as_a_name(tmp_path):
 
 def test_a_folder_that_cannot_be_read_is_told_and_the_others_are_checked(tmp_path):
     trouble = unreadable(tmp_path, InvalidManifest("the folder cannot be read: Permission denied"))
-    candidate = Candidate(tmp_path, tmp_path, trouble)
+    candidate = CandidateFile(tmp_path, tmp_path, trouble)
     report = Catalogue([candidate], lambda _: Rules()).check(candidate)
     assert report.verdict == "error"
     assert "Permission denied" in report.findings[0].message

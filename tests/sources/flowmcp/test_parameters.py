@@ -6,7 +6,7 @@ import pytest
 
 import calls
 from callpact.sources.flowmcp.read.parameters import (
-    Part,
+    ValuePart,
     argument_aliases,
     enum_values,
     input_schema,
@@ -473,7 +473,7 @@ def test_a_key_that_is_not_in_camel_case_is_sent_as_it_is(shop, key):
     ],
 )
 def test_a_value_is_made_of_its_parts(value, parts):
-    assert read_parts(value, frozenset({"S"}), "k") == tuple(Part(*part) for part in parts)
+    assert read_parts(value, frozenset({"S"}), "k") == tuple(ValuePart(*part) for part in parts)
 
 
 def test_an_alias_that_is_the_name_of_another_argument_is_none():

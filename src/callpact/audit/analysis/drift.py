@@ -70,7 +70,7 @@ Words = tuple[str, str]
 """A message, and a sample."""
 
 
-class Finding(Struct, frozen=True):
+class DriftFinding(Struct, frozen=True):
     """One rule that outputs break at one place: how many, since when, and samples of them.
 
     The rule `absent` breaks no schema: an optional field that always came and no longer does.
@@ -121,7 +121,7 @@ class Drift(Struct, frozen=True):
     """All outputs of the window."""
     since: int
     until: int
-    findings: tuple[Finding, ...]
+    findings: tuple[DriftFinding, ...]
     patch: Patch | None
     """None where the tool has no output schema."""
     proof: Proof
@@ -236,14 +236,14 @@ def _sum(one: _Times | None, other: _Times) -> _Times:
     return _Times(one.outputs + other.outputs, first, last)
 
 
-def _findings(survey: _Survey, times: Mapping[Key, _Times], of: int) -> Iterator[Finding]:
+def _findings(survey: _Survey, times: Mapping[Key, _Times], of: int) -> Iterator[DriftFinding]:
     judged = {(found.path, found.rule): found for found in survey.findings()}
     # A note has `*` for every key of digits; a checked output has the key itself.
     blurred = {(place(path), rule) for path, rule in judged} - judged.keys()
     for key, noted in times.items():
         if key in blurred:
             continue
-        found = judged.pop(key, None) or Finding(*key, 0, 0, 0, 0, "", (), (), "")
+        found = judged.pop(key, None) or DriftFinding(*key, 0, 0, 0, 0, "", (), (), "")
         if noted.outputs < found.outputs:  # The sample includes outputs of former contracts.
             yield found
             continue
@@ -347,7 +347,7 @@ class _Survey:
         width = self.until - self.since + 1
         return (at - self.since) * BUCKETS // width
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[DriftFinding, ...]:
         """The places and rules that were found, the commonest first."""
         for path, found in self._fields.items():
             if found.is_gone and (path, ABSENT) not in self._seen:
@@ -356,9 +356,9 @@ class _Survey:
         rows = map(self._finding, self._seen)
         return tuple(sorted(rows, key=lambda row: (-row.outputs, row.path, row.rule)))
 
-    def _finding(self, key: Key) -> Finding:
+    def _finding(self, key: Key) -> DriftFinding:
         seen = self._seen[key]
-        return Finding(
+        return DriftFinding(
             *key,
             outputs=seen.outputs,
             of=len(self.records) - self._unread,

@@ -73,7 +73,7 @@ _IN_UNION = "no change of a union, or of what a union shares, is proposed"
 _NO_EDIT = "no change of this rule is proposed"
 
 
-class Operation(Struct, frozen=True, omit_defaults=True):
+class PatchOperation(Struct, frozen=True, omit_defaults=True):
     """One step of a JSON Patch (RFC 6902)."""
 
     op: Literal["add", "remove", "replace"]
@@ -97,7 +97,7 @@ class Patch(Struct, frozen=True):
     unsolved: tuple[Unsolved, ...] = ()
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
+    def operations(self) -> tuple[PatchOperation, ...]:
         """The steps of the change, in the order of the documents."""
         return tuple(_difference(self.before, self.after, ""))
 
@@ -497,7 +497,7 @@ def _settled(compiled: CompiledSchema, value: Any, *, declare: bool) -> bool:
 # --- JSON Patch -----------------------------------------------------------------------------
 
 
-def _difference(before: Any, after: Any, path: str) -> Iterator[Operation]:
+def _difference(before: Any, after: Any, path: str) -> Iterator[PatchOperation]:
     if before == after:
         return
     if is_object(before) and is_object(after):
@@ -506,21 +506,21 @@ def _difference(before: Any, after: Any, path: str) -> Iterator[Operation]:
             if key in after:
                 yield from _difference(old, after[key], inner)
             else:
-                yield Operation("remove", inner)
+                yield PatchOperation("remove", inner)
         for key in (key for key in after if key not in before):
-            yield Operation("add", path + pointer([key]), after[key])
+            yield PatchOperation("add", path + pointer([key]), after[key])
     elif _are_schemas(before) and _are_schemas(after) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _difference(old, new, f"{path}/{index}")
     else:
-        yield Operation("replace", path, after)
+        yield PatchOperation("replace", path, after)
 
 
 def _are_schemas(value: Any) -> TypeGuard[list[Any]]:
     return is_array(value) and all(map(is_object, value))
 
 
-def _worded(before: Document, step: Operation) -> str:
+def _worded(before: Document, step: PatchOperation) -> str:
     old, new = (
         json.dumps(value, ensure_ascii=False)
         for value in (resolve(before, f"#{step.path}"), None if step.value is UNSET else step.value)

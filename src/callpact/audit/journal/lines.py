@@ -29,7 +29,7 @@ _CUT = ("tool", "code", "path", "message", "key", "caller", "client", "server", 
 _encoder = msgspec.json.Encoder()
 
 
-class Head(Struct, frozen=True, array_like=True, gc=False):
+class LineHead(Struct, frozen=True, array_like=True, gc=False):
     """The values that all calls of a tool share, in the order of its line."""
 
     tool: str
@@ -55,7 +55,7 @@ class _LogLine(LogLine, frozen=True, array_like=True, gc=False):
 class _Line(Struct, frozen=True, array_like=True, gc=False):
     """A call in the order of its line; the line of a plain result ends with its output."""
 
-    head: Head
+    head: LineHead
     id: str
     at: int
     ms: float | None
@@ -89,7 +89,7 @@ _records = msgspec.json.Decoder(Record)
 _lines = msgspec.json.Decoder(_Line)
 
 
-def encode_head(head: Head) -> bytes:
+def encode_head(head: LineHead) -> bytes:
     """The first part of a line."""
     return _encoder.encode(head)
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from orjson import OPT_APPEND_NEWLINE, Fragment, dumps
 
 from callpact.audit.journal.health import Health
-from callpact.audit.journal.lines import Head, encode_head, encode_line
+from callpact.audit.journal.lines import LineHead, encode_head, encode_line
 from callpact.audit.journal.segments import Journal
 from callpact.audit.record import (
     MAX_PAYLOAD_BYTES,
@@ -221,7 +221,9 @@ class Recorder:
             fnmatchcase(tool.id, pattern) for pattern in self._patterns
         )
         sent, given = _marks_secrets(contract.input), _marks_secrets(contract.output)
-        head = encode_head(Head(tool.id, tool.kind, tool.version, contract_hash, contract.policy))
+        head = encode_head(
+            LineHead(tool.id, tool.kind, tool.version, contract_hash, contract.policy)
+        )
         is_plain = not (sent or given or is_hashed or self._mask.finds(head.decode()))
         declared = _declared(contract) if sent or given or is_hashed else frozenset({""})
         names = declared if is_hashed else None
@@ -234,7 +236,7 @@ class Recorder:
         # The id may be a mistyped one of a tool of which only hashes are kept.
         names = frozenset({""}) if self._patterns else None
         try:
-            head = encode_head(Head(event.tool_id))
+            head = encode_head(LineHead(event.tool_id))
         except UnicodeEncodeError:
             return _Known(None, Fragment(b""), names=names)
         if names is not None:

@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 LOCK = "lock"
 
 
-class File(Struct, frozen=True):
+class StoreFile(Struct, frozen=True):
     """One Parquet file, which is never changed, with the times of its first and last record."""
 
     name: str
@@ -33,19 +33,19 @@ class File(Struct, frozen=True):
     size: int
 
 
-class Manifest(Struct, frozen=True):
+class StoreManifest(Struct, frozen=True):
     """The files of a store, and the bytes of each segment of the journal that are in them."""
 
     version: int = FORMAT
-    files: tuple[File, ...] = ()
+    files: tuple[StoreFile, ...] = ()
     taken: Mapping[str, int] = {}
 
 
-_decode = msgspec.json.Decoder(Manifest).decode
+_decode = msgspec.json.Decoder(StoreManifest).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> StoreManifest | None:
     """The manifest of a store; None if it has none.
 
     Raises:
@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     return manifest
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: StoreManifest) -> None:
     """Replace the manifest; after a loss of power, the old or the new one is intact."""
     path = folder / f"{MANIFEST}.tmp"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -28,7 +28,13 @@ from callpact.audit.journal.lines import decode_line
 from callpact.audit.journal.segments import segments
 from callpact.audit.record import Record
 from callpact.audit.store.interface import DAY, Filter, Moved, Overtaken, Stored
-from callpact.audit.store.manifest import File, Manifest, locked, read_manifest, write_manifest
+from callpact.audit.store.manifest import (
+    StoreFile,
+    StoreManifest,
+    locked,
+    read_manifest,
+    write_manifest,
+)
 from callpact.audit.store.queries import LATEST_IN_DUCKDB, Queries, Query
 from callpact.audit.store.rows import COLUMNS, TYPES, Row, row_of
 from callpact.errors import UsageError
@@ -87,7 +93,7 @@ class ParquetStore(Queries):
         self._journal = base / "journal"
         self.unread = 0
         self.damaged: dict[str, str] = {}
-        self._manifest: Manifest = Manifest()
+        self._manifest: StoreManifest = StoreManifest()
         self._read: Mapping[str, int] = {}
         self._waiting = 0
         self._db = _connect(self.folder)
@@ -129,7 +135,7 @@ class ParquetStore(Queries):
     def _refresh(self) -> None:
         """Read the manifest, and the journal lines that are not in its files."""
         for _ in range(MAX_TRIES):
-            manifest = read_manifest(self.folder) or Manifest()
+            manifest = read_manifest(self.folder) or StoreManifest()
             if manifest != self._manifest or self._was_removed():
                 self._manifest, self._read = manifest, manifest.taken
                 self._run_text("DELETE FROM waiting")
@@ -146,7 +152,7 @@ class ParquetStore(Queries):
                 raise UsageError(
                     f"the journal in '{self._journal}' cannot be read: {error.strerror}"
                 ) from None
-            if (read_manifest(self.folder) or Manifest()) == manifest:
+            if (read_manifest(self.folder) or StoreManifest()) == manifest:
                 if waiting.records:
                     with self._whole():
                         self._load("waiting", list(_fitting(waiting.records)))
@@ -172,7 +178,7 @@ class ParquetStore(Queries):
             raise
         self._run_text("COMMIT")
 
-    def _files(self, where: Filter) -> list[File]:
+    def _files(self, where: Filter) -> list[StoreFile]:
         return [
             file
             for file in self._manifest.files
@@ -184,7 +190,7 @@ class ParquetStore(Queries):
     def _run(
         self,
         query: Query,
-        files: Iterable[File],
+        files: Iterable[StoreFile],
         *,
         with_waiting: bool,
         columns: str = COLUMNS,
@@ -202,7 +208,7 @@ class ParquetStore(Queries):
         return self._db.execute(text, given).fetchall()
 
     def _run_newest(
-        self, query: Query, files: Sequence[File], limit: int
+        self, query: Query, files: Sequence[StoreFile], limit: int
     ) -> Sequence[Sequence[Any]]:
         """Find the newest rows in the files with the newest records, and then read only these.
 
@@ -226,7 +232,7 @@ class ParquetStore(Queries):
         more = f' AND "at" IN ({", ".join(map(str, times))})'
         return self._run(query, holding, with_waiting=bool(self._waiting), more=more)
 
-    def _blame(self, query: Query, files: Iterable[File]) -> bool:
+    def _blame(self, query: Query, files: Iterable[StoreFile]) -> bool:
         """Find unreadable files and exclude them from now on; True if there are any."""
         found = False
         for file in files:
@@ -244,7 +250,7 @@ class ParquetStore(Queries):
                 found = True
         return found
 
-    def _paths(self, files: Iterable[File]) -> list[str]:
+    def _paths(self, files: Iterable[StoreFile]) -> list[str]:
         return [str(self.folder / file.name) for file in files]
 
     def _run_text(self, text: str, given: Sequence[Any] = ()) -> list[Any]:
@@ -259,7 +265,7 @@ class ParquetStore(Queries):
 
     def taken(self) -> dict[str, int]:
         """How many bytes of each segment of the journal are in the store."""
-        return dict((read_manifest(self.folder) or Manifest()).taken)
+        return dict((read_manifest(self.folder) or StoreManifest()).taken)
 
     def add(self, records: Sequence[Record], moved: Moved | None = None) -> int:
         """Add records and the new positions in one transaction; returns how many are new.
@@ -283,11 +289,11 @@ class ParquetStore(Queries):
             return sum(file.rows for file in files)
 
     @contextmanager
-    def _writing(self) -> Generator[Manifest]:
+    def _writing(self) -> Generator[StoreManifest]:
         """Hold the lock of the store; removes unlisted files of a killed process."""
         try:
             with locked(self.folder):
-                manifest = read_manifest(self.folder) or Manifest()
+                manifest = read_manifest(self.folder) or StoreManifest()
                 known = {file.name for file in manifest.files}
                 for path in self.folder.glob("*.parquet"):
                     if path.name not in known:
@@ -296,7 +302,7 @@ class ParquetStore(Queries):
         except (duckdb.Error, OSError) as error:
             raise _explained(error, self.folder) from error
 
-    def _write_new(self, records: Sequence[Record], manifest: Manifest) -> list[File]:
+    def _write_new(self, records: Sequence[Record], manifest: StoreManifest) -> list[StoreFile]:
         """Write one file for each day of the new records."""
         if not records:
             return []
@@ -320,7 +326,7 @@ class ParquetStore(Queries):
         finally:
             self._run_text("DROP TABLE IF EXISTS fresh")
 
-    def _forget_known(self, manifest: Manifest, rows: Sequence[Row]) -> None:
+    def _forget_known(self, manifest: StoreManifest, rows: Sequence[Row]) -> None:
         """Drop rows that occur twice, or that are in a file already."""
         first, last = min(row.at for row in rows), max(row.at for row in rows)
         near = [
@@ -346,7 +352,7 @@ class ParquetStore(Queries):
                 raise
             self._forget_known(manifest, rows)
 
-    def _write(self, text: str, given: Sequence[Any], day: int) -> File:
+    def _write(self, text: str, given: Sequence[Any], day: int) -> StoreFile:
         path = self.folder / f"{_day_name(day)}-{time.time_ns()}-{os.getpid()}.parquet"
         self._db.sql(text, params=list(given)).write_parquet(
             str(path), compression="zstd", row_group_size=ROW_GROUP
@@ -361,7 +367,7 @@ class ParquetStore(Queries):
         [(first, last, rows)] = self._run_text(
             'SELECT min("at"), max("at"), count(*) FROM read_parquet($1)', [[str(path)]]
         )
-        return File(path.name, first, last, rows, size)
+        return StoreFile(path.name, first, last, rows, size)
 
     # --- merging and retention --------------------------------------------------------------
 
@@ -372,10 +378,14 @@ class ParquetStore(Queries):
             self._merge(manifest, lambda day, _: day < today, whole=True)
 
     def _merge(
-        self, manifest: Manifest, is_due: Callable[[int, list[File]], bool], *, whole: bool = False
+        self,
+        manifest: StoreManifest,
+        is_due: Callable[[int, list[StoreFile]], bool],
+        *,
+        whole: bool = False,
     ) -> None:
         """Merge the small files of a day, or all of them; one day at a time."""
-        days: defaultdict[int, list[File]] = defaultdict(list)
+        days: defaultdict[int, list[StoreFile]] = defaultdict(list)
         for file in manifest.files:
             if file.name not in self.damaged and (whole or file.rows < SMALL_ROWS):
                 days[file.first // DAY].append(file)
@@ -402,7 +412,7 @@ class ParquetStore(Queries):
 
     def stored(self) -> list[Stored]:
         """The files, the oldest first."""
-        files = (read_manifest(self.folder) or Manifest()).files
+        files = (read_manifest(self.folder) or StoreManifest()).files
         parts = [Stored(file.name, file.first, file.last, file.size) for file in files]
         return sorted(parts, key=lambda part: part.last)
 
@@ -412,7 +422,7 @@ class ParquetStore(Queries):
             return 0
         with self._writing() as manifest:
             kept = sorted(manifest.files, key=lambda file: file.last)
-            gone: list[File] = []
+            gone: list[StoreFile] = []
             size = sum(file.size for file in kept)
             while kept:
                 is_old = older_than is not None and kept[0].last < older_than
@@ -425,7 +435,7 @@ class ParquetStore(Queries):
                 self._remove(gone)
         return sum(file.rows for file in gone)
 
-    def _remove(self, files: Iterable[File]) -> None:
+    def _remove(self, files: Iterable[StoreFile]) -> None:
         for file in files:
             with suppress(OSError):  # The next writer removes unlisted files.
                 (self.folder / file.name).unlink()
@@ -433,7 +443,7 @@ class ParquetStore(Queries):
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(file.size for file in (read_manifest(self.folder) or Manifest()).files)
+        return sum(file.size for file in (read_manifest(self.folder) or StoreManifest()).files)
 
 
 def _connect(folder: Path) -> Any:
@@ -460,7 +470,7 @@ def _fitting(records: Iterable[Record]) -> Iterator[Row]:
             yield row_of(record)
 
 
-def _holds(file: File, times: Sequence[int]) -> bool:
+def _holds(file: StoreFile, times: Sequence[int]) -> bool:
     """True if one of these sorted times is within a file."""
     number = bisect_left(times, file.first)
     return number < len(times) and times[number] <= file.last

@@ -39,7 +39,7 @@ from callpact.cli.audit.filters import (
 )
 from callpact.cli.options import AsJson, ConfigFile
 from callpact.cli.output import (
-    Row,
+    TableRow,
     counted,
     err,
     flat,
@@ -192,7 +192,9 @@ def show_call(
         out.print(f"\n[bold]Tries[/] {plain('of the same caller, the earliest first')}")
         here = [try_.id for try_ in tries].index(record.id)
         near = tries[max(0, here - _TRIES) : here + _TRIES + 1]
-        rows = [Row((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in near]
+        rows = [
+            TableRow((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in near
+        ]
         print_table(rows, ("", *text.RECORD_HEADERS))
         if len(near) < len(tries):
             err.print(f"{len(near)} of {len(tries):,} tries; --json has all", style="dim")
@@ -312,10 +314,12 @@ def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int
     changes = text.changes_of(rates) if is_one else []
     extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
     headers = (by.value.upper(), *text.as_shares(text.RATE_HEADERS, of), *chain(*extra))
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for number, rate in enumerate(rates):
         more = (*changes[number : number + 1], *trends[number : number + 1])
-        rows.append(Row((_group(rate.group, by), *text.rate_cells(rate, of), *more), first="bold"))
+        rows.append(
+            TableRow((_group(rate.group, by), *text.rate_cells(rate, of), *more), first="bold")
+        )
     shown_headers = print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
     if by is By.version and not is_one:
         err.print("--tool ID shows the change from version to version", style="dim")
@@ -351,7 +355,7 @@ def _print_compared(
     before: list[Rate], after: list[Rate], by: By, of: tuple[int | None, int | None]
 ) -> None:
     rows = [
-        Row((_group(group, by), *cells), first="bold")
+        TableRow((_group(group, by), *cells), first="bold")
         for group, *cells in text.compared_rates(before, after, of)
     ]
     headers = (by.value.upper(), *text.as_shares(text.COMPARED_HEADERS, of[1]))
@@ -359,7 +363,7 @@ def _print_compared(
 
 
 def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
-    rows = [Row(cells, first="bold") for cells in text.compared(before, after)]
+    rows = [TableRow(cells, first="bold") for cells in text.compared(before, after)]
     if rows:
         out.print()
         print_table(rows, text.CAUSE_HEADERS)
@@ -405,8 +409,8 @@ def _one_form(as_json: bool, as_csv: bool) -> None:  # noqa: FBT001 - two flags 
         raise UsageError("--json and --csv are two forms; choose one")
 
 
-def _row(record: Record) -> Row:
-    return Row(_cells(record), _style(record))
+def _row(record: Record) -> TableRow:
+    return TableRow(_cells(record), _style(record))
 
 
 def _cells(record: Record) -> tuple[str, ...]:

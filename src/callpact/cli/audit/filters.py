@@ -23,7 +23,7 @@ from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audit.text import fitted, moment
 from callpact.cli.options import option_parameter, with_parameters
-from callpact.cli.output import Row, err, fail, flat, out, plain, print_table
+from callpact.cli.output import TableRow, err, fail, flat, out, plain, print_table
 from callpact.envelope import now_ms
 from callpact.errors import UsageError
 
@@ -217,7 +217,7 @@ def find_record(store: Store, id: str) -> Record:
 
 
 def print_fitted(
-    rows: Sequence[Row], headers: Sequence[str], spare: Iterable[str], *, indent: int = 0
+    rows: Sequence[TableRow], headers: Sequence[str], spare: Iterable[str], *, indent: int = 0
 ) -> Sequence[str]:
     """Print a table; a narrow terminal drops spare columns.
 

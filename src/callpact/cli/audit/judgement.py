@@ -28,7 +28,7 @@ from callpact.cli.audit.filters import (
 )
 from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import (
-    Row,
+    TableRow,
     counted,
     err,
     fail,
@@ -154,7 +154,7 @@ def _print_report(
     tail: Iterable[str],
     spare: Iterable[str] = (),
 ) -> None:
-    print_fitted([Row(cells, first="cyan") for cells in rows], headers, spare, indent=2)
+    print_fitted([TableRow(cells, first="cyan") for cells in rows], headers, spare, indent=2)
     print_plain(f"  {line}" for line in tail)
     out.print()
 

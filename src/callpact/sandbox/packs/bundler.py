@@ -62,7 +62,7 @@ class LibraryRefused(CallpactError):
     """A library that cannot become a pack, with the reason."""
 
 
-class Wanted(Struct, frozen=True):
+class WantedLibrary(Struct, frozen=True):
     """A requested library: its name, and a version, range or tag of npm."""
 
     name: str
@@ -75,7 +75,7 @@ class Wanted(Struct, frozen=True):
 class Built(Struct, frozen=True):
     """The result of a build: the script, its inputs, and the modules left out."""
 
-    wanted: Wanted
+    wanted: WantedLibrary
     version: str
     integrity: str
     script: bytes
@@ -83,7 +83,7 @@ class Built(Struct, frozen=True):
     """Modules that npm did not install; using them throws."""
 
 
-def parse(spec: str) -> Wanted:
+def parse(spec: str) -> WantedLibrary:
     """Read `NAME` or `NAME@VERSION`.
 
     Raises:
@@ -103,7 +103,7 @@ def parse(spec: str) -> Wanted:
             f"'{name}' is a part of Node, not a library; what npm has under that name is something "
             "else, and hooks cannot have Node's"
         )
-    return Wanted(name, version)
+    return WantedLibrary(name, version)
 
 
 def kept(built: Built, directory: Path) -> Pack:
@@ -156,7 +156,7 @@ class Workshop:
         self._npm = npm
         self._number = 0
         self._engine: Engine | None = None
-        tools = self._install(Wanted("esbuild", ESBUILD))
+        tools = self._install(WantedLibrary("esbuild", ESBUILD))
         # The binary is a package of its own: it is used without running an install script.
         binaries = [*tools.glob("node_modules/@esbuild/*/bin/esbuild")]
         binaries += tools.glob("node_modules/@esbuild/*/esbuild.exe")
@@ -167,7 +167,7 @@ class Workshop:
             )
         self._esbuild = binaries[0]
 
-    def build(self, wanted: Wanted) -> Built:
+    def build(self, wanted: WantedLibrary) -> Built:
         """Download a library and bundle it and its dependencies into one script.
 
         Raises:
@@ -214,7 +214,7 @@ class Workshop:
         folder.mkdir(mode=0o700)
         return folder
 
-    def _install(self, wanted: Wanted) -> Path:
+    def _install(self, wanted: WantedLibrary) -> Path:
         folder = self._new_folder()
         (folder / "package.json").write_text('{"private": true}', "utf-8")
         options = "--ignore-scripts --no-audit --no-fund --no-update-notifier --omit=dev --include=optional"
@@ -229,7 +229,7 @@ class Workshop:
 class _Bundle:
     """One run of the bundler, repeated while it finds modules that are to be left out."""
 
-    def __init__(self, esbuild: Path, folder: Path, wanted: Wanted, version: str) -> None:
+    def __init__(self, esbuild: Path, folder: Path, wanted: WantedLibrary, version: str) -> None:
         self._esbuild, self._folder, self._wanted, self._version = esbuild, folder, wanted, version
         self.left_out: list[str] = []
         self._modules: dict[str, str] = {}
@@ -343,7 +343,7 @@ def _npm_words(output: str) -> str:
     return (found[1] if found else output).strip()[:400] or "it does not say why"
 
 
-def _build_words(wanted: Wanted, output: str) -> str:
+def _build_words(wanted: WantedLibrary, output: str) -> str:
     lines = _BUILD_ERROR.findall(output)
     if any(".node" in line for line in lines):
         return _native_words(wanted.name, "it needs a compiled file (.node)")
@@ -356,7 +356,7 @@ def _native_words(name: str, reason: str) -> str:
     )
 
 
-def _locked(folder: Path, wanted: Wanted) -> tuple[str, str]:
+def _locked(folder: Path, wanted: WantedLibrary) -> tuple[str, str]:
     """The version that npm chose, and its hash according to npm."""
     try:
         lock: Mapping[str, Any] = msgspec.json.decode((folder / "package-lock.json").read_bytes())
@@ -366,7 +366,7 @@ def _locked(folder: Path, wanted: Wanted) -> tuple[str, str]:
         raise LibraryRefused(f"npm left no record of what it installed for {wanted.name}") from None
 
 
-def _refuse_native(wanted: Wanted, package: Path) -> None:
+def _refuse_native(wanted: WantedLibrary, package: Path) -> None:
     try:
         manifest: Any = msgspec.json.decode((package / "package.json").read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -384,7 +384,7 @@ def _refuse_native(wanted: Wanted, package: Path) -> None:
         )
 
 
-def _check_inputs(folder: Path, wanted: Wanted) -> None:
+def _check_inputs(folder: Path, wanted: WantedLibrary) -> None:
     """Refuse a bundle with a file from elsewhere on this machine, or with a loader of add-ons."""
     meta: Mapping[str, Any] = msgspec.json.decode((folder / "meta.json").read_bytes())
     for listed in meta["inputs"]:

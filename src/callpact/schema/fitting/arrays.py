@@ -11,7 +11,15 @@ import jsonschema_rs
 from callpact.errors import CastError
 from callpact.schema.document import pointer
 from callpact.schema.fitting.objects import stripped
-from callpact.schema.fitting.scalars import MISSING, Meter, Node, Run, affordable, number, parsed
+from callpact.schema.fitting.scalars import (
+    MISSING,
+    FitPass,
+    Meter,
+    Node,
+    affordable,
+    number,
+    parsed,
+)
 
 Judge = Callable[[Any], bool]
 _MANY = 50
@@ -74,7 +82,7 @@ class Array(Node):
         count = affordable(self._least, "minItems", meter)
         return [self._item.create(meter) for _ in range(count)]
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if not isinstance(value, list | tuple):
             self._note_made(value, run)
             value = self._made(run)
@@ -103,7 +111,7 @@ class Array(Node):
         out.extend(padding)
         return self._made_unique(out, run) if self._unique else out
 
-    def _sized(self, items: list[Any], run: Run) -> tuple[list[Any], list[Any]]:
+    def _sized(self, items: list[Any], run: FitPass) -> tuple[list[Any], list[Any]]:
         """The items that may stay, and what is to be added to them."""
         size = int(min(max(len(items), self._least), self._most))
         if size < len(items):
@@ -114,10 +122,10 @@ class Array(Node):
         run.note("padded", items, invented=True)
         more = affordable(size, "minItems", run.meter) - len(items)
         # What a null becomes, without a note for each: the padding as a whole is noted.
-        silent = Run(run.meter)
+        silent = FitPass(run.meter)
         return items, [self._item.cast(None, silent) for _ in range(more)]
 
-    def _made_unique(self, items: list[Any], run: Run) -> list[Any]:
+    def _made_unique(self, items: list[Any], run: FitPass) -> list[Any]:
         seen: set[Any] = set()
         out: list[Any] = []
         for item in items:
@@ -132,12 +140,12 @@ class Array(Node):
             raise CastError("the items cannot be made unique", pointer(run.path))
         return out
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         if isinstance(value, list | tuple):
             return self._each(cast("list[Any]", value), "convert", run)
         return parsed(self, value, list, run)
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         if self.also or self._contains is not None:
             return stripped(self, value, run)
         if isinstance(value, list | tuple) and not self._item.is_leaf:
@@ -152,7 +160,7 @@ class Array(Node):
             found.append(self._contains)  # Alone it says nothing of what else an item holds.
         return found + super().nodes_of(part)
 
-    def _each(self, items: list[Any], verb: str, run: Run) -> list[Any]:
+    def _each(self, items: list[Any], verb: str, run: FitPass) -> list[Any]:
         judge = self._quick(items)
         return _each_item(items, [self._item] * len(items), None, verb, run, judge=judge)
 
@@ -197,7 +205,7 @@ class Tuple(Node):
     def _invent(self, meter: Meter) -> Any:
         return [node.create(meter) for node in self._nodes]
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if not isinstance(value, list | tuple) or self.check(value):
             return super().cast(value, run)
         items = cast("list[Any]", value)
@@ -213,12 +221,12 @@ class Tuple(Node):
             run.path.pop()
         return out
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         if isinstance(value, list | tuple):
             return _each_item(cast("list[Any]", value), self._nodes, self._rest, "convert", run)
         return parsed(self, value, list, run)
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         if self.also:
             return stripped(self, value, run)
         if isinstance(value, list | tuple):
@@ -247,7 +255,7 @@ def _each_item(
     nodes: list[Node],
     rest: Node | None,
     verb: str,
-    run: Run,
+    run: FitPass,
     *,
     judge: Judge | None = None,
 ) -> list[Any]:

@@ -15,11 +15,12 @@ from callpact.errors import CastError, InvalidSchema
 from callpact.schema.document import Document
 from callpact.schema.drafts import draft_of, upgraded
 from callpact.schema.fitting.arrays import Array, Tuple
-from callpact.schema.fitting.objects import Declared, Intersect, Object, Record
+from callpact.schema.fitting.objects import Declared, Intersect, Object, PatternObject
 from callpact.schema.fitting.scalars import (
     MISSING,
     Boolean,
     Choice,
+    FitPass,
     Literal,
     Meter,
     Never,
@@ -27,7 +28,6 @@ from callpact.schema.fitting.scalars import (
     Not,
     Null,
     Number,
-    Run,
     String,
     Unknown,
     matcher,
@@ -65,12 +65,12 @@ class Reader:
         self._meter = Meter()
         self._root: Node | None = None
 
-    def start(self, value: Any, *, json_text: bool = False) -> tuple[Node, Run]:
+    def start(self, value: Any, *, json_text: bool = False) -> tuple[Node, FitPass]:
         """The root node and a fresh run for one value."""
         self._meter.start(value)
         if self._root is None:
             self._root = self._read(self._document)
-        return self._root, Run(self._meter, json_text=json_text)
+        return self._root, FitPass(self._meter, json_text=json_text)
 
     def end(self) -> None:
         """Let go of the value."""
@@ -212,7 +212,7 @@ class Reader:
         if not all(isinstance(key, str) for key in _list(schema, "required")):
             raise InvalidSchema("required must be a list of strings")
         rest = self._rest(schema.get("additionalProperties"))
-        kind = Record if patterns and "properties" not in schema else Object
+        kind = PatternObject if patterns and "properties" not in schema else Object
         return kind(schema, properties, patterns, rest)
 
     def _rest(self, schema: Any) -> Node | None:

@@ -16,7 +16,7 @@ from callpact.schema.bounds import with_room
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import freeze, pointer
 from callpact.schema.fitting.build import Reader
-from callpact.schema.fitting.scalars import Run
+from callpact.schema.fitting.scalars import FitPass
 from callpact.schema.values import Change
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _fitted(compiled: CompiledSchema, value: Any, *, invent: bool) -> Fitted:
     return Fitted(new, tuple(run.changes)) if run.changes else Fitted(value)
 
 
-def _cast(node: Node, value: Any, run: Run) -> Any:
+def _cast(node: Node, value: Any, run: FitPass) -> Any:
     """Cast, or raise and record no change: seed 001 then keeps the data and reports the reason."""
     mark = len(run.changes)
     try:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from callpact.errors import CastError
 from callpact.schema.fitting.scalars import (
     MISSING,
+    FitPass,
     Literal,
     Meter,
     Node,
-    Run,
     Unknown,
     number,
     parsed,
@@ -101,7 +101,7 @@ class Object(Node):
         meter.spend()
         return {key: node.create(meter) for key, node, must in self._items if must}
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if not isinstance(value, dict | list | tuple) or (self._typeless and self.check(value)):
             return super().cast(value, run)
         held = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -126,7 +126,7 @@ class Object(Node):
         self._cast_others(held, out, run)
         return out
 
-    def _cast_others(self, held: dict[str, Any], out: dict[str, Any], run: Run) -> None:
+    def _cast_others(self, held: dict[str, Any], out: dict[str, Any], run: FitPass) -> None:
         keeps_all = self._is_open
         for key, item in held.items():
             if key in out or key in self.properties:
@@ -145,12 +145,12 @@ class Object(Node):
         known = self.keys(held)
         return known is None or key in known
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         if isinstance(value, dict):
             return each_key(cast("dict[str, Any]", value), self._asserted, "convert", run)
         return parsed(self, value, dict, run)
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         return stripped(self, value, run)
 
     def nodes_of(self, part: str | int) -> list[Node]:
@@ -194,7 +194,7 @@ class Object(Node):
         return total
 
 
-class Record(Object):
+class PatternObject(Object):
     """An object whose keys are declared by patterns alone; a cast reaches every value."""
 
     __slots__ = ()
@@ -203,7 +203,7 @@ class Record(Object):
         del meter
         return {}
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if self.check(value) or not isinstance(value, dict):
             return Node.cast(self, value, run)
         first = self.patterns[0][1]
@@ -258,7 +258,7 @@ class Intersect(Node):
             raise CastError("allOf asks for what no invented value fulfils; give it a default")
         return made
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if self.check(value):
             return value
         made = self._made(run)
@@ -270,12 +270,12 @@ class Intersect(Node):
         _note_difference(value, new, run)
         return new
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         for part in self.parts:
             value = part.convert(value, run)
         return value
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         return stripped(self, value, run)
 
     def nodes_of(self, part: str | int) -> list[Node]:
@@ -319,7 +319,7 @@ class Declared(Node):
         return self._first[part : part + 1] + self._items
 
 
-def stripped(node: Node, value: Any, run: Run) -> Any:
+def stripped(node: Node, value: Any, run: FitPass) -> Any:
     """A value without what no schema of its place declares, at every level."""
     if isinstance(value, dict):
         held = kept(cast("dict[str, Any]", value), node.keys(cast("Any", value)), run)
@@ -329,7 +329,7 @@ def stripped(node: Node, value: Any, run: Run) -> Any:
     return value
 
 
-def _each_index(items: list[Any], node: Node, run: Run) -> list[Any]:
+def _each_index(items: list[Any], node: Node, run: FitPass) -> list[Any]:
     out: list[Any] | None = None
     for index, item in enumerate(items):
         nodes = node.nodes_of(index)
@@ -366,7 +366,7 @@ def _entries(value: Any) -> dict[str, Any]:
     return {str(index): item for index, item in enumerate(cast("list[Any]", value))}
 
 
-def _note_difference(before: Any, after: Any, run: Run) -> None:
+def _note_difference(before: Any, after: Any, run: FitPass) -> None:
     """Record what an overlay changed, key by key."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         if not same(before, after):
@@ -385,7 +385,7 @@ def _note_difference(before: Any, after: Any, run: Run) -> None:
         run.path.pop()
 
 
-def kept(held: dict[str, Any], keys: set[str] | None, run: Run) -> dict[str, Any]:
+def kept(held: dict[str, Any], keys: set[str] | None, run: FitPass) -> dict[str, Any]:
     """An object without the keys that are not known; the same object if all are."""
     if keys is None or held.keys() <= keys:
         return held
@@ -396,7 +396,7 @@ def kept(held: dict[str, Any], keys: set[str] | None, run: Run) -> dict[str, Any
 
 
 def each_key(
-    held: dict[str, Any], nodes_of: Callable[[str], list[Node]], verb: str, run: Run
+    held: dict[str, Any], nodes_of: Callable[[str], list[Node]], verb: str, run: FitPass
 ) -> dict[str, Any]:
     """Apply a pass to every value of an object; the same object if nothing changed."""
     out: dict[str, Any] | None = None

@@ -96,7 +96,7 @@ def _count(value: Any) -> int:
     return count
 
 
-class Run:
+class FitPass:
     """One pass over a value: where it is, and what it has changed."""
 
     __slots__ = ("changes", "json_text", "meter", "path")
@@ -144,29 +144,29 @@ class Node:
         del meter
         return {}
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if self.check(value):
             return value
         self._note_made(value, run)
         return self._made(run)
 
-    def _note_made(self, value: Any, run: Run) -> None:
+    def _note_made(self, value: Any, run: FitPass) -> None:
         if value is MISSING:
             run.note("filled", invented=self.default is MISSING)
         else:
             run.note("replaced", value, invented=True)
 
-    def _made(self, run: Run) -> Any:
+    def _made(self, run: FitPass) -> Any:
         try:
             return self.create(run.meter)
         except CastError as error:
             raise CastError(error.message, pointer(run.path)) from None
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         del run
         return value
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         del run
         return value
 
@@ -197,7 +197,7 @@ class Unknown(Node):
 
     __slots__ = ()
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if value is not MISSING:
             return value
         run.note("filled", invented=True)
@@ -217,7 +217,7 @@ class _Scalar(Node):
     def _holds(self, value: Any) -> bool:
         raise NotImplementedError
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         new = converted(value, self.type)
         if new is value:
             return value
@@ -316,7 +316,7 @@ class Literal(Node):
     def _keys(self, value: Any) -> set[str] | None:
         return None if self.check(value) else set()
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         if not isinstance(value, str) or isinstance(self.value, str):
             return value
         for kind in ("number", "boolean"):
@@ -351,7 +351,7 @@ class Choice(Node):
     def _invent(self, meter: Meter) -> Any:
         return copied(self._values[0], meter)
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         if not isinstance(value, str) or self.check(value):
             return value
         for kind in ("number", "boolean"):
@@ -369,7 +369,7 @@ class Never(Node):
         del value
         return False
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         del value
         raise CastError("no value is allowed here", pointer(run.path))
 
@@ -396,10 +396,10 @@ class Not(Node):
         del meter
         raise CastError("a value that is defined by 'not' cannot be invented; give it a default")
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         return self._own.convert(value, run)
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         return self._own.strip(value, run)
 
     def _keys(self, value: Any) -> set[str] | None:
@@ -471,7 +471,7 @@ def affordable(count: float, keyword: str, meter: Meter) -> int:
     return int(count)
 
 
-def parsed(node: Node, value: Any, kind: type, run: Run) -> Any:
+def parsed(node: Node, value: Any, kind: type, run: FitPass) -> Any:
     """A string that holds the JSON of the array or object that is wanted (tolerant input)."""
     if not run.json_text or not isinstance(value, str):
         return value

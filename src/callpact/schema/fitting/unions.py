@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.schema.fitting.objects import stripped
-from callpact.schema.fitting.scalars import MISSING, Meter, Node, Run, Unknown, copied
+from callpact.schema.fitting.scalars import MISSING, FitPass, Meter, Node, Unknown, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ class Union(Node):
     def _invent(self, meter: Meter) -> Any:
         return self.variants[0].create(meter)
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         if self.check(value):
             return value
         if value is MISSING and self.takes_absence():
@@ -55,7 +55,7 @@ class Union(Node):
     def score(self, value: Any) -> int:
         return max(variant.score(value) for variant in self.variants)
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         accepting = self._accepting(value)
         mark = len(run.changes)
         tried: list[tuple[Any, list[Change]]] = []
@@ -77,7 +77,7 @@ class Union(Node):
         run.changes.extend(changes)
         return new
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         if self.also:
             return stripped(self, value, run)
         if not isinstance(value, dict | list | tuple):
@@ -91,7 +91,7 @@ class Union(Node):
             held = new
         return held
 
-    def _stripped_once(self, value: Any, run: Run) -> Any:
+    def _stripped_once(self, value: Any, run: FitPass) -> Any:
         accepting = self._accepting(value)
         mark = len(run.changes)
         tried: list[tuple[Any, list[Change]]] = []
@@ -151,13 +151,13 @@ class Ref(Node):
     def _invent(self, meter: Meter) -> Any:
         return self.target.create(meter)
 
-    def cast(self, value: Any, run: Run) -> Any:
+    def cast(self, value: Any, run: FitPass) -> Any:
         return self.target.cast(value, run)
 
-    def convert(self, value: Any, run: Run) -> Any:
+    def convert(self, value: Any, run: FitPass) -> Any:
         return self.target.convert(value, run)
 
-    def strip(self, value: Any, run: Run) -> Any:
+    def strip(self, value: Any, run: FitPass) -> Any:
         return stripped(self, value, run) if self.also else self.target.strip(value, run)
 
     def score(self, value: Any) -> int:

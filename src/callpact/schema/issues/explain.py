@@ -13,11 +13,11 @@ from msgspec import structs
 from callpact.errors import Issue
 from callpact.schema.compiled import CompiledSchema, compile_schema
 from callpact.schema.document import pointer
-from callpact.schema.issues.secrecy import Secrets
+from callpact.schema.issues.secrecy import SecretPlaces
 from callpact.schema.issues.wording import (
     ASIS,
     HIDDEN,
-    Rule,
+    RuleWords,
     brief,
     choice_rule,
     cut,
@@ -119,7 +119,7 @@ class _Writer:
     def __init__(self, compiled: CompiledSchema, side: Side) -> None:
         self._document = compiled.document
         self._side = side
-        self._secrets = Secrets(compiled.document, has_any=compiled.has_secrets)
+        self._secrets = SecretPlaces(compiled.document, has_any=compiled.has_secrets)
         self._searches = _MAX_SEARCHES
 
     def write(self, error: ValidationError | Issue) -> list[Issue]:
@@ -155,7 +155,7 @@ class _Writer:
             details = {"pattern": str(self._at(error.schema_path))}
         return self._issue(error, code, rule_of(code, details, error.instance))
 
-    def _issue(self, error: Any, code: str, rule: Rule) -> Issue:
+    def _issue(self, error: Any, code: str, rule: RuleWords) -> Issue:
         path = error.instance_path
         got, received, hint = rule.got, rule.received, rule.hint
         if received is ASIS:

@@ -22,7 +22,7 @@ _ID = "id"
 _UNKNOWN: dict[str, Any] = {"writeOnly": True}
 
 
-class Secrets:
+class SecretPlaces:
     """Finds the places of a value that its schema marks as secret."""
 
     def __init__(self, document: Document, *, has_any: bool) -> None:

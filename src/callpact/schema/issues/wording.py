@@ -45,7 +45,7 @@ _SAID = {
 }
 
 
-class Rule(Struct, frozen=True):
+class RuleWords(Struct, frozen=True):
     """The expectation of a rule in words, and the value that came."""
 
     must: str
@@ -114,7 +114,7 @@ def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
 
 
-def rule_of(code: str, details: dict[str, Any], value: Any) -> Rule:
+def rule_of(code: str, details: dict[str, Any], value: Any) -> RuleWords:
     """The expectation of a keyword, from the validator's details."""
     if code == "type":
         return type_rule(details["types"], value)
@@ -122,49 +122,53 @@ def rule_of(code: str, details: dict[str, Any], value: Any) -> Rule:
         expected = details["expected_value"]
         words = _literal(expected)
         hint = _quoting_hint([expected], value)
-        return Rule(f"must be {words}", expected, _distinct([words], value), ASIS, hint)
+        return RuleWords(f"must be {words}", expected, _distinct([words], value), ASIS, hint)
     if code in BOUNDS:
         limit = details["message" if code.startswith("format") else "limit"]
-        return Rule(f"must be {BOUNDS[code]} {limit}", limit, shown(value), ASIS)
+        return RuleWords(f"must be {BOUNDS[code]} {limit}", limit, shown(value), ASIS)
     if code[:3] in {"min", "max"} and code[3:] in _UNITS:
         limit = int(details["limit"])
         size = "at least" if code.startswith("min") else "at most"
         words = f"must have {size} {limit} {_plural(limit, _UNITS[code[3:]])}"
-        return Rule(words, limit, str(len(value)), len(value))
+        return RuleWords(words, limit, str(len(value)), len(value))
     if code == "additionalItems":
         limit = int(details["limit"])
         words = f"must have at most {limit} {_plural(limit, 'item')}"
-        return Rule(words, limit, str(len(value)), len(value))
+        return RuleWords(words, limit, str(len(value)), len(value))
     if code == "multipleOf":
         step = details["multiple_of"]
-        return Rule(f"must be a multiple of {step}", step, shown(value), ASIS)
+        return RuleWords(f"must be a multiple of {step}", step, shown(value), ASIS)
     if code == "pattern":
         pattern = details.get("pattern", "")
-        return Rule(f"must match the pattern {cut(pattern)}", pattern, shown(value), ASIS)
+        return RuleWords(f"must match the pattern {cut(pattern)}", pattern, shown(value), ASIS)
     if code == "format":
-        return Rule(f"must be a valid {details['format']}", details["format"], shown(value), ASIS)
+        return RuleWords(
+            f"must be a valid {details['format']}", details["format"], shown(value), ASIS
+        )
     if code in _SAID:
-        return Rule(_SAID[code])
+        return RuleWords(_SAID[code])
     if code in {"contentEncoding", "contentMediaType"}:
         form = details.get("content_encoding") or details.get("content_media_type")
-        return Rule(f"must hold {form}", form, shown(value), ASIS)
-    return Rule(f"breaks the rule '{code}'", None, shown(value), ASIS)
+        return RuleWords(f"must hold {form}", form, shown(value), ASIS)
+    return RuleWords(f"breaks the rule '{code}'", None, shown(value), ASIS)
 
 
-def type_rule(types: list[str], value: Any) -> Rule:
+def type_rule(types: list[str], value: Any) -> RuleWords:
     """The rule that a value must be of one of some types."""
     words = _either([_ARTICLES.get(name, f"a {name}") for name in types])
     expected = types[0] if len(types) == 1 else types
     name = json_type(value)
     got = shown(value) if name == "number" and "integer" in types else name
     hint = _type_hint(value, types) if isinstance(value, str) else None
-    return Rule(f"must be {words}", expected, got, name, hint)
+    return RuleWords(f"must be {words}", expected, got, name, hint)
 
 
-def choice_rule(options: list[Any], value: Any) -> Rule:
+def choice_rule(options: list[Any], value: Any) -> RuleWords:
     """The rule that a value must be one of some literals."""
     if not options:
-        return Rule("can have no value: the list of allowed ones is empty", [], shown(value), ASIS)
+        return RuleWords(
+            "can have no value: the list of allowed ones is empty", [], shown(value), ASIS
+        )
     listed = options[:_LISTED]
     is_plain = all(_is_plain(option) for option in listed if isinstance(option, str))
     quoted = [_literal(option) for option in listed]
@@ -177,7 +181,7 @@ def choice_rule(options: list[Any], value: Any) -> Rule:
     if hint is None and isinstance(value, str):
         hint = nearest(value, options)
     must = f"must be one of {', '.join(words)}{more}"
-    return Rule(must, listed, _distinct(quoted, value), ASIS, hint)
+    return RuleWords(must, listed, _distinct(quoted, value), ASIS, hint)
 
 
 def _is_plain(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from callpact.catalog import Catalog
 from callpact.errors import NotConfirmed
-from callpact.schema.issues.secrecy import Secrets
+from callpact.schema.issues.secrecy import SecretPlaces
 from callpact.schema.json_text import json_text
 from callpact.serve import DEFAULT_TIMEOUT
 from callpact.serve.mcp.input_rounds import ANSWER_SECONDS
@@ -72,6 +72,6 @@ async def _confirmed(tool: Tool, arguments: dict[str, Any], context: Context) ->
 
 def _shown(tool: Tool, arguments: dict[str, Any]) -> str:
     compiled = tool.contract.compiled_input
-    secrets = Secrets(compiled.document, has_any=compiled.has_secrets)
+    secrets = SecretPlaces(compiled.document, has_any=compiled.has_secrets)
     text = json_text(secrets.masked(arguments, _HIDDEN))
     return text if len(text) <= MAX_SHOWN_ARGUMENTS else f"{text[:MAX_SHOWN_ARGUMENTS]}…"

@@ -32,7 +32,7 @@ from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits, hook_key_
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks, Unhooked
 from callpact.sources.flowmcp.http.grants import read_root
 from callpact.sources.flowmcp.read.catalogue_files import (
-    Candidate,
+    CandidateFile,
     as_text,
     find_lists,
     list_folders,
@@ -84,9 +84,11 @@ class FileReport(Struct, frozen=True):
 class Catalogue:
     """Checks files, each with the shared lists that it can refer to."""
 
-    def __init__(self, candidates: Iterable[Candidate], rules_of: Callable[[Path], Rules]) -> None:
+    def __init__(
+        self, candidates: Iterable[CandidateFile], rules_of: Callable[[Path], Rules]
+    ) -> None:
         self._rules_of = rules_of
-        self._inside: dict[Path, list[Candidate]] = {}
+        self._inside: dict[Path, list[CandidateFile]] = {}
         for found in candidates:
             if found.is_list:
                 self._inside.setdefault(found.root, []).append(found)
@@ -96,11 +98,11 @@ class Catalogue:
         self._seen: set[str] = set()
         self._hooks: list[CatalogueHooks] = []
 
-    def check(self, candidate: Candidate) -> FileReport:
+    def check(self, candidate: CandidateFile) -> FileReport:
         """Check a file without running its hooks."""
         return self._look(candidate).report
 
-    async def check_opened(self, candidate: Candidate) -> FileReport:
+    async def check_opened(self, candidate: CandidateFile) -> FileReport:
         """Check a file, and open its hooks in the sandbox."""
         report, checked = self._look(candidate)
         if checked is None or checked.handlers is None:
@@ -114,7 +116,7 @@ class Catalogue:
         for hooks in self._hooks:
             await hooks.aclose()
 
-    def _look(self, candidate: Candidate) -> _Looked:
+    def _look(self, candidate: CandidateFile) -> _Looked:
         path = candidate.path
         self._seen.add(os.path.realpath(path))
         try:
@@ -157,11 +159,11 @@ class Catalogue:
             if file not in self._seen and read.list is None:
                 yield FileReport(file, read.findings)
 
-    def _check_list(self, candidate: Candidate, text: str) -> FileReport:
+    def _check_list(self, candidate: CandidateFile, text: str) -> FileReport:
         path = candidate.path
         file = os.path.realpath(path)
         gathered = self._lists_of(candidate, os.path.dirname(file))  # noqa: PTH120 - a key
-        read = self._read_list(Candidate(Path(file), candidate.root), text)
+        read = self._read_list(CandidateFile(Path(file), candidate.root), text)
         places = Places(text, "list")
         findings = [*read.findings]
         findings += [places.placed(found) for found in gathered.findings if found.place == file]
@@ -169,7 +171,7 @@ class Catalogue:
         placed = in_order(replace(found, place=str(path)) for found in findings)
         return FileReport(str(path), placed, name=name)
 
-    def _hooks_of(self, candidate: Candidate) -> CatalogueHooks:
+    def _hooks_of(self, candidate: CandidateFile) -> CatalogueHooks:
         """The hooks of all files with the same lists and the same profile."""
         gathered = self._lists_of(candidate)
         profile = self._rules_of(candidate.path).profile
@@ -179,7 +181,7 @@ class Catalogue:
         self._hooks.append(CatalogueHooks(gathered.lists, profile))
         return self._hooks[-1]
 
-    def _lists_of(self, candidate: Candidate, *own: str) -> GatheredLists:
+    def _lists_of(self, candidate: CandidateFile, *own: str) -> GatheredLists:
         """The lists that a file can refer to, in the order in which a source reads them."""
         rules = self._rules_of(candidate.path)
         root = candidate.root
@@ -199,7 +201,7 @@ class Catalogue:
         ]
         return gather_lists(read, profile)
 
-    def _read_list(self, candidate: Candidate, text: str | None = None) -> CheckedList:
+    def _read_list(self, candidate: CandidateFile, text: str | None = None) -> CheckedList:
         file = str(candidate.path)
         if file not in self._read:
             try:

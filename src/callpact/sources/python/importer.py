@@ -70,7 +70,7 @@ _imported: dict[str, _Imported] = {}
 
 
 @dataclass
-class Attempt:
+class ImportAttempt:
     """One import for a source: the name of its main module, and all local files involved."""
 
     module: str = ""
@@ -78,14 +78,14 @@ class Attempt:
 
 
 @contextmanager
-def anew(roots: Iterable[Path]) -> Generator[Attempt]:
+def anew(roots: Iterable[Path]) -> Generator[ImportAttempt]:
     """Run imports of local modules, the files below the roots, with the code on disk.
 
     If the body fails, the previous modules are restored.
     """
     # Joined with nothing, a folder ends with a separator.
     homes = tuple(os.path.join(os.path.realpath(root), "") for root in roots)  # noqa: PTH118
-    attempt = Attempt()
+    attempt = ImportAttempt()
     with _lock:
         importlib.invalidate_caches()
         aside = _set_aside()

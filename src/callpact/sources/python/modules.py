@@ -22,7 +22,7 @@ from callpact.errors import DeclarationError, SourceRefused
 from callpact.resources import Prompt, Resource
 from callpact.sources.base import UNREAD, Finding, Opening, Tools, Watched
 from callpact.sources.python.functions import from_functions
-from callpact.sources.python.importer import Attempt, anew
+from callpact.sources.python.importer import ImportAttempt, anew
 from callpact.sources.python.marker import options_of
 from callpact.tool import Tool
 
@@ -40,7 +40,7 @@ class PythonSource:
         self._folder = folder or Path.cwd()
         self._module, self._name = _split(ref)
         self._namespace = namespace or _namespace(self._module)
-        self._attempt = Attempt()
+        self._attempt = ImportAttempt()
         self._is_loaded = False
 
     async def load(self) -> Tools:

@@ -39,7 +39,7 @@ class Words(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class FunctionParameter:
     """One parameter that a caller can set."""
 
     name: str
@@ -63,7 +63,7 @@ class Parameter:
 class Signature:
     """The facts about a function that its Tool needs."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FunctionParameter, ...]
     rest: Annotation | None
     """The type of `**kwargs`; None if there are none."""
     contexts: tuple[str, ...]
@@ -98,7 +98,7 @@ def read_signature(function: Any, words: Words) -> Signature:
     _refuse_unbound(function, given, label)
     fixed = set(function.keywords) if isinstance(function, functools.partial) else set[str]()
     hints = _Hints(function, label)
-    parameters: list[Parameter] = []
+    parameters: list[FunctionParameter] = []
     contexts: list[str] = []
     rest: Annotation | None = None
     for name, parameter in given.parameters.items():
@@ -220,7 +220,7 @@ def _refuse_positional_context(label: str, parameter: inspect.Parameter) -> None
         )
 
 
-def _refuse_twins(label: str, parameters: list[Parameter]) -> None:
+def _refuse_twins(label: str, parameters: list[FunctionParameter]) -> None:
     keys: dict[str, str] = {}
     for parameter in parameters:
         other = keys.setdefault(parameter.key, parameter.name)
@@ -244,7 +244,7 @@ def _self_names(function: Any) -> tuple[str, ...]:
 # --- parameters -----------------------------------------------------------------------------
 
 
-def _parameter(label: str, given: inspect.Parameter, hint: Any, words: Words) -> Parameter:
+def _parameter(label: str, given: inspect.Parameter, hint: Any, words: Words) -> FunctionParameter:
     default = given.default
     try:
         if isinstance(default, FieldInfo):
@@ -258,7 +258,7 @@ def _parameter(label: str, given: inspect.Parameter, hint: Any, words: Words) ->
         metadata.append(Field(discriminator=info.discriminator))
     in_field = default is _EMPTY or isinstance(default, FieldInfo)
     said = (_documentation(item) for item in info.metadata)
-    return Parameter(
+    return FunctionParameter(
         name=given.name,
         key=_key(label, given.name, info),
         annotation=_annotation(label, given.name, info.annotation, metadata),
@@ -314,7 +314,7 @@ class _Shape(NamedTuple):
 
 
 def _input_schema(
-    parameters: list[Parameter], rest: Annotation | None, reserved: tuple[str, ...]
+    parameters: list[FunctionParameter], rest: Annotation | None, reserved: tuple[str, ...]
 ) -> _Shape:
     asked = [parameter.annotation for parameter in parameters]
     schemas, definitions = annotation_schemas([*asked, rest] if rest is not None else asked)
@@ -356,7 +356,7 @@ def _close(node: Any) -> None:
             _close(item)
 
 
-def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
+def _property(parameter: FunctionParameter, schema: dict[str, Any]) -> dict[str, Any]:
     info = parameter.info
     made = dict(schema)
     made.pop("default", None)
@@ -376,7 +376,7 @@ def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _default(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
+def _default(parameter: FunctionParameter, schema: dict[str, Any]) -> dict[str, Any]:
     """The `default` if it is JSON; a None that means "not given" is left out."""
     value = parameter.default
     if parameter.is_filled:

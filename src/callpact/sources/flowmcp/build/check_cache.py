@@ -38,7 +38,7 @@ class ToolHead(Struct, frozen=True):
     meta: Any = None
 
 
-class Head(Struct, frozen=True, rename="camel"):
+class ManifestHead(Struct, frozen=True, rename="camel"):
     """The few fields of `main` that loading needs."""
 
     namespace: Any
@@ -59,14 +59,14 @@ class Head(Struct, frozen=True, rename="camel"):
     root: Any = ""
 
 
-class Manifest:
+class CachedManifest:
     """The `main` of a checked file, decoded on demand."""
 
     def __init__(self, data: Raw) -> None:
         self._data = data
 
     @cached_property
-    def head(self) -> Head:
+    def head(self) -> ManifestHead:
         """The fields that loading needs."""
         return _heads.decode(self._data)
 
@@ -76,7 +76,7 @@ class Manifest:
         return msgspec.msgpack.decode(self._data)
 
 
-_heads = msgspec.msgpack.Decoder(Head)
+_heads = msgspec.msgpack.Decoder(ManifestHead)
 
 
 class Entry(Struct, frozen=True):
@@ -93,9 +93,9 @@ class Entry(Struct, frozen=True):
     """Other names of arguments, by tool."""
 
     @property
-    def manifest(self) -> Manifest | None:
+    def manifest(self) -> CachedManifest | None:
         """Its `main`; None if it cannot be loaded."""
-        return None if self.data == _NOTHING else Manifest(self.data)
+        return None if self.data == _NOTHING else CachedManifest(self.data)
 
 
 class Cache:
@@ -111,7 +111,7 @@ class Cache:
         """The key of a file."""
         return f"{file}\0{hashlib.sha256(text).hexdigest()}"
 
-    def get(self, key: str) -> tuple[Entry, Manifest | None] | None:
+    def get(self, key: str) -> tuple[Entry, CachedManifest | None] | None:
         """The entry of an unchanged file and its `main`, or None."""
         entry = self._old.get(key)
         if entry is None:

@@ -22,19 +22,25 @@ from callpact.net.host_patterns import HostPatterns
 from callpact.sandbox.hook_limits import HookLimits, limits_of
 from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
-from callpact.sources.flowmcp.build.check_cache import Cache, Entry, Manifest, hash_of, packed
+from callpact.sources.flowmcp.build.check_cache import Cache, CachedManifest, Entry, hash_of, packed
 from callpact.sources.flowmcp.build.tool_factory import (
-    Loaded,
+    LoadedTool,
     ToolFactory,
     unique_tools,
 )
 from callpact.sources.flowmcp.check.file_check import ListFile, check_text, read_list
 from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks
-from callpact.sources.flowmcp.http.grants import FileKeys, KeyGrants, Root, WantedKeys, read_root
+from callpact.sources.flowmcp.http.grants import (
+    FileKeys,
+    KeyGrants,
+    UpstreamRoot,
+    WantedKeys,
+    read_root,
+)
 from callpact.sources.flowmcp.read.catalogue_files import (
     SKIPPED_FOLDERS,
-    Candidate,
+    CandidateFile,
     as_text,
     find_files,
     find_lists,
@@ -166,7 +172,7 @@ def _known(secrets: Mapping[str, str] | Secrets | None, grants: KeyGrants) -> Se
     return Secrets(secrets, environ=os.environ, keys=map(key_name, grants.entries))
 
 
-def _found(root: Path) -> list[Candidate]:
+def _found(root: Path) -> list[CandidateFile]:
     try:
         found = find_files([root])
     except SourceRefused as error:
@@ -177,8 +183,8 @@ def _found(root: Path) -> list[Candidate]:
 
 
 def _list_files(
-    root: Path, found: list[Candidate], given: str | Path | None
-) -> Iterator[Candidate]:
+    root: Path, found: list[CandidateFile], given: str | Path | None
+) -> Iterator[CandidateFile]:
     """Every file of shared lists that files under the path can refer to, each once."""
     if given is not None and not Path(given).is_dir():
         raise SourceRefused(f"lists: {given} is not a folder")
@@ -192,7 +198,7 @@ def _list_files(
 
 
 def _read_lists(
-    files: Iterable[Candidate], profile: Profile, report: list[Finding]
+    files: Iterable[CandidateFile], profile: Profile, report: list[Finding]
 ) -> dict[str, ListFile]:
     known: dict[str, ListFile] = {}
     for candidate in files:
@@ -218,11 +224,11 @@ class _ReadFile(NamedTuple):
     file: Path
     data: bytes
     entry: Entry
-    manifest: Manifest
-    root: Root
+    manifest: CachedManifest
+    root: UpstreamRoot
 
 
-def _read(candidate: Candidate, loading: _Loading, report: list[Finding]) -> _ReadFile | None:
+def _read(candidate: CandidateFile, loading: _Loading, report: list[Finding]) -> _ReadFile | None:
     file = candidate.path
     try:
         data = candidate.read()
@@ -239,7 +245,7 @@ def _read(candidate: Candidate, loading: _Loading, report: list[Finding]) -> _Re
     return _ReadFile(file, data, entry, manifest, root)
 
 
-def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[Loaded]:
+def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[LoadedTool]:
     file, entry, head = read.file, read.entry, read.manifest.head
     hooks = None
     if entry.handlers is not None:
@@ -271,10 +277,10 @@ def _load(read: _ReadFile, loading: _Loading, report: list[Finding]) -> list[Loa
         hosts=loading.hook_hosts,
     )
     stem = file.stem
-    made: list[Loaded] = []
+    made: list[LoadedTool] = []
     for name in head.tools:
         try:
-            made.append(Loaded(name, stem, factory.make(name)))
+            made.append(LoadedTool(name, stem, factory.make(name)))
         except DeclarationError as error:
             report.append(Finding(str(file), "error", f"tool '{name}': {error}"))
     return made
@@ -286,7 +292,9 @@ def _shown(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix() if is_inside else file.name
 
 
-def _entry(data: bytes, candidate: Candidate, loading: _Loading) -> tuple[Entry, Manifest | None]:
+def _entry(
+    data: bytes, candidate: CandidateFile, loading: _Loading
+) -> tuple[Entry, CachedManifest | None]:
     """The entry of a file, from the cache or by checking it now."""
     key = loading.cache.key(str(candidate.path), data)
     known = loading.cache.get(key)
@@ -297,7 +305,7 @@ def _entry(data: bytes, candidate: Candidate, loading: _Loading) -> tuple[Entry,
     return entry, entry.manifest
 
 
-def _checked(text: str, candidate: Candidate, loading: _Loading) -> Entry:
+def _checked(text: str, candidate: CandidateFile, loading: _Loading) -> Entry:
     checked = check_text(
         text,
         file=str(candidate.path),

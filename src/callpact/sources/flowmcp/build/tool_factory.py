@@ -23,7 +23,7 @@ from callpact.secrets.keys import Secrets
 from callpact.sources.base import (
     Finding,
 )
-from callpact.sources.flowmcp.build.check_cache import Entry, Head, Manifest
+from callpact.sources.flowmcp.build.check_cache import CachedManifest, Entry, ManifestHead
 from callpact.sources.flowmcp.check.file_check import ListFile
 from callpact.sources.flowmcp.check.rules.list_rules import resolve_lists
 from callpact.sources.flowmcp.hooks.file_hooks import FileHooks, Unhooked
@@ -31,8 +31,8 @@ from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
 from callpact.sources.flowmcp.hooks.hooked_call import HookedCall
 from callpact.sources.flowmcp.http.grants import FileKeys
 from callpact.sources.flowmcp.http.request import (
-    Draft,
     Placeholders,
+    RequestDraft,
     RequestPlan,
     plan_request,
     seal,
@@ -61,7 +61,7 @@ _NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
 class _Parts:
     """The parts of a tool, each built when it is first needed: most tools are never called."""
 
-    manifest: Manifest
+    manifest: CachedManifest
     name: str
     lists: Mapping[str, ListFile]
     is_tolerant: bool
@@ -139,7 +139,7 @@ class _Handler:
         marks = Placeholders()
         return self.send(self.sealed(parts.plan.draft(arguments, marks), marks), context)
 
-    def sealed(self, draft: Draft, marks: Placeholders) -> Request:
+    def sealed(self, draft: RequestDraft, marks: Placeholders) -> Request:
         """The request with its keys, if they may be sent to its address.
 
         Raises:
@@ -182,7 +182,7 @@ class ToolFactory:
     def __init__(
         self,
         entry: Entry,
-        manifest: Manifest,
+        manifest: CachedManifest,
         file: Path,
         *,
         lists: Mapping[str, ListFile],
@@ -253,7 +253,7 @@ class ToolFactory:
         return Disabled("handler_error", self._unhooked.reason)
 
 
-def _terms(head: Head) -> Terms:
+def _terms(head: ManifestHead) -> Terms:
     docs = tuple(texts(head.docs))
     given = (
         head.terms_of_service,
@@ -269,7 +269,7 @@ def _terms(head: Head) -> Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedTool:
     """A tool, with its name and that of its file as they are written."""
 
     name: str
@@ -282,7 +282,7 @@ def id_part(name: str, otherwise: str) -> str:
     return _NOT_ID.sub("_", name).strip("_") or otherwise
 
 
-def unique_tools(loaded: list[Loaded], report: list[Finding]) -> list[Tool]:
+def unique_tools(loaded: list[LoadedTool], report: list[Finding]) -> list[Tool]:
     """The tools, with the file's name added to the name of those that several files declare."""
     count = Counter(item.tool.id for item in loaded)
     tools: list[Tool] = []
@@ -303,7 +303,7 @@ def unique_tools(loaded: list[Loaded], report: list[Finding]) -> list[Tool]:
     return tools
 
 
-def _renamed(item: Loaded, count: int, report: list[Finding]) -> Tool:
+def _renamed(item: LoadedTool, count: int, report: list[Finding]) -> Tool:
     tool = item.tool
     file = id_part(item.file, "file")
     new = f"{tool.namespace}.{file}.{tool.name}"

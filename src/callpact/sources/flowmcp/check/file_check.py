@@ -18,7 +18,7 @@ from callpact.errors import InvalidManifest
 from callpact.schema import schema_hash
 from callpact.schema.issues.wording import nearest
 from callpact.sources.base import Finding, Severity
-from callpact.sources.flowmcp.check.rule_table import RULES, Profile, Rule
+from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule, Profile
 from callpact.sources.flowmcp.check.rules.list_rules import (
     Entries,
     KnownLists,
@@ -36,7 +36,7 @@ from callpact.sources.flowmcp.check.rules.manifest_rules import (
 )
 from callpact.sources.flowmcp.check.rules.resource_rules import resource_hits
 from callpact.sources.flowmcp.check.rules.tool_rules import tools_hits
-from callpact.sources.flowmcp.read.exports import Reading, read_list_file, read_schema_file
+from callpact.sources.flowmcp.read.exports import FileReading, read_list_file, read_schema_file
 from callpact.sources.flowmcp.read.hit import Hit, members
 from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of, read_carefully
 from callpact.sources.flowmcp.read.scan import FileKind, hooked_tools, scan, uses_hook
@@ -70,7 +70,7 @@ class Checked:
     unplaced: tuple[Finding, ...] = field(repr=False)
     """The findings without line and column, which take longer to compute than all the rest."""
     _places: Places = field(repr=False)
-    _reading: Reading = field(repr=False)
+    _reading: FileReading = field(repr=False)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -199,7 +199,7 @@ def gather_lists(read: Iterable[CheckedList], profile: Profile = "compat") -> Ga
     return GatheredLists(available, tuple(findings))
 
 
-def _add_reading(found: _Findings, reading: Reading, text: str, kind: FileKind) -> None:
+def _add_reading(found: _Findings, reading: FileReading, text: str, kind: FileKind) -> None:
     found.add(reading.hits)
     scanned = scan(text, kind, reading.code_begins)
     for hit in scanned:
@@ -212,7 +212,7 @@ def _add_reading(found: _Findings, reading: Reading, text: str, kind: FileKind) 
         found.report(failure)
 
 
-def _is_hooked(main: dict[str, Any], text: str, reading: Reading) -> bool:
+def _is_hooked(main: dict[str, Any], text: str, reading: FileReading) -> bool:
     """True if there is no `root`, and hooks may make the request of every tool."""
     if main.get("root") or reading.handlers is None:
         return False
@@ -277,7 +277,7 @@ class _Findings:
             kept.append((self._count + 1, self._finding(last, RULES["VAL152"], "info")))
         return tuple(finding for _, finding in sorted(kept, key=itemgetter(0)))
 
-    def _finding(self, hit: Hit, rule: Rule, severity: Severity) -> Finding:
+    def _finding(self, hit: Hit, rule: CheckRule, severity: Severity) -> Finding:
         meant = hit.meant and _nearest(hit.meant[0], tuple(hit.meant[1]))
         path = hit.path
         if not path.isascii():  # It must be printable.

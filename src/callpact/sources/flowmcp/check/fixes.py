@@ -20,7 +20,7 @@ from msgspec import Struct
 from callpact.errors import CallpactError, InvalidManifest, InvalidSchema
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.read.catalogue_files import read_text
-from callpact.sources.flowmcp.read.exports import Reading, read_schema_file
+from callpact.sources.flowmcp.read.exports import FileReading, read_schema_file
 from callpact.sources.flowmcp.read.literal_parser import (
     LINE_END,
     NAME,
@@ -143,13 +143,13 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-def _is_read_by_hooks(text: str, reading: Reading) -> bool:
+def _is_read_by_hooks(text: str, reading: FileReading) -> bool:
     if reading.handlers is None:
         return False
     return _READ_BY_HOOKS.search(blank(text[reading.handlers :])) is not None
 
 
-def _says(fixed: str, wanted: dict[str, Any], before: str, reading: Reading) -> bool:
+def _says(fixed: str, wanted: dict[str, Any], before: str, reading: FileReading) -> bool:
     """True if a fixed text has the wanted data and the same code as before."""
     again = read_schema_file(fixed)
     if again.data != wanted or (again.handlers is None) != (reading.handlers is None):
@@ -158,7 +158,7 @@ def _says(fixed: str, wanted: dict[str, Any], before: str, reading: Reading) -> 
 
 
 def _edited(
-    text: str, reading: Reading, main: dict[str, Any], wanted: dict[str, Any]
+    text: str, reading: FileReading, main: dict[str, Any], wanted: dict[str, Any]
 ) -> Fix | None:
     try:
         places = _Places(text, read_carefully(text), reading)
@@ -198,7 +198,7 @@ def _edited(
 class _Places:
     """The positions of the members of `main` in the text, and how they are written."""
 
-    def __init__(self, text: str, found: Found, reading: Reading) -> None:
+    def __init__(self, text: str, found: Found, reading: FileReading) -> None:
         self._text = text
         self._offsets = found.places
         self._prefix = reading.prefix

@@ -22,7 +22,7 @@ from callpact.sources.base import Severity
 Profile = Literal["strict", "compat"]
 
 
-class Rule(Struct, frozen=True):
+class CheckRule(Struct, frozen=True):
     """One row: the rule, its severity by profile, the remedy, and the specification it is from."""
 
     key: str
@@ -264,12 +264,12 @@ HSH-004 | e | e | FlowMCP hash | Everything that is hashed is JSON | write the v
 """
 
 
-def _row(line: str) -> Rule:
+def _row(line: str) -> CheckRule:
     key, strict, compat, source, meaning, remedy = (part.strip() for part in line.split(" | "))
-    return Rule(key, _SEVERITIES[strict], _SEVERITIES[compat], source, meaning, remedy)
+    return CheckRule(key, _SEVERITIES[strict], _SEVERITIES[compat], source, meaning, remedy)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, CheckRule] = {
     row.key: row for row in (_row(line) for line in _TABLE.strip().splitlines())
 }
 """Every rule by its key; the key is the code, with a suffix where two rules share one code."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from callpact.sandbox.hook_limits import HookLimits
     from callpact.sandbox.load import HooksRefused
     from callpact.sandbox.packs.library import Pack
-    from callpact.sandbox.pool import Perform, Pool
+    from callpact.sandbox.pool import Perform, ThreadPool
     from callpact.sandbox.realm import Realm
-    from callpact.sandbox.steps import Done, Failed
+    from callpact.sandbox.steps import Done, StepFailed
 
 
 class Unhooked(NamedTuple):
@@ -98,19 +98,19 @@ class CatalogueHooks:
         return str(error).replace(f"{folder}{os.sep}", "").replace(folder, "the libraries")
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> ThreadPool:
         """The pool that runs hooks, started on first use.
 
         Raises:
             UsageError: the hooks are closed.
         """
         from callpact.sandbox.engine import Engine
-        from callpact.sandbox.pool import Pool
+        from callpact.sandbox.pool import ThreadPool
 
         if self._is_closed:
             raise UsageError("the hooks are closed: the tools of this loading were")
         self._engine = Engine(cache_folder("hooks"), self._limits)
-        return Pool(self._engine)
+        return ThreadPool(self._engine)
 
     async def aclose(self) -> None:
         """End the engine, if it was started; no hook runs after it."""
@@ -211,7 +211,7 @@ class FileHooks:
         perform: Perform,
         *,
         caller: str | None,
-    ) -> Done | Failed:
+    ) -> Done | StepFailed:
         """Call one of its hooks, in the turn of a caller."""
         return await self._catalogue.pool.run(realm, tool, kind, argument, perform, caller=caller)
 

@@ -24,7 +24,7 @@ from callpact.net import Request, Response, Transport, check_request
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.sources.flowmcp.http.grants import FileKeys
-from callpact.sources.flowmcp.http.request import Draft, Placeholders, seal
+from callpact.sources.flowmcp.http.request import Placeholders, RequestDraft, seal
 
 if TYPE_CHECKING:
     from callpact.sandbox.steps import Effect
@@ -50,7 +50,7 @@ class Fetching:
         """JSON data with secrets masked."""
         return self._secrets.mask_data(data)
 
-    def sealed(self, draft: Draft, marks: Placeholders) -> Request:
+    def sealed(self, draft: RequestDraft, marks: Placeholders) -> Request:
         """The request that a hook made, if it may be sent.
 
         Raises:
@@ -123,7 +123,7 @@ class Fetching:
 
         return perform
 
-    def _reply(self, response: Response, draft: Draft) -> dict[str, Any]:
+    def _reply(self, response: Response, draft: RequestDraft) -> dict[str, Any]:
         reply: dict[str, Any] = {
             "status": response.status,
             "statusText": _phrase(response.status),
@@ -175,7 +175,7 @@ class _Fetch(Struct):
     base64: bytes | None = None
 
 
-def _draft(data: Any) -> Draft:
+def _draft(data: Any) -> RequestDraft:
     """The request of a `fetch`; its data is untrusted, as the guest made it."""
     try:
         asked = msgspec.convert(data, _Fetch)
@@ -185,4 +185,4 @@ def _draft(data: Any) -> Draft:
     for name, value in asked.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     body = asked.text if asked.base64 is None else asked.base64
-    return Draft(asked.method, asked.url, headers, body, is_raw=True)
+    return RequestDraft(asked.method, asked.url, headers, body, is_raw=True)

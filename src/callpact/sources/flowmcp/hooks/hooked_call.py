@@ -24,7 +24,7 @@ from callpact.net import Request
 from callpact.schema.bounds import with_room
 from callpact.sources.flowmcp.hooks.file_hooks import FileHooks
 from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
-from callpact.sources.flowmcp.http.request import Draft, Placeholders, RequestPlan, as_text
+from callpact.sources.flowmcp.http.request import Placeholders, RequestDraft, RequestPlan, as_text
 from callpact.sources.flowmcp.read.hit import (
     items,
     members,
@@ -34,8 +34,7 @@ from callpact.sources.flowmcp.read.hit import (
 if TYPE_CHECKING:
     from callpact.sandbox.load import HooksRefused
     from callpact.sandbox.realm import Realm
-    from callpact.sandbox.steps import Failed as Stopped
-    from callpact.sandbox.steps import Log
+    from callpact.sandbox.steps import Log, StepFailed
 
 _BODIED = frozenset({"POST", "PUT"})
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE"})
@@ -47,7 +46,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 class Sender(Protocol):
     """Sends the requests of a tool."""
 
-    def sealed(self, draft: Draft, marks: Placeholders) -> Request:
+    def sealed(self, draft: RequestDraft, marks: Placeholders) -> Request:
         """The request that the file declares, with its keys."""
         ...
 
@@ -104,8 +103,8 @@ class HookedCall:
         return envelope
 
     async def _before(
-        self, realm: Realm, draft: Draft, payload: dict[str, Any], context: Context
-    ) -> tuple[Draft, dict[str, Any]]:
+        self, realm: Realm, draft: RequestDraft, payload: dict[str, Any], context: Context
+    ) -> tuple[RequestDraft, dict[str, Any]]:
         struct = _struct(draft)
         given = {"struct": struct, "payload": payload}
         returned = await self._call(realm, "preRequest", given, context)
@@ -132,7 +131,7 @@ class HookedCall:
             raise self._failed("preRequest", error.message, {}) from None
         return made, new_payload
 
-    def _sealed(self, draft: Draft) -> Request:
+    def _sealed(self, draft: RequestDraft) -> Request:
         """A request that a hook changed, if it may be sent."""
         try:
             return self._fetching.sealed(draft, self._marks)
@@ -141,7 +140,7 @@ class HookedCall:
                 raise
             raise self._failed("preRequest", error.message, {}) from None
 
-    def _edited(self, draft: Draft, struct: dict[str, Any]) -> Draft:
+    def _edited(self, draft: RequestDraft, struct: dict[str, Any]) -> RequestDraft:
         """The draft with the fields that a hook returned; the others are kept."""
         url, method = struct.get("url", draft.url), struct.get("method", draft.method)
         headers = struct.get("headers", draft.headers)
@@ -164,10 +163,10 @@ class HookedCall:
         is_text = isinstance(body, str) and "json" not in kind.lower()
         if body is not None and not any(name.lower() == "content-type" for name in sent):
             sent["Content-Type"] = "application/json"
-        return Draft(method, url, sent, body, is_text)
+        return RequestDraft(method, url, sent, body, is_text)
 
     async def _instead(
-        self, realm: Realm, draft: Draft, payload: dict[str, Any], context: Context
+        self, realm: Realm, draft: RequestDraft, payload: dict[str, Any], context: Context
     ) -> Any:
         struct = _struct(draft)
         given: dict[str, Any] = {"struct": struct, "payload": payload}
@@ -256,7 +255,7 @@ def _caller(context: Context) -> str | None:
     return None if context.identity is None else context.identity.id
 
 
-def _struct(draft: Draft) -> dict[str, Any]:
+def _struct(draft: RequestDraft) -> dict[str, Any]:
     """The request as hooks see it."""
     return {
         "url": draft.url,
@@ -266,7 +265,7 @@ def _struct(draft: Draft) -> dict[str, Any]:
     }
 
 
-def _place(failed: Stopped | HooksRefused) -> dict[str, Any]:
+def _place(failed: StepFailed | HooksRefused) -> dict[str, Any]:
     """The details of a failure: its name, line and column."""
     place = {"line": failed.line, "column": failed.column} if failed.line else {}
     return {"reason": failed.name, **place}

@@ -26,7 +26,7 @@ _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
 
-class Root(NamedTuple):
+class UpstreamRoot(NamedTuple):
     """The destination of the requests of a file."""
 
     origin: tuple[str, str, int] | None
@@ -37,19 +37,19 @@ class Root(NamedTuple):
     """True if the host is a template of keys only."""
 
 
-def read_root(root: str, names: Iterable[str] = ()) -> Root:
+def read_root(root: str, names: Iterable[str] = ()) -> UpstreamRoot:
     """Parse a `root`; `names` are those of the file's keys."""
     try:
         place = place_of(root)
     except Refused:
         return _read_template(root, names)
-    return Root(place.origin, place.host)
+    return UpstreamRoot(place.origin, place.host)
 
 
-def _read_template(root: str, names: Iterable[str]) -> Root:
+def _read_template(root: str, names: Iterable[str]) -> UpstreamRoot:
     match = _AUTHORITY.match(root)
     if match is None:
-        return Root(None, "")
+        return UpstreamRoot(None, "")
     host = re.sub(r":[0-9]*\Z", "", match[1])
     for name in names:
         host = re.sub(rf"\{{\{{\s*(?:SERVER_PARAM:\s*)?{re.escape(name)}\s*\}}\}}", "\0", host)
@@ -58,7 +58,7 @@ def _read_template(root: str, names: Iterable[str]) -> Root:
     known: list[str] = []
     while labels and _LABEL.fullmatch(labels[-1]):
         known.insert(0, labels.pop().lower())
-    return Root(None, f"*.{'.'.join(known)}" if len(known) > 1 else "", is_keyed)
+    return UpstreamRoot(None, f"*.{'.'.join(known)}" if len(known) > 1 else "", is_keyed)
 
 
 class KeyGrants:
@@ -99,7 +99,7 @@ class WantedKeys:
     def __init__(self) -> None:
         self._hosts: dict[str, dict[str, None]] = {}
 
-    def add(self, names: Iterable[str], root: Root) -> None:
+    def add(self, names: Iterable[str], root: UpstreamRoot) -> None:
         """Add the keys of one file."""
         for name in names:
             self._hosts.setdefault(name, {})[root.host] = None
@@ -115,7 +115,7 @@ class FileKeys:
     def __init__(
         self,
         names: Collection[str],
-        root: Root,
+        root: UpstreamRoot,
         secrets: Secrets,
         grants: KeyGrants,
         wanted: WantedKeys,

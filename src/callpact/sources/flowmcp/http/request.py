@@ -36,7 +36,7 @@ from callpact.sources.flowmcp.read.literal_parser import (
 )
 from callpact.sources.flowmcp.read.parameters import (
     Parameter,
-    Part,
+    ValuePart,
     read_parts,
 )
 
@@ -148,7 +148,7 @@ def _named(match: re.Match[str]) -> str:
     return f"{{{{SERVER_PARAM:{match[2]}}}}}"
 
 
-class Draft(Struct, frozen=True):
+class RequestDraft(Struct, frozen=True):
     """A request without its secrets: the `struct` of seed 002."""
 
     method: str
@@ -202,7 +202,7 @@ class RequestPlan:
         fill(self, "query", tuple(_pair(p) for p in self.parameters if p.location == "query"))
         fill(self, "body", tuple(p for p in self.parameters if p.location == "body"))
 
-    def draft(self, arguments: Mapping[str, Any], marks: Placeholders) -> Draft:
+    def draft(self, arguments: Mapping[str, Any], marks: Placeholders) -> RequestDraft:
         """The request for these arguments, which passed the gate.
 
         Raises:
@@ -217,10 +217,10 @@ class RequestPlan:
         if self.secrets:
             headers = {name: marks.fill(text) for name, text in headers.items()}
         if self.method not in _BODIED:
-            return Draft(self.method, url, headers)
+            return RequestDraft(self.method, url, headers)
         found = ((parameter.key, _filled(parameter, values, marks)) for parameter in self.body)
         body = {key: value for key, value in found if value is not _ABSENT}
-        return Draft(self.method, url, headers, body)
+        return RequestDraft(self.method, url, headers, body)
 
     def _pairs(self, values: Mapping[str, Any], marks: Placeholders) -> list[str]:
         pairs: list[str] = []
@@ -378,7 +378,7 @@ def _slot(name: str) -> str:
     return f"{_SLOT}{name}-end"
 
 
-def _slotted(parts: Iterable[Part]) -> str:
+def _slotted(parts: Iterable[ValuePart]) -> str:
     return "".join(_slot(part.text) if part.kind == "server" else part.text for part in parts)
 
 
@@ -391,7 +391,7 @@ def _filled(parameter: Parameter, values: Mapping[str, Any], marks: Placeholders
     return "".join(_filled_part(part, values, marks) for part in parameter.parts)
 
 
-def _filled_part(part: Part, values: Mapping[str, Any], marks: Placeholders) -> str:
+def _filled_part(part: ValuePart, values: Mapping[str, Any], marks: Placeholders) -> str:
     if part.kind == "user":
         return as_text(values[part.text])
     return marks.of(part.text) if part.kind == "server" else part.text
@@ -476,7 +476,7 @@ def _written(value: Any) -> str:
         raise InvalidInput(lambda: [Issue("maximum", text)]) from None
 
 
-def unsealed(draft: Draft) -> Request:
+def unsealed(draft: RequestDraft) -> Request:
     """The request of a file that has no secrets."""
     return Request(draft.method, draft.url, draft.headers.copy(), _body(draft))
 
@@ -488,7 +488,7 @@ class Sealed(NamedTuple):
     names: frozenset[str]
 
 
-def seal(draft: Draft, marks: Placeholders, key: Callable[[str], str]) -> Sealed:
+def seal(draft: RequestDraft, marks: Placeholders, key: Callable[[str], str]) -> Sealed:
     """The request to send, with this call's placeholders replaced by secrets.
 
     `key` returns the value of a key, and raises for one that may not be used.
@@ -513,7 +513,7 @@ def seal(draft: Draft, marks: Placeholders, key: Callable[[str], str]) -> Sealed
     return Sealed(request, frozenset(used))
 
 
-def _body(draft: Draft) -> bytes | None:
+def _body(draft: RequestDraft) -> bytes | None:
     body = draft.body
     if body is None or not draft.is_raw:
         return None if body is None else _json(body)

@@ -35,7 +35,7 @@ _OTHER_FOLDERS = frozenset({"skills", "prompts", "agents", "selections"})
 _LEVELS_ABOVE = 3
 
 
-class Candidate(Struct, frozen=True):
+class CandidateFile(Struct, frozen=True):
     """A file that may be a FlowMCP file, and the path under which it was found."""
 
     path: Path
@@ -128,7 +128,7 @@ def other_kind(path: Path, text: str) -> Finding | None:
     return Finding(str(path), "info", words, "VAL159", "", 1, 1)
 
 
-def find_files(paths: Iterable[Path]) -> list[Candidate]:
+def find_files(paths: Iterable[Path]) -> list[CandidateFile]:
     """Every `.mjs` file under the paths, each once; a file that is named is taken as it is.
 
     Of a folder with a `registry.json`, the files that it lists. At the root of a repository,
@@ -137,13 +137,15 @@ def find_files(paths: Iterable[Path]) -> list[Candidate]:
     Raises:
         SourceRefused: a path does not exist, or holds no such file.
     """
-    found: dict[str, Candidate] = {}
+    found: dict[str, CandidateFile] = {}
     for path in paths:
         try:
             is_folder = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
             raise SourceRefused(f"{path}: {_reason(error)}") from None
-        candidates = _walked(path) if is_folder else {os.path.realpath(path): Candidate(path, path)}
+        candidates = (
+            _walked(path) if is_folder else {os.path.realpath(path): CandidateFile(path, path)}
+        )
         if not candidates:
             raise SourceRefused(f"{path} holds no .mjs file")
         for real, candidate in candidates.items():
@@ -151,16 +153,16 @@ def find_files(paths: Iterable[Path]) -> list[Candidate]:
     return list(found.values())
 
 
-def _walked(root: Path) -> dict[str, Candidate]:
+def _walked(root: Path) -> dict[str, CandidateFile]:
     """The files of a folder in order, by their real paths: those of its registry, if it has one."""
     found = _all_below(root)
     registry = read_registry(root)
     if registry is None:
         return found
     if isinstance(registry, Finding):
-        return found | {registry.place: Candidate(root / REGISTRY, root, registry)}
+        return found | {registry.place: CandidateFile(root / REGISTRY, root, registry)}
     listed = {
-        os.path.realpath(path := root / name): Candidate(path, root) for name in registry.files
+        os.path.realpath(path := root / name): CandidateFile(path, root) for name in registry.files
     }
     tops = {_top(Path(name)) for name in registry.files}
     for real, candidate in found.items():
@@ -173,11 +175,11 @@ def _walked(root: Path) -> dict[str, Candidate]:
             )
             listed[real] = replace(candidate, trouble=finding)
     for finding in registry.findings:
-        listed[f"{finding.place}{finding.path}"] = Candidate(root / REGISTRY, root, finding)
+        listed[f"{finding.place}{finding.path}"] = CandidateFile(root / REGISTRY, root, finding)
     return dict(sorted(listed.items(), key=lambda item: item[1].path.parts))
 
 
-def _may_be_meant(candidate: Candidate, tops: Collection[str]) -> bool:
+def _may_be_meant(candidate: CandidateFile, tops: Collection[str]) -> bool:
     """True for a file in a folder that the registry has files of."""
     path = candidate.path.relative_to(candidate.root)
     return _top(path) in tops and _OTHER_FOLDERS.isdisjoint(path.parts[:-1])
@@ -188,7 +190,7 @@ def _top(path: Path) -> str:
     return path.parts[0] if len(path.parts) > 1 else ""
 
 
-def _all_below(root: Path) -> dict[str, Candidate]:
+def _all_below(root: Path) -> dict[str, CandidateFile]:
     """The files of a folder in order, by their real paths.
 
     Links to folders are not followed, so that the walk ends; links to files are resolved.
@@ -211,10 +213,10 @@ def _all_below(root: Path) -> dict[str, Candidate]:
                 path = f"{folder}{os.sep}{name}"
                 is_link = os.path.islink(path)  # noqa: PTH114 - pathlib is slow for hundreds
                 found[path] = (os.path.realpath(path) if is_link else f"{real}{os.sep}{name}", None)
-    each: dict[str, Candidate] = {}
+    each: dict[str, CandidateFile] = {}
     for path in sorted(found, key=lambda path: path.split(os.sep)):  # noqa: PTH206 - as above
         key, trouble = found[path]
-        each.setdefault(key, Candidate(Path(path), root, trouble))
+        each.setdefault(key, CandidateFile(Path(path), root, trouble))
     return each
 
 
@@ -230,7 +232,7 @@ def _configures(name: str) -> bool:
 
 
 def list_folders(
-    root: Path, candidates: Iterable[Candidate], given: Path | None
+    root: Path, candidates: Iterable[CandidateFile], given: Path | None
 ) -> dict[str, Path]:
     """The folders of shared lists for the files under a path, by their real paths.
 
@@ -253,14 +255,14 @@ def lists_above(root: Path) -> Iterator[Path]:
         yield from (parent / name for name in LIST_FOLDERS)
 
 
-def find_lists(folder: Path) -> list[Candidate]:
+def find_lists(folder: Path) -> list[CandidateFile]:
     """The files in a folder of shared lists, in order; folders in it do not count."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".mjs"))  # noqa: PTH208 - only names are needed
     except OSError as error:
         trouble = InvalidManifest(f"the folder cannot be read: {_reason(error)}")
-        return [Candidate(folder, folder, unreadable(folder, trouble))]
-    return [Candidate(folder / name, folder) for name in names]
+        return [CandidateFile(folder, folder, unreadable(folder, trouble))]
+    return [CandidateFile(folder / name, folder) for name in names]
 
 
 def _reason(error: OSError) -> str:

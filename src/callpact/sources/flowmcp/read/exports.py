@@ -36,7 +36,7 @@ _FLAT = (
 )
 
 
-class Reading(Struct, frozen=True):
+class FileReading(Struct, frozen=True):
     """The data of a file, the offset of its code, and the breaches in its exports."""
 
     data: dict[str, Any] | None = None
@@ -49,7 +49,7 @@ class Reading(Struct, frozen=True):
     """The reason why the file cannot be read as data."""
 
 
-def read_schema_file(text: str) -> Reading:
+def read_schema_file(text: str) -> FileReading:
     """Read the `main` of a schema file."""
     try:
         exports = read_exports(text)
@@ -61,17 +61,17 @@ def read_schema_file(text: str) -> Reading:
         main = values["main"]
         if not isinstance(main, dict):
             hits = (*hits, Hit("VAL002", "", f"`main` must be an object, {got(main)}"))
-            return Reading(code_begins=begins, hits=hits)
-        return Reading(members(main), "main", "", exports.handlers, begins, hits)
+            return FileReading(code_begins=begins, hits=hits)
+        return FileReading(members(main), "main", "", exports.handlers, begins, hits)
     if isinstance(members(values.get("schema")).get("main"), dict):
         hits = (Hit("VAL148", "", "`main` is inside `schema`"), *hits)
         lifted = _lifted(values["schema"])
-        return Reading(lifted, "schema", "/main", exports.handlers, begins, hits)
+        return FileReading(lifted, "schema", "/main", exports.handlers, begins, hits)
     words = f"there is no `main`: {_described(list(values))}{_version(values.get('schema'))}"
-    return Reading(code_begins=begins, failure=_failure("VAL001", words))
+    return FileReading(code_begins=begins, failure=_failure("VAL001", words))
 
 
-def read_list_file(text: str) -> Reading:
+def read_list_file(text: str) -> FileReading:
     """Read the `list` of a list file."""
     try:
         exports = read_exports(text)
@@ -81,8 +81,8 @@ def read_list_file(text: str) -> Reading:
     value = exports.values.get("list")
     if not isinstance(value, dict):
         words = f"there is no object `list`: the file exports {_names(list(exports.values))}"
-        return Reading(export="list", hits=hits, failure=_failure("LST001", words))
-    return Reading(members(value), "list", hits=hits)
+        return FileReading(export="list", hits=hits, failure=_failure("LST001", words))
+    return FileReading(members(value), "list", hits=hits)
 
 
 def _export_hits(exports: Exports, text: str, wanted: str) -> Hits:
@@ -104,17 +104,17 @@ def _export_hits(exports: Exports, text: str, wanted: str) -> Hits:
 
 def _unreadable(
     text: str, error: InvalidManifest, wanted: str, not_data: str, not_there: str
-) -> Reading:
+) -> FileReading:
     if len(text) > MAX_FILE_BYTES or len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES:
         failure = _failure("VAL135", f"a file must have at most {MAX_FILE_BYTES:,} bytes")
-        return Reading(export=wanted, code_begins=len(text), failure=failure)
+        return FileReading(export=wanted, code_begins=len(text), failure=failure)
     names = export_names(text)
     if wanted in names:
         failure = _failure(not_data, error.message, error.line, error.column)
     else:
         words = f"there is no `{wanted}`: {_described(names)}"
         failure = _failure(not_there, words, error.line, error.column)
-    return Reading(export=wanted, failure=failure)
+    return FileReading(export=wanted, failure=failure)
 
 
 def _failure(key: str, message: str, line: int = 1, column: int = 1) -> Hit:

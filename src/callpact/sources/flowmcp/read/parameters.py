@@ -43,7 +43,7 @@ _USER = "USER_PARAM"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ValuePart:
     """A piece of a value: text of the file, a value of the caller, or a secret by its name."""
 
     kind: Literal["text", "user", "server"]
@@ -66,7 +66,7 @@ class Parameter:
 
     key: str
     location: str
-    parts: tuple[Part, ...]
+    parts: tuple[ValuePart, ...]
     inputs: tuple[Input, ...] = ()
     """Empty for a fixed value or a secret, which no caller sees."""
 
@@ -118,22 +118,22 @@ def _described(key: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def read_parts(value: str, secrets: frozenset[str], key: str) -> tuple[Part, ...]:
+def read_parts(value: str, secrets: frozenset[str], key: str) -> tuple[ValuePart, ...]:
     """The parts of a value; `key` is the name of the caller's argument.
 
     A placeholder that is neither `USER_PARAM` nor a declared secret is an argument, too: named
     `key`, or by its own name where a value holds several of them.
     """
     several = len(_undeclared(value, secrets)) > 1
-    parts: list[Part] = []
+    parts: list[ValuePart] = []
     end = 0
     for match in _PLACEHOLDER.finditer(value):
         if match.start() > end:
-            parts.append(Part("text", value[end : match.start()]))
+            parts.append(ValuePart("text", value[end : match.start()]))
         parts.append(_part(match[1].strip(), secrets, key, several=several))
         end = match.end()
     if end < len(value) or not parts:
-        parts.append(Part("text", value[end:]))
+        parts.append(ValuePart("text", value[end:]))
     return tuple(parts)
 
 
@@ -144,12 +144,12 @@ def _undeclared(value: str, secrets: frozenset[str]) -> list[str]:
     return [name for name in names if name not in known and not name.startswith(_SERVER)]
 
 
-def _part(name: str, secrets: frozenset[str], key: str, *, several: bool) -> Part:
+def _part(name: str, secrets: frozenset[str], key: str, *, several: bool) -> ValuePart:
     if name.startswith(_SERVER):
-        return Part("server", name.removeprefix(_SERVER).strip())
+        return ValuePart("server", name.removeprefix(_SERVER).strip())
     if name in secrets:  # Decision 1: the bare name of a declared secret is its placeholder.
-        return Part("server", name)
-    return Part("user", name if several and name != _USER else key)
+        return ValuePart("server", name)
+    return ValuePart("user", name if several and name != _USER else key)
 
 
 def input_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
