@@ -10,10 +10,10 @@ from pathlib import Path
 import orjson
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.journal.recorder import Recorder
+from callpact.audit import Recorder
 from callpact.audit.journal.segments import Journal
 from callpact.observers import CallFinished
-from callpact.secrets.keys import Secrets
+from callpact.secrets import Secrets
 from cases import ARGUMENTS, IN, OUT, THREE_WRONG
 from measure import drive, least_cpu, table
 

@@ -23,11 +23,9 @@ from typing import Any
 import msgspec
 
 from callpact import Contract, Tool
-from callpact.audit.analysis.drift import drift_of
-from callpact.audit.analysis.retry_chains import repairs_of, retry_chain
+from callpact.audit import Record, drift_of, repairs_of, retry_chain
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal
-from callpact.audit.record import Record
 from callpact.audit.store import Filter, GroupBy, Store
 from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.parquet import ParquetStore

@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 
 from callpact import OutputSchemaError, parse_answer
 from callpact.agent import shape_of
-from callpact.jsonreader.reader import Unreadable, read_json
+from callpact.jsonreader import read_json
+from callpact.jsonreader.reader import Unreadable
 from measure import cpu, table
 
 CASES = Path(__file__).parents[1] / "tests" / "data" / "malformed.json"

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from callpact import Catalog, Contract, Tool
-from callpact.discovery.index import ToolIndex
+from callpact.discovery import ToolIndex
 from measure import cpu, table
 
 COUNT = 10_000

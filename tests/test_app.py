@@ -9,7 +9,7 @@ import pytest
 
 from callpact.app import Options, Session
 from callpact.errors import CallpactError, DuplicateTool, InvalidConfig, SourceRefused
-from callpact.sources.base import Opening
+from callpact.sources import Opening
 
 TOOLS = """
 from callpact import tool

@@ -53,7 +53,7 @@ from callpact.errors import (
     UsageError,
     restored,
 )
-from callpact.protocol.events import CallFailed, decode_event, read_event, write_event
+from callpact.protocol import CallFailed, decode_event, read_event, write_event
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Tool
 

@@ -37,10 +37,8 @@ from callpact.errors import (
     UnknownTool,
     UsageError,
 )
-from callpact.protocol.bus import LocalBus
+from callpact.protocol import LocalBus, PendingRequestMap, build_call_handler
 from callpact.protocol.events import EVENT_TYPES
-from callpact.protocol.handler import build_call_handler
-from callpact.protocol.pending import PendingRequestMap
 from callpact.runtime import MAX_NESTED, Runtime, build_env
 from callpact.tool import OPEN, Access, Call, Contract, Tool
 

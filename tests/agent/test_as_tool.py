@@ -31,7 +31,7 @@ from callpact import (
 )
 from callpact.agent import SqliteMemory
 from callpact.runtime import MAX_NESTED
-from callpact.serve.mcp.door import Door
+from callpact.serve import Door
 from callpact.testing import ScriptedModel
 from callpact.tool import Contract
 

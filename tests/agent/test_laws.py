@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from answers import GOOD, MISSING, PROSE, VALUE, WRONG, WRONG_ELSEWHERE, Refund, go, streamed
 from callpact import Agent, OutputSchemaError, strict_output_rules
-from callpact.agent import Message, ModelReply, Token, Usage
-from callpact.agent.models.model import ToolUse
+from callpact.agent import Message, ModelReply, Token, ToolUse, Usage
 from callpact.agent.run.pause import (
     VERSION,
     Checkpoint,

@@ -19,10 +19,10 @@ from callpact import (
     tool,
 )
 from callpact.agent import Rule
-from callpact.audit.log import open_store, record_calls
+from callpact.audit import open_store, record_calls
 from callpact.audit.store import Filter
 from callpact.errors import ReliabilityFailFastError
-from callpact.secrets.keys import Secrets
+from callpact.secrets import Secrets
 from callpact.testing import ScriptedModel
 
 

@@ -21,8 +21,7 @@ from callpact import (
     strict_output_rules,
     tool,
 )
-from callpact.agent import Answer, Paused
-from callpact.agent.models.model import Message
+from callpact.agent import Answer, Message, Paused
 from callpact.agent.run.pause import MAX_CHECKPOINT, VERSION
 from callpact.errors import ClientUnable, PauseAsked
 from callpact.testing import ScriptedModel

@@ -10,12 +10,12 @@ from answers import GOOD, PROSE, WRONG, Refund, go, refunds
 from callpact import Agent, Issue, ModelError, OutputSchemaError, UsageError, strict_output_rules
 from callpact.agent import (
     CircuitBreaker,
+    ModelRequest,
     Rule,
     Scope,
     default_stuck_loop_rule,
     last_n_validation_errors_match,
 )
-from callpact.agent.models.model import ModelRequest
 from callpact.agent.reliability import (
     MAX_FEEDBACK,
     framed,

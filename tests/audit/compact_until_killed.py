@@ -15,9 +15,9 @@ import time
 from mmap import mmap
 from pathlib import Path
 
+from callpact.audit import Record
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.parquet import ParquetStore

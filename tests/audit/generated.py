@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from callpact.audit.record import Note, Record, error_key, payload_of
+from callpact.audit import Note, Record
+from callpact.audit.record import error_key, payload_of
 from callpact.audit.store import Cause, Filter, Store, Trend
 
 HOUR = 3_600_000

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.journal.recorder import Recorder
+from callpact.audit import Recorder
 from callpact.audit.journal.segments import Journal
 from callpact.audit.store import Filter
 from callpact.audit.store.compactor import Compactor

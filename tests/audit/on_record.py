@@ -3,8 +3,8 @@
 import asyncio
 
 from callpact import CallError, Contract, Identity, Runtime, Tool
+from callpact.audit import Recorder
 from callpact.audit.journal.lines import decode_line
-from callpact.audit.journal.recorder import Recorder
 from callpact.audit.journal.segments import Journal, segments
 from callpact.envelope import (
     local_envelope,

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patched import apply
 
+from callpact.audit import Record
 from callpact.audit.analysis.advice import advise, relaxed
 from callpact.audit.analysis.replay import Lost, replay
-from callpact.audit.record import Record, error_key, note_of, payload_of
+from callpact.audit.record import error_key, note_of, payload_of
 from callpact.audit.reports import advice_tail, encode_advice, relaxation_cells
 from callpact.errors import InvalidInput
 from callpact.gate import admit

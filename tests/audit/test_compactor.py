@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from callpact.audit.journal.health import Health, health_of
+from callpact.audit import Health, Record, health_of
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.record import Record
 from callpact.audit.store import Overtaken
 from callpact.audit.store import compactor as compacting
 from callpact.audit.store.compactor import Compactor

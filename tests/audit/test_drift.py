@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patched import apply
 
+from callpact.audit import Note, Record
 from callpact.audit.analysis.drift import (
     BUCKETS,
     MAX_KEPT_BYTES,
@@ -19,7 +20,7 @@ from callpact.audit.analysis.drift import (
     restored,
 )
 from callpact.audit.analysis.replay import Lost
-from callpact.audit.record import MAX_PAYLOAD_BYTES, Note, Record, note_of, payload_of
+from callpact.audit.record import MAX_PAYLOAD_BYTES, note_of, payload_of
 from callpact.audit.reports import drift_tail
 from callpact.envelope import local_envelope
 from callpact.errors import OutputRejected

@@ -9,9 +9,10 @@ import json
 import msgspec
 import pytest
 
-from callpact.audit.analysis.drift import drift, drift_of
+from callpact.audit import Note, Record, drift_of
+from callpact.audit.analysis.drift import drift
 from callpact.audit.journal.recorder import hash_contract
-from callpact.audit.record import Note, Record, note_of, payload_of
+from callpact.audit.record import note_of, payload_of
 from callpact.audit.reports import drift_tail, encode_drift, finding_cells
 from callpact.audit.store import Filter
 from callpact.audit.store.parquet import ParquetStore

@@ -16,12 +16,12 @@ import time
 import pytest
 
 from callpact import Call, Contract, Runtime, Tool
+from callpact.audit import Health, Record, health_of, open_store, record_calls
 from callpact.audit.journal import segments as journals
-from callpact.audit.journal.health import Health, add_health, health_of
+from callpact.audit.journal.health import add_health
 from callpact.audit.journal.lines import LineHead, encode_head, encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.log import open_store, record_calls
-from callpact.audit.record import Record, payload_of
+from callpact.audit.record import payload_of
 from callpact.audit.store import Filter
 from callpact.audit.store import compactor as compacting
 from callpact.audit.store.compactor import Compactor

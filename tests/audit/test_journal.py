@@ -10,10 +10,10 @@ import threading
 
 import pytest
 
+from callpact.audit import Record
 from callpact.audit.journal.file_locks import hold
 from callpact.audit.journal.lines import decode_line, encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.record import Record
 from callpact.errors import UsageError
 
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from callpact.audit import Record
 from callpact.audit.journal.lines import decode_line, encode_line
-from callpact.audit.record import Record
 
 ISSUE = b'["type","/items/3/n","Must be a number"]'
 

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from callpact import Call, CallError, Contract, Runtime, Tool
-from callpact.audit.journal.recorder import Recorder
+from callpact.audit import Recorder
 from callpact.audit.journal.segments import Journal, segments
 from callpact.codes import CODES
 from callpact.errors import NotRecorded

@@ -12,10 +12,9 @@ import msgspec
 import pytest
 from generated import BEGIN, DAY, counted, naive, naive_log, records
 
+from callpact.audit import Record, open_store
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal
-from callpact.audit.log import open_store
-from callpact.audit.record import Record
 from callpact.audit.store import Filter, Moved, Overtaken, parquet
 from callpact.audit.store.compactor import Compactor
 from callpact.audit.store.manifest import read_manifest

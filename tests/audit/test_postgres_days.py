@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from generated import BEGIN, DAY, HOUR, counted, naive_log, records
 
-from callpact.audit.record import Note, Record
+from callpact.audit import Note, Record
 from callpact.audit.store import Filter
 from callpact.errors import UsageError
 

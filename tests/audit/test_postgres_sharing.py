@@ -14,7 +14,7 @@ import pytest
 from generated import counted, naive, records
 
 from callpact import Call, Contract, Runtime, Tool
-from callpact.audit.log import open_store, place_of, record_calls
+from callpact.audit import open_store, place_of, record_calls
 from callpact.audit.store import Filter
 from callpact.errors import UsageError
 from postgres import database_of

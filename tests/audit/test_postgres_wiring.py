@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from callpact.audit.log import place_of
+from callpact.audit import place_of
 from callpact.audit.store.postgres_address import Address
 from callpact.config import read_config
 from callpact.errors import InvalidConfig

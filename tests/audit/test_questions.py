@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from callpact.audit import (
     Filter,
+    Note,
+    Record,
     advice_of,
     compare,
     open_store,
@@ -18,7 +20,7 @@ from callpact.audit import (
 )
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal
-from callpact.audit.record import Note, Record, error_key, payload_of
+from callpact.audit.record import error_key, payload_of
 from callpact.audit.store.compactor import Compactor
 from callpact.tool import Contract, Tool
 

@@ -22,15 +22,10 @@ from on_record import (
 )
 
 from callpact import Call, Contract, Identity, Runtime, Tool, ToolError
-from callpact.audit.journal.recorder import Recorder, hash_contract
+from callpact.audit import Payload, Record, Recorder
+from callpact.audit.journal.recorder import hash_contract
 from callpact.audit.journal.segments import Journal
-from callpact.audit.record import (
-    MAX_PAYLOAD_BYTES,
-    MAX_RECORDED_ISSUES,
-    Payload,
-    Record,
-    payload_of,
-)
+from callpact.audit.record import MAX_PAYLOAD_BYTES, MAX_RECORDED_ISSUES, payload_of
 from callpact.context import LogLine
 from callpact.envelope import (
     HTTPResponseMeta,
@@ -43,7 +38,7 @@ from callpact.envelope import (
 from callpact.errors import AccessDenied, InvalidInput, Issue, OutputRejected, UnknownTool
 from callpact.observers import CallFinished
 from callpact.schema import Change
-from callpact.secrets.keys import Secrets
+from callpact.secrets import Secrets
 
 
 def test_a_result_is_on_record_with_all_there_is(tmp_path):

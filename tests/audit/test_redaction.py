@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from on_record import KEY, PASSWORD, SECRET_INPUT, Foreign, finished, raw, recorded, tool, written
 
 from callpact import Catalog, Contract, Identity, Runtime, Tool, ToolError
-from callpact.audit.journal.recorder import Recorder
+from callpact.audit import Recorder
 from callpact.audit.journal.segments import Journal
 from callpact.audit.record import MAX_PAYLOAD_BYTES, payload_of
 from callpact.audit.redaction import Mask
 from callpact.context import LogLine
-from callpact.discovery.tools import discovery_tools
+from callpact.discovery import discovery_tools
 from callpact.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
@@ -30,7 +30,7 @@ from callpact.envelope import (
 from callpact.errors import InvalidInput, Issue, UnknownTool
 from callpact.observers import CallFinished
 from callpact.schema import Change
-from callpact.secrets.keys import Secrets
+from callpact.secrets import Secrets
 from callpact.secrets.masker import MIN_MASKED
 from callpact.tool import Call
 

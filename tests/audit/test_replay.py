@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callpact.audit import Record
 from callpact.audit.analysis.replay import MAX_SAMPLES, ChangedCount, Lost, by_name, replay, under
-from callpact.audit.record import MAX_PAYLOAD_BYTES, Record, error_key, note_of, payload_of
+from callpact.audit.record import MAX_PAYLOAD_BYTES, error_key, note_of, payload_of
 from callpact.audit.reports import replay_lines
 from callpact.errors import InvalidInput
 from callpact.gate import admit

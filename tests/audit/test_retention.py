@@ -9,15 +9,13 @@ import time
 
 import pytest
 
+from callpact.audit import Health, Held, Record, health_of, held_retention, record_calls
 from callpact.audit import log as opening
-from callpact.audit.journal.health import Health, health_of
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal, segments
-from callpact.audit.log import record_calls
-from callpact.audit.record import Record
 from callpact.audit.store import Filter
 from callpact.audit.store.parquet import ParquetStore
-from callpact.audit.store.retention import Held, held_retention, keep, keep_segments
+from callpact.audit.store.retention import keep, keep_segments
 
 DAY = 86_400_000
 NOW = 1_788_264_000_000

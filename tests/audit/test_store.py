@@ -19,7 +19,8 @@ from generated import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callpact.audit.record import Note, Record, error_key, payload_of
+from callpact.audit import Note, Record
+from callpact.audit.record import error_key, payload_of
 from callpact.audit.store import MAX_ROWS, Filter
 from callpact.context import LogLine
 

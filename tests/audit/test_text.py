@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from callpact.audit import text
-from callpact.audit.record import Note, Payload, Record
+from callpact.audit import Note, Payload, Record, text
 from callpact.audit.store import Cause, Rate
 from callpact.errors import UsageError
 

@@ -14,7 +14,7 @@ import pytest
 
 import command_line
 from callpact.agent import SqliteMemory
-from callpact.audit.log import open_store
+from callpact.audit import open_store
 from callpact.audit.store import Filter
 from callpact.cli.ask.ask_files import MAX_ANSWER_BYTES, MAX_SCHEMA_BYTES
 from callpact.codes import CODES

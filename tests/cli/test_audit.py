@@ -13,7 +13,8 @@ import pytest
 
 import asked
 from asked import HOUR, MARKET, NOON, SHOP, called, ids, lines, numbers_of, record_calls, refused
-from callpact.audit.record import Note, Payload, payload_of
+from callpact.audit import Note, Payload
+from callpact.audit.record import payload_of
 from callpact.context import LogLine
 
 ask = asked.ask

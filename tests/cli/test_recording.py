@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from typer.testing import CliRunner
 
-from callpact.audit.log import open_store, record_calls
+from callpact.audit import open_store, record_calls
 from callpact.audit.store import Filter, compactor
 from callpact.cli.main import app
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import callpact
+from callpact import from_functions
 from callpact.envelope import ResponseEnvelope, local_envelope, mcp_envelope
 from callpact.errors import InvalidInput, InvalidSchema
 from callpact.runtime import Runtime
-from callpact.sources.python.functions import from_functions
 from callpact.tool import Contract, Tool
 
 IN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -10,7 +10,7 @@ import pytest
 import schema_file as kit
 from callpact import CallError
 from callpact.catalog import Catalog
-from callpact.discovery.index import ToolIndex
+from callpact.discovery import ToolIndex
 from callpact.serve.mcp.views import is_served
 from callpact.wire.mcp.results import encode_tool
 

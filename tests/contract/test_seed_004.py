@@ -10,11 +10,10 @@ import time
 import pytest
 
 from callpact import Runtime, ToolError, data_tool
-from callpact.audit.log import open_store, record_calls
+from callpact.audit import open_store, record_calls
 from callpact.audit.store import Filter
 from callpact.errors import CallError, InvalidInput, OutputRejected
-from callpact.schema import check
-from callpact.schema.properties import (
+from callpact.schema import (
     PropertyArray,
     PropertyBoolean,
     PropertyEnum,
@@ -22,6 +21,7 @@ from callpact.schema.properties import (
     PropertyInteger,
     PropertyNumber,
     PropertyString,
+    check,
 )
 from callpact.sources import exhausted_message
 from callpact.wire.plain import encode_error

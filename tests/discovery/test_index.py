@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.catalog import Catalog
+from callpact.discovery import ToolIndex
 from callpact.discovery.index import (
     MAX_LIMIT,
     MAX_LINE_LENGTH,
@@ -20,7 +21,6 @@ from callpact.discovery.index import (
     MAX_REQUIRED,
     MAX_TEXT_LENGTH,
     MIN_WEIGHED,
-    ToolIndex,
     make_table,
     query_words,
 )

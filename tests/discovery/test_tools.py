@@ -10,6 +10,7 @@ import pytest
 
 from callpact.catalog import Catalog
 from callpact.context import Identity
+from callpact.discovery import discovery_tools
 from callpact.discovery.index import MAX_LIMIT
 from callpact.discovery.tools import (
     CALL_TOOL,
@@ -18,7 +19,6 @@ from callpact.discovery.tools import (
     MAX_NAMESPACES,
     SEARCH_TOOLS,
     STAND_INS,
-    discovery_tools,
     index_of,
     is_usable,
     target_of,

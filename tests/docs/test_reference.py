@@ -15,7 +15,7 @@ from msgspec import structs
 
 import callpact
 from callpact.codes import CODES
-from callpact.sandbox.hook_limits import HookLimits
+from callpact.sandbox import HookLimits
 from callpact.schema import check
 from callpact.sources.flowmcp.check.rule_table import RULES
 

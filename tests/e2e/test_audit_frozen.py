@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 import raw
+from callpact.audit import open_store, place_of
 from callpact.audit.journal.segments import segments
-from callpact.audit.log import open_store, place_of
 from callpact.audit.store import Filter
 from postgres import Server, Unavailable
 

@@ -12,8 +12,7 @@ import signal
 import threading
 
 import raw
-from callpact.audit.journal.health import health_of
-from callpact.audit.log import open_store
+from callpact.audit import health_of, open_store
 from callpact.audit.store import Filter
 
 KILLS = int(os.environ.get("CALLPACT_KILLS", "100"))

@@ -11,8 +11,8 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import Implementation
 
 import raw
+from callpact.audit import open_store
 from callpact.audit.journal.health import add_health
-from callpact.audit.log import open_store
 from callpact.audit.store import Filter
 from callpact.context import LogLine
 

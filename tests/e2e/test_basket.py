@@ -16,8 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from callpact import Catalog, Contract, InvalidInput, Runtime, Tool, UpstreamError, local_envelope
-from callpact.protocol import PendingRequestMap, build_call_handler
-from callpact.protocol.events import MAX_EVENT_BYTES
+from callpact.protocol import MAX_EVENT_BYTES, PendingRequestMap, build_call_handler
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "basket"
 READER = {"id": "anna", "scopes": ["rates:read"]}

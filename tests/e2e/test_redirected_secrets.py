@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 import faults
+from callpact import from_flowmcp
 from callpact.errors import CallError, UpstreamError
 from callpact.net import HttpTransport
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.build.source import from_flowmcp
 
 KEY = "0123456789abcdef"
 FILE = """

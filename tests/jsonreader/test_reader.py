@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from callpact.errors import UsageError
+from callpact.jsonreader import ReadResult, read_json
 from callpact.jsonreader.reader import (
     LOSSY,
     MAX_DEPTH,
     MAX_MARKS,
     MAX_REPAIRS,
     MAX_TEXT,
-    ReadResult,
     Unreadable,
-    read_json,
     read_strict,
 )
 

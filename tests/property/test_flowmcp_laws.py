@@ -15,10 +15,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callpact import from_flowmcp
 from callpact.errors import CallError, InvalidManifest
 from callpact.runtime import Runtime
 from callpact.secrets.masker import MIN_MASKED
-from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.sources.flowmcp.read.literal import _NotPlainError, _read_fast, read_exports
 from callpact.sources.flowmcp.read.literal_parser import in_key_order, read_carefully, stringify
 from callpact.testing import StubTransport

@@ -32,17 +32,17 @@ from callpact.envelope import (
     mcp_envelope,
 )
 from callpact.errors import Aborted, CallError, Timeout, ToolError
-from callpact.protocol.bus import LocalBus
-from callpact.protocol.events import (
-    EVENT_TYPES,
+from callpact.protocol import (
     CallAborted,
     CallCompleted,
     CallFailed,
     CallRequested,
     CallResponded,
+    LocalBus,
+    PendingRequestMap,
+    build_call_handler,
 )
-from callpact.protocol.handler import build_call_handler
-from callpact.protocol.pending import PendingRequestMap
+from callpact.protocol.events import EVENT_TYPES
 from callpact.runtime import Runtime
 from callpact.schema import is_json
 from callpact.tool import Contract, Tool

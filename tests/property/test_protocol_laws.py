@@ -43,10 +43,8 @@ from callpact.errors import (
     UpstreamError,
     restored,
 )
-from callpact.protocol.events import (
+from callpact.protocol import (
     CALL_EVENT_SCHEMAS,
-    EVENT_TYPES,
-    MAX_CHAIN,
     MAX_ID_LENGTH,
     CallAborted,
     CallCompleted,
@@ -58,6 +56,7 @@ from callpact.protocol.events import (
     read_event,
     write_event,
 )
+from callpact.protocol.events import EVENT_TYPES, MAX_CHAIN
 from callpact.schema import Change
 
 TEXT = st.text(max_size=8)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from callpact.jsonreader.reader import LOSSY, Unreadable, read_json, read_strict
+from callpact.jsonreader import read_json
+from callpact.jsonreader.reader import LOSSY, Unreadable, read_strict
 
 TEXT = st.text(max_size=8) | st.sampled_from(
     ["it's", 'say "hi" now', "a, b: c", "{x}", "[1]", "```json", "// no", "C:\\dir", "line\nbreak"]

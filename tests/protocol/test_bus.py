@@ -10,15 +10,15 @@ import pytest
 
 from callpact.envelope import local_envelope
 from callpact.errors import UsageError
-from callpact.protocol.bus import LocalBus
-from callpact.protocol.events import (
-    EVENT_TYPES,
+from callpact.protocol import (
     CallAborted,
     CallCompleted,
     CallFailed,
     CallRequested,
     CallResponded,
+    LocalBus,
 )
+from callpact.protocol.events import EVENT_TYPES
 
 SECONDS = 10.0
 ONE_OF_EACH = [

@@ -42,10 +42,8 @@ from callpact.errors import (
     UsageError,
 )
 from callpact.observers import CallFinished
-from callpact.protocol.events import (
+from callpact.protocol import (
     CALL_EVENT_SCHEMAS,
-    EVENT_TYPES,
-    MAX_CHAIN,
     MAX_EVENT_BYTES,
     MAX_ID_LENGTH,
     CallAborted,
@@ -55,10 +53,10 @@ from callpact.protocol.events import (
     CallResponded,
     decode_event,
     encode_event,
-    new_id,
     read_event,
     write_event,
 )
+from callpact.protocol.events import EVENT_TYPES, MAX_CHAIN, new_id
 from callpact.runtime import Runtime
 from callpact.schema import Change
 from callpact.schema.bounds import MAX_VALUE_DEPTH

@@ -41,19 +41,19 @@ from callpact.errors import (
     UpstreamError,
     UsageError,
 )
-from callpact.protocol import handler as call_handler
-from callpact.protocol import pending
-from callpact.protocol.bus import LocalBus
-from callpact.protocol.events import (
-    EVENT_TYPES,
+from callpact.protocol import (
     CallAborted,
     CallFailed,
     CallRequested,
     CallResponded,
+    LocalBus,
+    PendingRequestMap,
+    build_call_handler,
+    pending,
     write_event,
 )
-from callpact.protocol.handler import build_call_handler
-from callpact.protocol.pending import PendingRequestMap
+from callpact.protocol import handler as call_handler
+from callpact.protocol.events import EVENT_TYPES
 from callpact.runtime import Runtime
 from callpact.schema import is_json
 

@@ -44,17 +44,17 @@ from callpact.errors import (
     UsageError,
     restored,
 )
-from callpact.protocol import pending
-from callpact.protocol.bus import LocalBus
-from callpact.protocol.events import (
-    EVENT_TYPES,
+from callpact.protocol import (
     CallAborted,
     CallCompleted,
     CallFailed,
     CallResponded,
+    LocalBus,
+    PendingRequestMap,
+    build_call_handler,
+    pending,
 )
-from callpact.protocol.handler import build_call_handler
-from callpact.protocol.pending import PendingRequestMap
+from callpact.protocol.events import EVENT_TYPES
 from callpact.runtime import Runtime
 from callpact.tool import Contract, Tool
 

@@ -11,8 +11,9 @@ import pytest
 
 import calls
 from callpact.reload.snapshot import Watch, stamps
-from callpact.secrets.keys import Secrets
-from callpact.sources.base import Opening, Watched
+from callpact.secrets import Secrets
+from callpact.sources import Opening
+from callpact.sources.base import Watched
 from watched import ANOTHER, SAME, TOOL, configure, first, run, told, until
 
 # --- configuration and secrets --------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
-from callpact.sandbox.hook_limits import HookLimits
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
-from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.load import HooksRefused
 from callpact.sandbox.steps import Done, StepFailed
 

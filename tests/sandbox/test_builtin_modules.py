@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
-from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.js.builtin_modules import needed_modules, node_module
 from callpact.sandbox.js.time_zones import read_zones, zone_texts
 from callpact.sandbox.steps import Done, StepFailed

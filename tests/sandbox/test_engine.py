@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from callpact.errors import InvalidConfig, UsageError
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
-from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.load import HooksRefused
 from callpact.sandbox.packs.library import Pack
 from callpact.sandbox.realm import Pending

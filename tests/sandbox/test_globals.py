@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
-from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.realm import Pending
 from callpact.sandbox.steps import Done, Log, Reply, StepFailed
 from nodejs import node

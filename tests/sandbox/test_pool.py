@@ -13,8 +13,8 @@ import threading
 import pytest
 
 from callpact.errors import CallError, UsageError
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
-from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.pool import (
     MAX_CALLS,
     MAX_CALLS_OF_ONE,

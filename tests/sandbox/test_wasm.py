@@ -11,10 +11,10 @@ import pytest
 import wasmtime
 
 from callpact.errors import UsageError
+from callpact.sandbox import HookLimits
 from callpact.sandbox.engine import Engine
 from callpact.sandbox.guest import wasm as module
 from callpact.sandbox.guest.wasm import Guest, load_modules, make_engine, read_guest
-from callpact.sandbox.hook_limits import HookLimits
 from callpact.sandbox.private_files import keep_private, read_private
 from callpact.sandbox.steps import Done, StepFailed
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from callpact import from_functions
 from callpact.catalog import Catalog
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import InvalidConfig, InvalidInput, InvalidSchema, NotJson, OutputRejected
@@ -25,8 +26,7 @@ from callpact.schema import (
     strip,
 )
 from callpact.schema.bounds import MAX_DEPTH_SETTING, MAX_VALUE_DEPTH
-from callpact.secrets.keys import Secrets
-from callpact.sources.python.functions import from_functions
+from callpact.secrets import Secrets
 from callpact.tool import Contract
 
 OPEN = {"type": ["object", "array"]}

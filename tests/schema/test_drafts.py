@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from callpact.errors import InvalidSchema
-from callpact.schema import cast, check, compile_schema, convert, fit, strip
+from callpact.schema import cast, check, compile_schema, convert, fit, repair, strip
 from callpact.schema.drafts import Draft, draft_of, named_draft, upgraded
-from callpact.schema.fitting.conversion import repair
 from callpact.schema.targets import Targets
 
 D4, D6, D7, D19, D20 = (draft.uri for draft in Draft)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callpact import from_functions
 from callpact.catalog import Catalog
 from callpact.errors import InvalidInput, OutputRejected
 from callpact.runtime import Runtime
 from callpact.schema import check, compile_schema, fit
-from callpact.sources.python.functions import from_functions
 
 INT = {"type": "integer"}
 VAST = json.loads("9007199254740993.0")  # Read as 9007199254740992.0.

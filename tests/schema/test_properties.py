@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.errors import InvalidTool
-from callpact.schema import check, compile_schema
-from callpact.schema.properties import (
-    MAX_NESTING,
+from callpact.schema import (
     PropertyArray,
     PropertyAsset,
     PropertyBoolean,
@@ -23,8 +21,10 @@ from callpact.schema.properties import (
     PropertyInteger,
     PropertyNumber,
     PropertyString,
-    properties_schema,
+    check,
+    compile_schema,
 )
+from callpact.schema.properties import MAX_NESTING, properties_schema
 
 
 def schema_of(prop):

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.errors import InvalidConfig, UsageError
-from callpact.secrets.keys import MAX_SECRETS_BYTES, Secrets
+from callpact.secrets import Secrets
+from callpact.secrets.keys import MAX_SECRETS_BYTES
 from callpact.secrets.masker import MAX_MASKED_DEPTH
 
 KEY = "sk-live/12+34=56 é&"

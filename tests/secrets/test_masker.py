@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.secrets.masker import MASK, MAX_DECODED, MIN_MASKED, Masker
+from callpact.secrets import MASK, Masker
+from callpact.secrets.masker import MAX_DECODED, MIN_MASKED
 
 KEY = "s3cr3t/Ke y+42=é"
 

@@ -12,12 +12,12 @@ import raw
 from callpact import Access, Catalog, Contract, Runtime, Tool
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
-from callpact.secrets.keys import Secrets
-from callpact.serve.auth.bearer import Authentication, BearerToken, identify, read_tokens
+from callpact.secrets import Secrets
+from callpact.serve import Authentication, BearerToken, Door, identify
+from callpact.serve.auth.bearer import read_tokens
 from callpact.serve.auth.oauth import OAuth
 from callpact.serve.http.guard import HttpLimits
 from callpact.serve.http.http_server import check_place
-from callpact.serve.mcp.door import Door
 from issuer import AUDIENCE, Issuer
 from serving import (
     CALL,

@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from callpact.app import Options, Session
-from callpact.serve.mcp.door import Door
+from callpact.serve import Door
 
 TOOLS = Path(__file__).parent / "behaviour.py"
 SERVE = ["-m", "callpact", "serve", "-s", str(TOOLS)]

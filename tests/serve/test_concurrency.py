@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from callpact import Identity, Runtime, Tool
+from callpact.serve import Door
 from callpact.serve.auth.bearer import Caller, Verified
 from callpact.serve.concurrency import CallerSlots, RunningCalls, caller_of, peer_of
-from callpact.serve.mcp.door import Door
 from callpact.tool import Contract
 
 ERAS = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.context import Identity
 from callpact.errors import CallError, ToolError, UnknownTool
 from callpact.runtime import Runtime
-from callpact.serve.mcp.door import Door
+from callpact.serve import Door
 from callpact.serve.mcp.views import PAGE_ENTRIES
 from callpact.tool import Access, Contract, Disabled, Tool
 

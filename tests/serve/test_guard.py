@@ -12,9 +12,8 @@ import pytest
 
 import raw
 from callpact.runtime import Runtime
+from callpact.serve import Door, serve_http
 from callpact.serve.http.guard import HttpLimits
-from callpact.serve.http.http_server import serve_http
-from callpact.serve.mcp.door import Door
 from callpact.tool import Contract, Tool
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import raw
-from callpact.audit.log import open_store
+from callpact.audit import open_store
 from callpact.audit.store import Filter
 
 HERE = Path(__file__).parent

@@ -14,9 +14,8 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime
-from callpact.serve.auth.bearer import Authentication, identify
+from callpact.serve import Authentication, Door, identify
 from callpact.serve.mcp import input_rounds as rounds
-from callpact.serve.mcp.door import Door
 from doors import MODERN, NAME, At, accept, connected, error_of, model, says, tool, value_of
 from serving import CI, ROOT, TOKENS, Serving
 from stories import settle, story, timers

@@ -6,9 +6,10 @@ import pytest
 
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
-from callpact.serve.auth.bearer import Authentication, BearerToken
+from callpact.serve import Authentication, BearerToken
 from callpact.serve.http.http_server import check_place
-from callpact.telemetry.metrics import CONTENT_TYPE, Metrics
+from callpact.telemetry import Metrics
+from callpact.telemetry.metrics import CONTENT_TYPE
 from serving import CALL, CI, TOKENS, Serving
 
 SCRAPER = "scraper-0123456789abcdef"

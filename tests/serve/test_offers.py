@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
-from callpact import Context, prompt, resource
+from callpact import Context, from_functions, prompt, resource
 from callpact.context import Identity
 from callpact.errors import ToolError
 from callpact.resources import MAX_URI_LENGTH, Prompt, Resource
 from callpact.serve.mcp import completion as completing
 from callpact.serve.mcp import views
-from callpact.sources.python.functions import from_functions
 from callpact.tool import Contract, Tool
 from doors import LEGACY, MODERN, connected, tool
 

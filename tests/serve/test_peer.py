@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from callpact.app import Options, Session
 from callpact.errors import ClientUnable
 from callpact.runtime import Runtime
-from callpact.serve.mcp.door import Door
+from callpact.serve import Door
 from callpact.serve.mcp.peer import RequestPeer
 from doors import LEGACY, MODERN, NAME, accept, connected, error_of, model, says, tool, value_of
 from serving import Serving

@@ -21,10 +21,10 @@ from mcp_types import methods
 
 import awkward
 from awkward import BLOCKS, CASES, LARGE, NOT_JSON, UNSENDABLE
+from callpact import from_functions
 from callpact.runtime import Runtime
 from callpact.schema import convert, strip
-from callpact.serve.mcp.door import Door
-from callpact.sources.python.functions import from_functions
+from callpact.serve import Door
 from callpact.tool import Contract, Tool
 from callpact.wire.mcp.published import ADVERTISE
 from schema_lint import lint_tool

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 import command_line
-from callpact import from_functions
+from callpact import data_tool, from_functions
 from callpact.app import Options, Session
 from callpact.catalog import Catalog, joined
 from callpact.context import Identity
@@ -29,10 +29,8 @@ from callpact.errors import (
 )
 from callpact.resources import Prompt, Resource
 from callpact.runtime import Runtime
-from callpact.schema import check
-from callpact.schema.properties import PropertyInteger, PropertyString
+from callpact.schema import PropertyInteger, PropertyString, check
 from callpact.sources.curation import Curation, ToolCuration, curate
-from callpact.sources.data_tools import data_tool
 from callpact.tool import Call, Contract, Tool
 from callpact.wire import flowmcp
 from schema_file import Caller

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callpact import data_tool
 from callpact.catalog import Catalog
 from callpact.envelope import ResponseEnvelope, local_envelope
 from callpact.errors import (
@@ -22,8 +23,7 @@ from callpact.errors import (
     ToolError,
 )
 from callpact.runtime import Runtime
-from callpact.schema import check
-from callpact.schema.properties import (
+from callpact.schema import (
     PropertyArray,
     PropertyBoolean,
     PropertyDate,
@@ -31,8 +31,9 @@ from callpact.schema.properties import (
     PropertyInteger,
     PropertyNumber,
     PropertyString,
+    check,
 )
-from callpact.sources.data_tools import data_tool, exhausted_message
+from callpact.sources import exhausted_message
 
 
 class Handler:

@@ -14,7 +14,8 @@ import pytest
 
 from callpact import CallError
 from callpact.app import Options, Session
-from callpact.audit.record import Note, Record, error_key, payload_of
+from callpact.audit import Note, Record
+from callpact.audit.record import error_key, payload_of
 from callpact.audit.store.parquet import ParquetStore
 from callpact.cli import main as cli
 

@@ -10,9 +10,9 @@ import json
 
 import pytest
 
+from callpact import from_flowmcp
 from callpact.errors import CallError
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 

@@ -16,7 +16,7 @@ from mcp import Client
 
 from callpact.catalog import Catalog
 from callpact.runtime import Runtime
-from callpact.serve.mcp.door import Door
+from callpact.serve import Door
 from callpact.tool import Contract, Tool
 
 MODERN, LEGACY = "2026-07-28", "legacy"

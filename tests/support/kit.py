@@ -10,7 +10,8 @@ import json
 import re
 
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.check.file_check import check_text, read_list
+from callpact.sources import check_text
+from callpact.sources.flowmcp.check.file_check import read_list
 
 GONE = object()
 FILE = "catalogue/providers/weather/Forecasts.mjs"

@@ -13,7 +13,8 @@ import pytest
 
 from callpact import CallError, Runtime, from_flowmcp
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.check.file_check import check_text, read_list
+from callpact.sources import check_text
+from callpact.sources.flowmcp.check.file_check import read_list
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 

@@ -23,10 +23,9 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 import raw
 from callpact.context import Identity
 from callpact.net import HttpTransport, Limits
-from callpact.serve.auth.bearer import Authentication, BearerToken, identify
+from callpact.serve import Authentication, BearerToken, identify, serve_http
 from callpact.serve.auth.jwks import IssuerKeys
 from callpact.serve.auth.oauth import OAuth
-from callpact.serve.http.http_server import serve_http
 from issuer import AUDIENCE
 
 CI, ROOT = "ci-0123456789abcdef", "root-0123456789abcdef"

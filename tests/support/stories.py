@@ -13,8 +13,7 @@ import time
 from inspect import isasyncgenfunction
 
 from callpact.errors import CallError
-from callpact.protocol.bus import LocalBus
-from callpact.protocol.events import read_event, write_event
+from callpact.protocol import LocalBus, read_event, write_event
 from callpact.tool import OPEN, Contract, Tool
 
 HOUR = 3_600_000.0

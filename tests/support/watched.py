@@ -12,12 +12,9 @@ from pathlib import Path
 import pytest
 
 from callpact.config import DEFAULT_FILE, configuration_of
-from callpact.reload.watcher import (
-    LoadOptions,
-    Watcher,
-)
+from callpact.reload import LoadOptions, Watcher
 from callpact.runtime import Runtime
-from callpact.serve.mcp.door import Door
+from callpact.serve import Door
 from callpact.sources.parts import (
     load_sources,
 )

@@ -19,8 +19,7 @@ from callpact.context import Identity
 from callpact.envelope import http_envelope
 from callpact.errors import CallError, ToolError
 from callpact.runtime import Runtime
-from callpact.secrets.keys import Secrets
-from callpact.secrets.masker import MASK
+from callpact.secrets import MASK, Secrets
 from callpact.telemetry import logs as module
 from callpact.telemetry.logs import (
     MAX_LOG_FRAMES,

@@ -25,7 +25,8 @@ from callpact.errors import (
 )
 from callpact.observers import CallFinished
 from callpact.runtime import Runtime
-from callpact.telemetry.metrics import BUCKETS, MAX_OWN_CODES, MAX_TOOLS, MetricReading, Metrics
+from callpact.telemetry import Metrics
+from callpact.telemetry.metrics import BUCKETS, MAX_OWN_CODES, MAX_TOOLS, MetricReading
 from callpact.tool import Contract, Tool
 
 LOCAL = LocalResponseMeta("shop.price", 0)

@@ -24,8 +24,9 @@ from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import AccessDenied, CallError, Issue, UnknownTool, UpstreamError
 from callpact.observers import CallFinished
 from callpact.runtime import Runtime
+from callpact.telemetry import Telemetry
 from callpact.telemetry.metrics import MAX_OWN_CODES
-from callpact.telemetry.tracing import BOUNDARIES, MAX_HELD, MAX_HELD_SECONDS, Telemetry
+from callpact.telemetry.tracing import BOUNDARIES, MAX_HELD, MAX_HELD_SECONDS
 from doors import connected, tool
 
 SECOND = 1_000_000_000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from callpact import from_flowmcp
 from callpact.errors import InvalidManifest, SourceRefused
-from callpact.sources.base import Finding
-from callpact.sources.flowmcp.build.source import from_flowmcp
+from callpact.sources import Finding
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
 from callpact.sources.flowmcp.read.catalogue_files import (
     CandidateFile,

@@ -7,9 +7,9 @@ import stat
 
 import pytest
 
+from callpact import from_flowmcp
 from callpact.runtime import Runtime
 from callpact.sources.flowmcp.build import source
-from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
 
 FILE = """

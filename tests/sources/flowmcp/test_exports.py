@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from callpact.sources.flowmcp.check.file_check import check_text, read_list
+from callpact.sources import check_text
+from callpact.sources.flowmcp.check.file_check import read_list
 
 REPEATED = {
     "in main": ("{ namespace: 'a',\n  name: 'A', name: 'B' }", "/name", (2, 14)),

@@ -8,11 +8,12 @@ import json
 import pytest
 
 import calls
+from callpact import from_flowmcp
 from callpact.catalog import Catalog
-from callpact.discovery.tools import CALL_TOOL, DESCRIBE_TOOL, discovery_tools
+from callpact.discovery import discovery_tools
+from callpact.discovery.tools import CALL_TOOL, DESCRIBE_TOOL
 from callpact.errors import CallError
 from callpact.runtime import Runtime
-from callpact.sources.flowmcp.build.source import from_flowmcp
 from callpact.testing import StubTransport
 from callpact.wire import flowmcp
 from callpact.wire import plain as gate

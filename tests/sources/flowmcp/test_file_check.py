@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import kit
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.check.file_check import MAX_FINDINGS, check_text, read_list
+from callpact.sources import check_text
+from callpact.sources.flowmcp.check.file_check import MAX_FINDINGS, read_list
 from callpact.sources.flowmcp.check.rule_table import RULES
 from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits
 from callpact.sources.flowmcp.read.literal import MAX_FILE_BYTES

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callpact.schema import schema_hash
-from callpact.sources.flowmcp.check.file_check import check_text
+from callpact.sources import check_text
 from callpact.sources.flowmcp.check.fixes import Fix, fix_file, fix_text
 from callpact.sources.flowmcp.read.literal import read_exports
 

@@ -8,10 +8,10 @@ import json
 import pytest
 
 import calls
+from callpact import from_flowmcp
 from callpact.errors import CallError, InvalidConfig
 from callpact.runtime import Runtime
-from callpact.secrets.keys import Secrets
-from callpact.sources.flowmcp.build.source import from_flowmcp
+from callpact.secrets import Secrets
 from callpact.sources.flowmcp.http.grants import KeyGrants, read_root
 from callpact.testing import StubTransport
 

@@ -14,7 +14,7 @@ import pytest
 
 import calls
 from callpact.errors import Failed, InvalidConfig, Timeout, UpstreamError
-from callpact.sandbox.hook_limits import HookLimits
+from callpact.sandbox import HookLimits
 
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import calls
 from callpact.context import Identity
 from callpact.errors import CallError, Timeout
-from callpact.sandbox.hook_limits import HookLimits
+from callpact.sandbox import HookLimits
 from callpact.schema import schema_hash
 from callpact.tool import Call
 from callpact.wire import flowmcp

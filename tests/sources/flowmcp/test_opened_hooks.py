@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from callpact.sandbox.hook_limits import HookLimits
+from callpact.sandbox import HookLimits
 from callpact.sandbox.packs.library import keep
+from callpact.sources import check_text
 from callpact.sources.flowmcp.catalogue import opened_hits
-from callpact.sources.flowmcp.check.file_check import check_text, read_list
+from callpact.sources.flowmcp.check.file_check import read_list
 from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks
 

@@ -12,11 +12,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import calls
+from callpact import from_flowmcp
 from callpact.catalog import Catalog
 from callpact.errors import CallError, SourceRefused
 from callpact.runtime import Runtime
-from callpact.sources.base import Opening
-from callpact.sources.flowmcp.build.source import FlowMCPSource, from_flowmcp, open_flowmcp
+from callpact.sources import Opening
+from callpact.sources.flowmcp.build.source import FlowMCPSource, open_flowmcp
 from callpact.testing import StubTransport
 
 HERE = Path(__file__).parent
@@ -465,7 +466,8 @@ def test_exactly_that_version_is_taken_under_strict(put):
 
 
 def test_lists_cannot_be_changed():
-    from callpact.sources.flowmcp.check.file_check import check_text, read_list
+    from callpact.sources import check_text
+    from callpact.sources.flowmcp.check.file_check import read_list
 
     found = read_list(exported(COLOURS, "list"), "colours.mjs").list
     checked = check_text(exported(WITH_LIST), file="A.mjs", lists={"colours": found})

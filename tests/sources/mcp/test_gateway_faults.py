@@ -13,7 +13,7 @@ import hostile_server
 import hostile_tools
 from callpact import CallError, Catalog, Runtime, UpstreamError
 from callpact.context import Client, Elicited, Identity, Root, Sampled
-from callpact.sources.mcp.mcp_source import from_mcp
+from callpact.sources import from_mcp
 from callpact.tool import Call
 
 CODES = {"upstream_error", "timeout", "output_validation_failed"}

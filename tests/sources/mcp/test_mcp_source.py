@@ -13,8 +13,9 @@ import pytest
 from callpact import CallError, Catalog, InvalidInput, Runtime, UpstreamError, raise_for_error
 from callpact.envelope import TextBlock
 from callpact.errors import InvalidConfig, SourceRefused
-from callpact.secrets.keys import Secrets
-from callpact.sources.mcp.mcp_source import envelope_of, from_mcp
+from callpact.secrets import Secrets
+from callpact.sources import from_mcp
+from callpact.sources.mcp.mcp_source import envelope_of
 from callpact.sources.mcp.server_settings import (
     ServerSettings,
     environment,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.sources.base import Finding
+from callpact.sources import Finding
 from callpact.sources.mcp import text_scan
 from callpact.sources.mcp.pins import Lock, PinnedSource, compare, updated
 from callpact.sources.mcp.text_scan import (

@@ -30,6 +30,7 @@ from pydantic import (
 )
 from typing_extensions import Doc, TypedDict
 
+from callpact import from_functions, tool
 from callpact.catalog import Catalog
 from callpact.context import Context, Identity
 from callpact.envelope import ResponseEnvelope, local_envelope
@@ -42,9 +43,8 @@ from callpact.errors import (
     ToolError,
 )
 from callpact.runtime import Runtime
-from callpact.sources.base import Tools
-from callpact.sources.python.functions import from_functions
-from callpact.sources.python.marker import options_of, tool
+from callpact.sources import Tools
+from callpact.sources.python.marker import options_of
 from callpact.tool import Access, Call, Contract, Tool
 
 

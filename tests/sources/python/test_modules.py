@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from callpact.errors import SourceRefused
-from callpact.sources.base import Opening
+from callpact.sources import Opening
 from callpact.sources.python.modules import open_python
 
 

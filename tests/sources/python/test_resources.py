@@ -8,12 +8,11 @@ import sys
 import pytest
 
 import callpact
+from callpact import from_functions, prompt, resource, tool
 from callpact.context import Context
 from callpact.errors import InvalidTool, SourceRefused
 from callpact.resources import PromptArgument
-from callpact.sources.base import Opening
-from callpact.sources.python.functions import from_functions
-from callpact.sources.python.marker import prompt, resource, tool
+from callpact.sources import Opening
 from callpact.sources.python.modules import open_python
 
 

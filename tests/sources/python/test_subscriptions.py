@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel, Field, field_serializer
 from typing_extensions import TypeAliasType
 
+from callpact import from_functions, tool
 from callpact.catalog import Catalog
 from callpact.context import Context
 from callpact.envelope import ResponseEnvelope, local_envelope
@@ -28,8 +29,6 @@ from callpact.errors import (
     ToolError,
 )
 from callpact.runtime import Runtime
-from callpact.sources.python.functions import from_functions
-from callpact.sources.python.marker import tool
 from callpact.tool import Tool
 
 T = TypeVar("T")
