@@ -255,6 +255,8 @@ class Tool:
     terms: Terms = _NO_TERMS
     definition: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further members of its definition over MCP, as another server sent them: icons, `_meta`."""
+    uses_client: bool = True
+    """False if its handler never reaches the client of a call: no progress, log lines, questions."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of the keys that its source may send for it, each with the hosts that it is sent to."""
 

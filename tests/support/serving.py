@@ -46,7 +46,7 @@ def server():
         )
 
     async def call_tool(context, params):
-        caller = identify(context)
+        caller = identify(context.request.scope)
         bound = get_access_token()
         told = {
             "id": caller and caller.id,

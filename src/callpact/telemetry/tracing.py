@@ -242,7 +242,7 @@ def observing() -> Generator[tuple[Telemetry, ...]]:
 
     A process sets a provider itself, or `opentelemetry-instrument` does.
     """
-    telemetry = Telemetry() if _has_provider() else None
+    telemetry = Telemetry() if has_provider() else None
     try:
         yield () if telemetry is None else (telemetry,)
     finally:
@@ -250,7 +250,8 @@ def observing() -> Generator[tuple[Telemetry, ...]]:
             telemetry.close()
 
 
-def _has_provider() -> bool:
+def has_provider() -> bool:
+    """True if the process exports traces or metrics through OpenTelemetry."""
     try:
         from opentelemetry import metrics, trace
     except ImportError:

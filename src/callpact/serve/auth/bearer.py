@@ -28,7 +28,6 @@ from callpact.serve.jsonrpc import (
 )
 
 if TYPE_CHECKING:
-    from mcp.server import ServerRequestContext
     from starlette.types import Scope
 
     from callpact.secrets.keys import Secrets
@@ -162,9 +161,8 @@ class Caller(AuthenticatedUser):
         self.verified = verified
 
 
-def identify(context: ServerRequestContext[Any, Any]) -> Identity | None:
-    """Return the identity of a request's caller, by its token; None if no token is needed."""
-    scope: Mapping[str, Any] = getattr(context.request, "scope", {})
+def identify(scope: Mapping[str, Any]) -> Identity | None:
+    """Return the identity of the caller of a request, from its ASGI scope; None without a token."""
     caller = scope.get("user")
     return caller.verified.identity if isinstance(caller, Caller) else None
 

@@ -34,6 +34,7 @@ from callpact.serve.jsonrpc import (
     read_message,
     respond,
 )
+from callpact.serve.mcp.direct_calls import MESSAGE
 from callpact.serve.mcp.prebuilt import set_aside
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Guard:
                 return
             is_stream, asked = scope["method"] == "GET", None
             if scope["method"] == "POST":
-                message = _checked(body, self._limits)
+                message = scope[MESSAGE] = _checked(body, self._limits)
                 body = set_aside(scope, message, body)
                 is_stream = message.get("method") == "subscriptions/listen"
                 asked = message.get("id") if "method" in message else None

@@ -31,6 +31,8 @@ from callpact.serve.concurrency import CallerSlots
 from callpact.serve.http.guard import Guard, HostPolicy, HttpLimits, SlowClients, is_loopback
 from callpact.serve.http.sessions import Sessions
 from callpact.serve.http.uvicorn_protocol import HttpConnection
+from callpact.serve.mcp.direct_calls import DirectCalls
+from callpact.serve.mcp.door import DoorServer
 from callpact.serve.mcp.prebuilt import PrebuiltBodies
 from callpact.telemetry.metrics import CONTENT_TYPE
 
@@ -180,6 +182,8 @@ async def serve_http(
         # The SDK binds request state to the caller in this context.
         bound_app = app if authentication is None else AuthContextMiddleware(app)
         inner: ASGIApp = PrebuiltBodies(Sessions(bound_app, limits.sessions))
+        if isinstance(server, DoorServer) and server.door.has_direct_calls:
+            inner = DirectCalls(inner, server.door)
         if page is not None:
             inner = MetricsEndpoint(inner, page, is_open=authentication is None)
         guard = Guard(

@@ -52,7 +52,7 @@ def _with_confirmation(tool: Tool) -> Tool:
 
     # The tool's own timeout does not include the user's time.
     timeout = (tool.timeout or DEFAULT_TIMEOUT) + ANSWER_SECONDS
-    return replace(tool, handler=handler, timeout=timeout)
+    return replace(tool, handler=handler, timeout=timeout, uses_client=True)
 
 
 async def _confirmed(tool: Tool, arguments: dict[str, Any], context: Context) -> None:

@@ -8,7 +8,7 @@ in `notify.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from callpact.context import Identity
 from callpact.discovery.tools import target_of
-from callpact.envelope import ResponseEnvelope, now_ms
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope, now_ms
 from callpact.errors import (
     CallError,
     ClientUnable,
@@ -58,6 +58,7 @@ from callpact.serve.mcp.views import (
     is_served,
     key_of,
 )
+from callpact.telemetry.tracing import has_provider
 from callpact.tool import (
     Call,
     Tool,
@@ -94,14 +95,16 @@ _LISTED: dict[str, type[BaseModel]] = {
 }
 _log = logging.getLogger("callpact.serve.mcp")
 
-IdentityLookup = Callable[["ServerRequestContext[Any]"], Identity | None]
+IdentityLookup = Callable[[Mapping[str, Any]], Identity | None]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 SubjectT = TypeVar("SubjectT", Tool, Resource, Prompt)
 OfferT = TypeVar("OfferT", Resource, Prompt)
 
 
-class _Server(Server[Any]):
-    """The SDK's server; it declares notifications of changes to clients of both eras."""
+class DoorServer(Server[Any]):
+    """The SDK's server of a door; it declares notifications of changes to clients of both eras."""
+
+    door: Door
 
     def create_initialization_options(
         self,
@@ -125,6 +128,15 @@ class _Sender(Struct, frozen=True):
     """None if the door has only one client."""
 
 
+class DirectCall(Struct, frozen=True):
+    """A call that is answered without the SDK, because its tool never reaches the client."""
+
+    tool: Tool
+    call: Call
+    sender: _Sender
+    era: str
+
+
 class _CallOutcome(Struct, Generic[SubjectT], frozen=True):
     """A call's envelope, and the tool, resource or prompt it came from."""
 
@@ -135,8 +147,8 @@ class _CallOutcome(Struct, Generic[SubjectT], frozen=True):
 class Door:
     """An MCP server for the tools, resources and prompts of a runtime, in both eras of the protocol.
 
-    `identity` is the caller, or a function that returns the caller of each request; only what it may
-    use is listed and run. More than `list_up_to` tools are not listed, but replaced by three tools
+    `identity` is the caller, or a function that returns the caller of a request, given its ASGI scope
+    (empty over stdio); only what the caller may use is listed and run. More than `list_up_to` tools are not listed, but replaced by three tools
     that search, describe and call them. `advertise` is the part of an output schema that the list
     shows, `rendering` the form of results. Results over `result_limit` bytes are delivered in pages
     of whole items. More concurrent calls than `calls_per_tool` and `calls_per_caller` are refused.
@@ -177,7 +189,7 @@ class Door:
         listed = CacheHint(LIST_TTL_MS, "public" if identity is None else "private")
         hints: dict[CacheableMethod, CacheHint] = dict.fromkeys(LISTS, listed)
         hints["resources/read"] = CacheHint(0, "private")
-        self.server: Server[Any] = _Server(
+        self.server = DoorServer(
             name,
             version=version,
             instructions=instructions,
@@ -202,6 +214,8 @@ class Door:
         state = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
         self.server.middleware.insert(0, _masked)
         self.server.middleware.extend((self.changes.notice, state, self._filled))
+        self._middleware = tuple(self.server.middleware)
+        self.server.door = self
 
     async def aclose(self) -> None:
         """End the calls that wait for their clients, and the notification streams."""
@@ -227,9 +241,11 @@ class Door:
         return prebuilt.put_in(ctx, await call_next(ctx), is_line=self.writes_lines)
 
     def _sender(self, context: ServerRequestContext[Any]) -> _Sender:
+        return self._sender_of(getattr(context.request, "scope", None))
+
+    def _sender_of(self, scope: MutableMapping[str, Any] | None) -> _Sender:
         given = self._identity
-        identity = given if given is None or isinstance(given, Identity) else given(context)
-        scope = getattr(context.request, "scope", None)
+        identity = given if given is None or isinstance(given, Identity) else given(scope or {})
         if scope is not None:
             return _Sender(identity, caller_of(scope))
         return _Sender(identity, None if identity is None else identity.id)
@@ -260,12 +276,7 @@ class Door:
             meant = target_of(view.catalog, tool.id, arguments) or tool
             name = meant.name
             call = self._request(context, params.name, arguments, meant)
-            with self._running.entered(meant.id, sender.owner) as refusal:
-                admitted = tool if refusal is None else replace(tool, disabled=refusal)
-                envelope = await self._runtime.call(
-                    call, sender.identity, client=client, found=admitted
-                )
-            return _CallOutcome(envelope, tool)
+            return _CallOutcome(await self._called(call, tool, meant, sender, client), tool)
 
         try:
             ran = await self._run(context, params, begin, sender.owner)
@@ -274,25 +285,82 @@ class Door:
         if isinstance(ran, types.InputRequiredResult):
             return ran
         tool = ran.subject
-        result = wire.encode_result(
-            ran.envelope,
-            tool,
-            modern=is_modern(context.protocol_version),
-            advertise=self._advertise,
-            rendering=self._rendering,
-            paging=None if tool.id == self._kept.tool.id else self._kept.paging(sender.owner),
-        )
-        if "callpact/page" in result["_meta"] and self._kept.show():
-            await self.changes.announce(tools=True)
+        result = await self._encoded(ran.envelope, tool, context.protocol_version, sender)
         try:
             return _result(take_out(result))
         except ValidationError as error:
             _log.error("tool %s: its output is no valid MCP result: %s", tool.id, error)
             return self._failed(HandlerCrashed(tool.id), tool.name)
 
+    async def _called(
+        self, call: Call, tool: Tool, meant: Tool, sender: _Sender, client: Client | None
+    ) -> ResponseEnvelope[Any]:
+        """Run a call of a tool within the limits of `meant`, the tool that it is about."""
+        with self._running.entered(meant.id, sender.owner) as refusal:
+            admitted = tool if refusal is None else replace(tool, disabled=refusal)
+            return await self._runtime.call(call, sender.identity, client=client, found=admitted)
+
+    async def _encoded(
+        self, envelope: ResponseEnvelope[Any], tool: Tool, era: str, sender: _Sender
+    ) -> dict[str, Any]:
+        result = wire.encode_result(
+            envelope,
+            tool,
+            modern=is_modern(era),
+            advertise=self._advertise,
+            rendering=self._rendering,
+            paging=None if tool.id == self._kept.tool.id else self._kept.paging(sender.owner),
+        )
+        if "callpact/page" in result["_meta"] and self._kept.show():
+            await self.changes.announce(tools=True)
+        return result
+
     def _failed(self, error: CallError, tool_name: str) -> types.CallToolResult:
-        wired = wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
-        return _result(wired)
+        return _result(self._wired_error(error, tool_name))
+
+    def _wired_error(self, error: CallError, tool_name: str) -> dict[str, Any]:
+        return wire.encode_error(error, rendering=self._rendering, tool_name=tool_name)
+
+    # --- calls without the SDK ------------------------------------------------------------------
+
+    @property
+    def has_direct_calls(self) -> bool:
+        """False if every message has to pass a middleware of others, or is traced by the SDK."""
+        return tuple(self.server.middleware) == self._middleware and not has_provider()
+
+    def direct(
+        self, scope: MutableMapping[str, Any], name: str, arguments: Any, era: str, client_name: str
+    ) -> DirectCall | None:
+        """The call of a request; None if it has to go through the SDK."""
+        sender = self._sender_of(scope)
+        view = self._views.of(sender.identity)
+        tool = self._tool(view, name, sender.owner)
+        if tool is None or tool.uses_client or view.repeats_in_headers(tool):
+            return None
+        return DirectCall(tool, self._made(name, arguments, tool, era, client_name), sender, era)
+
+    async def answer(self, direct: DirectCall) -> dict[str, Any]:
+        """Run a call; returns the member `result` or `error` of its JSON-RPC response."""
+        tool = direct.tool
+        try:
+            envelope = await self._called(direct.call, tool, tool, direct.sender, None)
+            result = await self._encoded(envelope, tool, direct.era, direct.sender)
+            if isinstance(envelope.meta, MCPResponseMeta):  # Blocks of another server.
+                _result(result)
+        except CallError as error:
+            result = self._wired_error(error, tool.name)
+        except ValidationError as error:
+            _log.error("tool %s: its output is no valid MCP result: %s", tool.id, error)
+            result = self._wired_error(HandlerCrashed(tool.id), tool.name)
+        except Exception:  # noqa: BLE001 - boundary: an error of ours, not of the caller
+            _log.exception("tools/call failed")
+            return {"error": {"code": types.INTERNAL_ERROR, "message": "Internal error"}}
+        if is_modern(direct.era):
+            stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
+            result["_meta"] = {**stamp, **result.get("_meta", {})}
+            result["resultType"] = "complete"
+        result.setdefault("isError", False)
+        return {"result": result}
 
     def _tool(self, view: CatalogView, name: str, owner: str | None) -> Tool | None:
         """Find a tool by its name; tools that are not listed can be called as well."""
@@ -319,13 +387,19 @@ class Door:
     def _request(
         self, context: ServerRequestContext[Any], name: str, arguments: Any, tool: Tool | None
     ) -> Call:
+        era, client_name = context.protocol_version, _client_name(context)
+        return self._made(name, arguments, tool, era, client_name)
+
+    def _made(
+        self, name: str, arguments: Any, tool: Tool | None, era: str, client_name: str
+    ) -> Call:
         limit = self._timeout if tool is None or tool.timeout is None else tool.timeout
         return Call(
             name,
             arguments,
             deadline=now_ms() + limit * 1000,
-            via=f"mcp {context.protocol_version}",
-            client_name=_client_name(context),
+            via=f"mcp {era}",
+            client_name=client_name,
         )
 
     async def _run(

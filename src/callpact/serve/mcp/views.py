@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import mcp_types as types
 import orjson
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import X_MCP_HEADER_KEY
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -95,6 +96,7 @@ class CatalogView:
         self._advertise: AdvertiseMode = advertise
         self._rendering: Rendering = rendering
         self._pages: dict[tuple[str, str], list[bytes]] = {}
+        self._repeating: dict[str, bool] = {}
         tools = tuple(tool for tool in self.catalog if self._is_served(tool))
         self.has_search_tools = len(tools) > list_up_to
         self.front = runtime
@@ -109,6 +111,14 @@ class CatalogView:
 
     def _is_served(self, tool: Tool) -> bool:
         return is_served(tool, self._identity)
+
+    def repeats_in_headers(self, tool: Tool) -> bool:
+        """True if clients repeat some of the tool's arguments in headers (`x-mcp-header`)."""
+        known = self._repeating.get(tool.id)
+        if known is None:
+            schema = orjson.dumps(wire.input_schema(tool))
+            known = self._repeating[tool.id] = X_MCP_HEADER_KEY.encode() in schema
+        return known
 
     def resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
         """Return the resource at an address and the values of its variables; fixed addresses first."""

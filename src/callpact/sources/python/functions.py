@@ -117,6 +117,7 @@ def _tool(
             annotations=options.annotations,
             source=label,
             timeout=options.timeout,
+            uses_client=bool(signature.contexts),
         )
     except DeclarationError as error:
         raise InvalidTool(f"{label}: {error}") from None

@@ -244,6 +244,7 @@ class ToolFactory:
             search_hint=hint if isinstance(hint := meta.get("searchHint"), str) else "",
             always_listed=meta.get("alwaysLoad") is True,
             terms=self._terms,
+            uses_client=self._hooks is not None,  # Hooks may log.
             keys=self._destinations,
         )
 

@@ -1,0 +1,413 @@
+"""Calls that are answered without the SDK: the answers are those that the SDK would give."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callpact import Catalog, Context, Identity, Runtime, Tool, ToolError, local_envelope, tool
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope
+from callpact.serve import Authentication, BearerToken, Door, identify, serve_http
+from callpact.serve.mcp import direct_calls
+from callpact.sources import from_functions
+from callpact.tool import Contract
+
+ERA = "2026-07-28"
+META = "io.modelcontextprotocol"
+ADA, EVE = "ada-0123456789abcdef", "eve-0123456789abcdef"
+CLIENT = {"name": "probe", "version": "1"}
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(access=["admin"])
+async def secret() -> str:
+    """For administrators."""
+    return "tea"
+
+
+@tool
+async def anything(kind: str):
+    """Give something of a kind."""
+    values = {
+        "text": "é\u2028 ",
+        "object": {"a": [1, None, True], "é": {"": 0.1}},
+        "list": ["x", 2],
+        "null": None,
+        "bytes": b"\x00\xff",
+        "huge": 10**400,
+        "surrogate": "\ud800",
+        "deep": nested(300),
+        "large": [{"row": number, "text": "x" * 100} for number in range(3000)],
+    }
+    return values[kind]
+
+
+@tool
+async def fail(how: str) -> int:
+    """Fail."""
+    if how == "tool":
+        raise ToolError("sold_out", "No tea left", path="/how")
+    if how == "output":
+        return "no number"  # pyright: ignore[reportReturnType]
+    raise RuntimeError("the password is tea")
+
+
+@tool(timeout=0.05)
+async def slow() -> None:
+    """Take longer than it may."""
+    await asyncio.sleep(20)
+
+
+@tool
+async def talk(context: Context) -> str:
+    """Report progress, which needs the client."""
+    await context.progress(1, 2)
+    return "said"
+
+
+async def _relayed(arguments, context):
+    block = {"type": "text", "text": 5} if arguments.get("bad") else {"type": "text", "text": "5"}
+    meta = MCPResponseMeta(is_error=False, content=[block])
+    return ResponseEnvelope([block], meta)
+
+
+RELAYED = Tool(
+    id="t.relayed",
+    description="Blocks of another server.",
+    contract=Contract(),
+    handler=_relayed,
+    uses_client=False,
+)
+ROUTED = Tool(
+    id="t.routed",
+    description="An argument that is repeated in a header.",
+    contract=Contract(
+        input={
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        }
+    ),
+    handler=lambda arguments, context: asyncio.sleep(0, local_envelope(arguments, "t.routed")),
+    uses_client=False,
+)
+TOOLS = (*from_functions(add, secret, anything, fail, slow, talk, namespace="t"), RELAYED, ROUTED)
+
+
+def nested(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def _pass(context, call_next):
+    return await call_next(context)
+
+
+@contextlib.asynccontextmanager
+async def served(*, direct, rendering="mcp"):
+    """Serve over HTTP with two tokens; yields the address."""
+    tokens = (
+        BearerToken.of(ADA, Identity("ada", ("admin",))),
+        BearerToken.of(EVE, Identity("eve")),
+    )
+    async with Runtime(Catalog(TOOLS)) as runtime:
+        door = Door(runtime, name="house", version="3", identity=identify, rendering=rendering)
+        if not direct:
+            door.server.middleware.append(_pass)
+        assert door.has_direct_calls is direct
+        place = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(
+            serve_http(
+                door.server,
+                port=0,
+                authentication=Authentication(tokens),
+                on_ready=place.set_result,
+            )
+        )
+        try:
+            yield await place
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            await door.aclose()
+
+
+def request(name, arguments=None, *, token=ADA, drop=(), headers=(), meta=(), params=(), more=()):
+    """The headers and the body of a call, with changes."""
+    body = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {
+            "name": name,
+            **({} if arguments is None else {"arguments": arguments}),
+            "_meta": {
+                f"{META}/protocolVersion": ERA,
+                f"{META}/clientInfo": CLIENT,
+                f"{META}/clientCapabilities": {},
+                **dict(meta),
+            },
+            **dict(params),
+        },
+        **dict(more),
+    }
+    sent = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": ERA,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": name,
+        **dict(headers),
+    }
+    return {key: value for key, value in sent.items() if key not in drop}, body
+
+
+async def ask(session, address, sent):
+    headers, body = sent
+    pairs = [
+        (key, one)
+        for key, value in headers.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    async with session.post(address, data=json.dumps(body), headers=pairs) as response:
+        kind = response.headers.get("content-type", "")
+        text = await response.text()
+        if "event-stream" in kind:
+            events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+            return response.status, kind, [json.loads(event) for event in events]
+        return response.status, kind, json.loads(text) if text else text
+
+
+def steady(answer):
+    """An answer without the ids and times that differ from run to run."""
+    status, kind, body = answer
+    text = re.sub(r"[\w-]{22,}", "<id>", json.dumps(body, sort_keys=True))
+    return status, kind, re.sub(r'(deadline\\?": ?)[\d.]+', r"\g<1>0", text)
+
+
+KNOWN = [
+    request("t_add", {"a": 1, "b": 2}),
+    request("t.add", {"a": 1, "b": 2}),
+    request("t_add", {"a": "x", "b": 2}),
+    request("t_add", {}),
+    request("t_add"),
+    request("t_secret", {}),
+    request("t_secret", {}, token=EVE),
+    *(
+        request("t_anything", {"kind": kind})
+        for kind in ("text", "object", "list", "null", "bytes", "huge", "surrogate", "deep")
+    ),
+    request("t_fail", {"how": "tool"}),
+    request("t_fail", {"how": "output"}),
+    request("t_fail", {"how": "crash"}),
+    request("t_slow", {}),
+    request("t_relayed", {}),
+    request("t_relayed", {"bad": True}),
+    request("t_add", {"a": 1, "b": 2}, more={"id": "seven"}),
+    request("t_add", {"a": 1, "b": 2}, meta={f"{META}/clientInfo": None}),
+]
+"""Calls that the direct way takes."""
+OTHERS = [
+    request("t_talk", {}),
+    request("t_talk", {}, meta={"progressToken": 3}),
+    request("t_add", {"a": 1, "b": 2}, meta={"progressToken": 3}),
+    request("t_add", {"a": 1, "b": 2}, meta={"other": 1}),
+    request("t_none", {}),
+    request("t_routed", {"region": "eu"}),
+    request("t_routed", {"region": "eu"}, headers={"Mcp-Param-Region": "eu"}),
+    request("t_routed", {"region": "eu"}, headers={"Mcp-Param-Region": "us"}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Mcp-Param-Region": "us"}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Mcp-Name": "t_secret"}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Mcp-Name": ["t_add", "t_add"]}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Mcp-Name": "=?base64?dF9hZGQ=?="}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Mcp-Method": "tools/list"}),
+    request("t_add", {"a": 1, "b": 2}, drop=["Mcp-Name"]),
+    request("t_add", {"a": 1, "b": 2}, drop=["Mcp-Method"]),
+    request("t_add", {"a": 1, "b": 2}, drop=["MCP-Protocol-Version"]),
+    request("t_add", {"a": 1, "b": 2}, headers={"MCP-Protocol-Version": "2031-01-01"}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Accept": "application/json"}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Accept": "text/plain"}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Accept": "*/*"}),
+    request("t_add", {"a": 1, "b": 2}, drop=["Authorization"]),
+    request("t_add", [1, 2]),
+    request("t_add", {"a": 1, "b": 2}, meta={f"{META}/protocolVersion": "2031-01-01"}),
+    request("t_add", {"a": 1, "b": 2}, meta={f"{META}/clientInfo": {"name": 5}}),
+    request("t_add", {"a": 1, "b": 2}, meta={f"{META}/clientInfo": "probe"}),
+    request("t_add", {"a": 1, "b": 2}, meta={f"{META}/clientCapabilities": []}),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": {}}),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": None}),
+    request("t_add", {"a": 1, "b": 2}, params={"name": None}),
+    request("t_add", {"a": 1, "b": 2}, params={"requestState": "x"}),
+    request("t_add", {"a": 1, "b": 2}, params={"task": {"ttl": 5}}),
+    request("t_add", {"a": 1, "b": 2}, more={"params": []}),
+    request("t_add", {"a": 1, "b": 2}, more={"extra": 1}),
+    request("t_add", {"a": 1, "b": 2}, more={"id": True}),
+    request("t_add", {"a": 1, "b": 2}, more={"method": "ping"}),
+]
+"""Requests that only the SDK judges."""
+
+
+async def _both(requests, **options):
+    answers = []
+    for direct in (True, False):
+        async with served(direct=direct, **options) as address, aiohttp.ClientSession() as session:
+            answers.append([steady(await ask(session, address, sent)) for sent in requests])
+    return answers
+
+
+@pytest.mark.parametrize("rendering", ["mcp", "flowmcp"])
+def test_every_answer_is_the_one_of_the_sdk(rendering, caplog):
+    caplog.set_level(logging.CRITICAL)
+    ours, theirs = asyncio.run(_both([*KNOWN, *OTHERS], rendering=rendering))
+    for sent, mine, other in zip([*KNOWN, *OTHERS], ours, theirs, strict=True):
+        assert mine == other, sent
+
+
+def test_a_large_result_comes_in_the_same_pages():
+    ours, theirs = asyncio.run(_both([request("t_anything", {"kind": "large"})]))
+    assert ours == theirs
+    assert "callpact/page" in ours[0][2]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "arguments": JSON,
+        "meta": st.dictionaries(
+            st.sampled_from(
+                [f"{META}/{key}" for key in ("protocolVersion", "clientInfo", "clientCapabilities")]
+                + ["progressToken", "x"]
+            ),
+            JSON,
+            max_size=2,
+        ),
+        "params": st.dictionaries(st.sampled_from(["name", "arguments", "_meta", "x"]), JSON),
+        "more": st.dictionaries(st.sampled_from(["id", "params", "x"]), JSON, max_size=1),
+        "drop": st.lists(st.sampled_from(["Accept", "Mcp-Name", "Mcp-Method"]), max_size=1),
+    },
+)
+
+
+@settings(max_examples=12)
+@given(st.lists(CHANGES, min_size=1, max_size=40))
+def test_any_request_gets_the_same_answer_either_way(changes):
+    arguments = {"arguments": {"a": 1, "b": 2}}
+    requests = [request("t_add", **{**arguments, **change}) for change in changes]
+    ours, theirs = asyncio.run(_both(requests))
+    assert ours == theirs
+
+
+def _is_direct(monkeypatch, requests):
+    """Whether each request is answered without the SDK."""
+    taken = []
+    original = Door.answer
+
+    async def answer(door, direct):
+        taken[-1] = True
+        return await original(door, direct)
+
+    monkeypatch.setattr(Door, "answer", answer)
+
+    async def run():
+        async with served(direct=True) as address, aiohttp.ClientSession() as session:
+            for sent in requests:
+                taken.append(False)
+                await ask(session, address, sent)
+
+    asyncio.run(run())
+    return taken
+
+
+def test_only_known_requests_for_quiet_tools_are_answered_directly(monkeypatch, caplog):
+    caplog.set_level(logging.CRITICAL)
+    taken = _is_direct(monkeypatch, [*KNOWN, *OTHERS])
+    assert taken == [True] * len(KNOWN) + [False] * len(OTHERS)
+
+
+# --- calls that take long ---------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def hanging():
+    """A server with one tool that waits; yields the address and how its calls went."""
+    seen, go_on = [], asyncio.Event()
+
+    async def wait() -> str:
+        seen.append("begun")
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            go_on.set()
+            raise
+        return "done"
+
+    async with Runtime(Catalog(from_functions(wait, namespace="t"))) as runtime:
+        door = Door(runtime)
+        place = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(serve_http(door.server, port=0, on_ready=place.set_result))
+        try:
+            yield await place, seen, go_on
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+
+def test_a_client_that_leaves_ends_its_call():
+    async def run():
+        async with hanging() as (address, seen, go_on), aiohttp.ClientSession() as session:
+            asking = asyncio.ensure_future(ask(session, address, request("t_wait", {})))
+            async with asyncio.timeout(20):
+                while "begun" not in seen:
+                    await asyncio.sleep(0.01)
+                asking.cancel()
+                await go_on.wait()
+            return seen
+
+    assert asyncio.run(run()) == ["begun", "cancelled"]
+
+
+def test_a_long_call_is_a_stream_with_pings(monkeypatch):
+    monkeypatch.setattr(direct_calls, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(direct_calls, "PING_SECONDS", 0.02)
+
+    async def run():
+        async with hanging() as (address, _, go_on), aiohttp.ClientSession() as session:
+            headers, body = request("t_wait", {})
+            async with (
+                asyncio.timeout(20),
+                session.post(address, json=body, headers=headers) as response,
+            ):
+                lines = [await response.content.readline()]
+                go_on.set()
+                lines += (await response.content.read()).splitlines()
+                return response.headers["content-type"], lines
+
+    kind, lines = asyncio.run(run())
+    assert kind == "text/event-stream"
+    assert lines[0] == b": ping\r\n"
+    (event,) = (json.loads(line[6:]) for line in lines if line.startswith(b"data: "))
+    assert event["id"] == 7
+    assert event["result"]["content"] == [{"type": "text", "text": '"done"'}]
