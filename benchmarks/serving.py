@@ -53,7 +53,7 @@ async def echo(arguments, context):
 
 contract = Contract(input={IN!r}, output={OUT!r}, policy="cast")
 tools = [
-    Tool(id=f"b.echo{{i}}", description=f"Echo number {{i}}.", contract=contract, handler=echo)
+    Tool(id=f"b.echo{{i}}", description=f"Echo number {{i}}.", contract=contract, handler=echo, uses_client=False)
     for i in range(COUNT)
 ]
 """

@@ -578,8 +578,8 @@ def test_as_flowmcp_the_tools_that_search_and_read_on_have_the_same_form(mode):
 def test_a_request_is_identified_once(mode):
     seen = []
 
-    def identity(context):
-        seen.append(context.method)
+    def identity(scope):
+        seen.append(scope)
         return Identity("ada")
 
     async def story():

@@ -248,7 +248,6 @@ def _config(guard: Guard, limits: HttpLimits) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=limits.header_bytes,
         timeout_keep_alive=MAX_IDLE_SECONDS,
         timeout_graceful_shutdown=MAX_ENDING_SECONDS,
         lifespan="off",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from callpact.serve.concurrency import CallerSlots, peer_of
 from callpact.serve.http.framing import Framing
@@ -21,7 +21,7 @@ LINGER_SECONDS = 1.0
 """Seconds that a refused connection over HTTP stays open, so that the client can read the error."""
 
 
-class HttpConnection(H11Protocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection of a client."""
 
     def __init__(self, slots: CallerSlots[HttpConnection], header_bytes: int, **given: Any) -> None:
