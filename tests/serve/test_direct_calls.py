@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 
 import aiohttp
@@ -17,6 +18,7 @@ from callpact import Catalog, Context, Identity, Runtime, Tool, ToolError, local
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.serve import Authentication, BearerToken, Door, identify, serve_http
 from callpact.serve.mcp import direct_calls
+from callpact.serve.stdio.stdio_server import serve_lines
 from callpact.sources import from_functions
 from callpact.tool import Contract
 
@@ -343,6 +345,73 @@ def test_only_known_requests_for_quiet_tools_are_answered_directly(monkeypatch, 
     caplog.set_level(logging.CRITICAL)
     taken = _is_direct(monkeypatch, [*KNOWN, *OTHERS])
     assert taken == [True] * len(KNOWN) + [False] * len(OTHERS)
+
+
+# --- over stdio -------------------------------------------------------------------------------
+
+
+async def _lines(requests, *, direct, modern):
+    """The answers to requests over two pipes, by their ids; the first exchange is the SDK's."""
+    (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
+    first = request("t_add", {"a": 0, "b": 0}, more={"id": "first"})[1]
+    if not modern:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
+        first = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": hello}
+    async with Runtime(Catalog(TOOLS)) as runtime:
+        door = Door(runtime, name="house", version="3", identity=Identity("ada", ("admin",)))
+        door.writes_lines = True
+        if not direct:
+            door.server.middleware.append(_pass)
+        serving = asyncio.ensure_future(serve_lines(door.server, their_in, their_out))
+        with os.fdopen(our_in, "rb") as answers, os.fdopen(our_out, "wb", 0) as pipe:
+            pipe.write(json.dumps(first).encode() + b"\n")
+            await asyncio.to_thread(answers.readline)
+            if not modern:
+                pipe.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+            found = []
+            for sent in requests:
+                pipe.write(json.dumps(sent).encode() + b"\n")
+                found.append(json.loads(await asyncio.to_thread(answers.readline)))
+        await serving
+        os.close(their_in)
+        os.close(their_out)
+    return found
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_every_answer_over_stdio_is_the_one_of_the_sdk(modern, caplog):
+    caplog.set_level(logging.CRITICAL)
+    requests = [body for _, body in [*KNOWN, *OTHERS] if body["id"] is not True]
+    if not modern:
+        requests += [without_meta(body) for body in requests]
+    ours, theirs = (
+        asyncio.run(_lines(requests, direct=direct, modern=modern)) for direct in (True, False)
+    )
+    for sent, mine, other in zip(requests, ours, theirs, strict=True):
+        assert steady((0, "", mine)) == steady((0, "", other)), sent
+
+
+def without_meta(body):
+    params = body["params"]
+    if not isinstance(params, dict):
+        return body
+    return {**body, "params": {key: value for key, value in params.items() if key != "_meta"}}
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_calls_over_stdio_are_answered_directly(modern, monkeypatch):
+    taken = []
+    original = Door.answer
+
+    async def answer(door, direct):
+        taken.append(direct.call.via)
+        return await original(door, direct)
+
+    monkeypatch.setattr(Door, "answer", answer)
+    body = request("t_add", {"a": 1, "b": 2})[1]
+    sent = body if modern else without_meta(body)
+    asyncio.run(_lines([sent], direct=True, modern=modern))
+    assert taken == [f"mcp {ERA if modern else '2025-11-25'}"]
 
 
 # --- calls that take long ---------------------------------------------------------------------

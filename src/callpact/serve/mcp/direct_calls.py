@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import mcp_types as types
 import orjson
@@ -50,6 +50,15 @@ _STREAM_HEADERS = [
 ]
 
 
+class ReadCall(NamedTuple):
+    """A call as its client wrote it."""
+
+    name: str
+    arguments: Any
+    era: str
+    client_name: str
+
+
 class DirectCalls:
     """ASGI middleware that answers the calls it can, and forwards every other request."""
 
@@ -67,26 +76,41 @@ class DirectCalls:
 
     def _call(self, scope: Scope, message: dict[str, Any]) -> DirectCall | None:
         """The call of a request; None if the SDK has to judge it."""
-        if message.get("method") != "tools/call" or message.keys() != _MEMBERS:
+        read = read_call(message)
+        if read is None or not _are_plain(scope, read.era, read.name):
             return None
-        params = message["params"]
-        if not is_object(params) or not params.keys() <= _PARAMS or isinstance(message["id"], bool):
-            return None
-        name, arguments, meta = params.get("name"), params.get("arguments"), params.get("_meta")
-        if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
-            return None
-        if not is_object(meta) or not meta.keys() <= _META or _CAPABILITIES not in meta:
-            return None
-        version = meta.get(_VERSION)
-        if version not in MODERN_PROTOCOL_VERSIONS or not _are_plain(scope, version, name):
-            return None
-        try:
-            client = _client_name(orjson.dumps((meta.get(_INFO), meta[_CAPABILITIES])))
-        except TypeError:  # Integers beyond 64 bits.
-            return None
-        return (
-            None if client is None else self._door.direct(scope, name, arguments, version, client)
-        )
+        return self._door.direct(scope, read)
+
+
+def read_call(message: dict[str, Any]) -> ReadCall | None:
+    """The call of a message of 2026-07-28; None for anything that is not exactly known."""
+    params = call_params(message)
+    if params is None or not is_object(meta := params.get("_meta")):
+        return None
+    if not meta.keys() <= _META or _CAPABILITIES not in meta:
+        return None
+    era = meta.get(_VERSION)
+    if era not in MODERN_PROTOCOL_VERSIONS:
+        return None
+    try:
+        client = _client_name(orjson.dumps((meta.get(_INFO), meta[_CAPABILITIES])))
+    except TypeError:  # Integers beyond 64 bits.
+        return None
+    return (
+        None if client is None else ReadCall(params["name"], params.get("arguments"), era, client)
+    )
+
+
+def call_params(message: dict[str, Any]) -> dict[str, Any] | None:
+    """The parameters of a `tools/call` of any era; None for anything that is not exactly known."""
+    if message.get("method") != "tools/call" or message.keys() != _MEMBERS:
+        return None
+    params = message["params"]
+    if not is_object(params) or not params.keys() <= _PARAMS or isinstance(message["id"], bool):
+        return None
+    arguments = params.get("arguments")
+    is_known = isinstance(params.get("name"), str) and (arguments is None or is_object(arguments))
+    return params if is_known else None
 
 
 def _are_plain(scope: Scope, version: str, name: str) -> bool:

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
     from callpact.context import Client
     from callpact.runtime import Runtime
+    from callpact.serve.mcp.direct_calls import ReadCall
     from callpact.wire.mcp.published import AdvertiseMode, Rendering
 
 LIST_TTL_MS = 2_000
@@ -328,16 +329,15 @@ class Door:
         """False if every message has to pass a middleware of others, or is traced by the SDK."""
         return tuple(self.server.middleware) == self._middleware and not has_provider()
 
-    def direct(
-        self, scope: MutableMapping[str, Any], name: str, arguments: Any, era: str, client_name: str
-    ) -> DirectCall | None:
+    def direct(self, scope: MutableMapping[str, Any] | None, read: ReadCall) -> DirectCall | None:
         """The call of a request; None if it has to go through the SDK."""
         sender = self._sender_of(scope)
         view = self._views.of(sender.identity)
-        tool = self._tool(view, name, sender.owner)
+        tool = self._tool(view, read.name, sender.owner)
         if tool is None or tool.uses_client or view.repeats_in_headers(tool):
             return None
-        return DirectCall(tool, self._made(name, arguments, tool, era, client_name), sender, era)
+        call = self._made(read.name, read.arguments, tool, read.era, read.client_name)
+        return DirectCall(tool, call, sender, read.era)
 
     async def answer(self, direct: DirectCall) -> dict[str, Any]:
         """Run a call; returns the member `result` or `error` of its JSON-RPC response."""

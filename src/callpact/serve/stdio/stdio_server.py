@@ -40,6 +40,8 @@ from callpact.serve.jsonrpc import (
     BadMessage,
     read_message,
 )
+from callpact.serve.mcp.door import DoorServer
+from callpact.serve.stdio.direct_lines import DirectLines
 from callpact.serve.stdio.line_pipes import LineReader, LineTooLong, LineWriter
 
 if TYPE_CHECKING:
@@ -97,9 +99,12 @@ async def serve_lines(
     limits = limits or LineLimits()
     open_requests = _OpenRequests(limits)
     writer = LineWriter(outgoing)
-    messages = _Incoming(incoming, writer, open_requests, limits)
+    direct: DirectLines | None = None
+    if isinstance(server, DoorServer) and server.door.has_direct_calls:
+        direct = DirectLines(server.door, writer, open_requests.end)
+    messages = _Incoming(incoming, writer, open_requests, limits, direct)
     writer.on_broken = messages.stop
-    responses = _Outgoing(writer, open_requests)
+    responses = _Outgoing(writer, open_requests, direct)
     running = asyncio.ensure_future(
         server.run(messages, responses, server.create_initialization_options())
     )
@@ -211,12 +216,18 @@ class _Incoming(_Stream):
     """The messages of a client; a line that is no message gets an error response."""
 
     def __init__(
-        self, descriptor: int, writer: LineWriter, open_requests: _OpenRequests, limits: LineLimits
+        self,
+        descriptor: int,
+        writer: LineWriter,
+        open_requests: _OpenRequests,
+        limits: LineLimits,
+        direct: DirectLines | None,
     ) -> None:
         self._reader = LineReader(descriptor, limits.line_bytes)
         self._writer = writer
         self._open_requests = open_requests
         self._limits = limits
+        self._direct = direct
 
     def end(self) -> None:
         """Stop reading; open requests may still finish."""
@@ -271,13 +282,17 @@ class _Incoming(_Stream):
         while before != self._writer.written:
             before = self._writer.written
             await self._open_requests.until_done(self._limits.leaving_seconds)
+        if self._direct is not None:
+            await self._direct.end()
 
     def _message(self, line: bytes) -> SessionMessage | None:
-        """Convert a line to a message of the SDK; None for an error of the client without an id."""
+        """Convert a line to a message of the SDK; None if there is nothing for it to do."""
         found = read_message(line, self._limits.depth)
         if "method" in found and "id" in found:
             return self._request(found, len(line))
         if "method" in found:
+            if self._direct is not None and self._direct.notified(found):
+                return None
             return SessionMessage(JSONRPCNotification.model_validate(found))
         given = found.get("id")
         self._open_requests.got_response(given)
@@ -290,11 +305,15 @@ class _Incoming(_Stream):
         except ValidationError:
             raise BadMessage("An answer needs an object as its 'result' or 'error'") from None
 
-    def _request(self, found: dict[str, Any], size: int) -> SessionMessage:
-        request = JSONRPCRequest.model_validate(found)
+    def _request(self, found: dict[str, Any], size: int) -> SessionMessage | None:
         if self._open_requests.is_full:
             text = "Too many requests are under way; wait for some of their answers"
-            raise BadMessage(text, INTERNAL_ERROR, request.id)
+            raise BadMessage(text, INTERNAL_ERROR, found["id"])
+        if self._direct is not None and (call := self._direct.find(found)) is not None:
+            self._open_requests.begin(found["id"], size, is_stream=False)
+            self._direct.start(found["id"], call)
+            return None
+        request = JSONRPCRequest.model_validate(found)
         self._open_requests.begin(request.id, size, is_stream=request.method == _STREAM)
 
         async def settle() -> None:
@@ -306,9 +325,12 @@ class _Incoming(_Stream):
 class _Outgoing(_Stream):
     """The messages for a client."""
 
-    def __init__(self, writer: LineWriter, open_requests: _OpenRequests) -> None:
+    def __init__(
+        self, writer: LineWriter, open_requests: _OpenRequests, direct: DirectLines | None
+    ) -> None:
         self._writer = writer
         self._open_requests = open_requests
+        self._direct = direct
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message; returns once it is written.
@@ -317,6 +339,8 @@ class _Outgoing(_Stream):
             anyio.BrokenResourceError: the client has hung up.
         """
         message = item.message
+        if self._direct is not None:
+            self._direct.responded(message)
         if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
             # The SDK's error for an aborted call; here the client is still connected.
             stopped = ErrorData(code=INTERNAL_ERROR, message=STOPPED)

@@ -1,0 +1,125 @@
+"""`tools/call` over stdio, answered without the SDK, for tools that never reach their client.
+
+The first exchange goes through the SDK and decides the era; afterwards, calls with exactly the
+members that are known here are answered, and every other message goes to the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import (
+    JSONRPCMessage,
+    JSONRPCResponse,
+    RequestId,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from callpact.execution import start
+from callpact.schema import is_object
+from callpact.serve.jsonrpc import INTERNAL_ERROR, STOPPED
+from callpact.serve.mcp.direct_calls import ReadCall, call_params, read_call
+from callpact.wire.mcp.content import encode_json
+
+if TYPE_CHECKING:
+    from callpact.serve.mcp.door import DirectCall, Door
+    from callpact.serve.stdio.line_pipes import LineWriter
+
+_STOPPED = {"error": {"code": INTERNAL_ERROR, "message": STOPPED}}
+
+
+class DirectLines:
+    """The calls of one client that are answered without the SDK."""
+
+    def __init__(self, door: Door, writer: LineWriter, on_end: Callable[[RequestId], None]) -> None:
+        self._door = door
+        self._writer = writer
+        self._on_end = on_end
+        """Called with the id of a call that needs no response any more."""
+        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._cancelled: set[RequestId] = set()
+        self._opening: dict[str, Any] = {}
+        """The request `initialize`."""
+        self._handshake: tuple[str, str] | None = None
+        """The revision and the client of a handshake."""
+        self._is_initialized = self._is_modern = False
+
+    def find(self, message: dict[str, Any]) -> DirectCall | None:
+        """The call of a request; None if it goes to the SDK."""
+        if message["id"] in self._running:
+            return None
+        read = self._read(message)
+        return None if read is None else self._door.direct(None, read)
+
+    def _read(self, message: dict[str, Any]) -> ReadCall | None:
+        if self._is_modern:
+            return read_call(message)
+        if self._handshake is None:
+            if message["method"] == "initialize":
+                self._opening = message
+            return None
+        params = call_params(message) if self._is_initialized else None
+        if params is None or params.get("_meta"):
+            return None
+        return ReadCall(params["name"], params.get("arguments"), *self._handshake)
+
+    def start(self, id: RequestId, call: DirectCall) -> None:
+        """Run a call; its response is written when it has ended."""
+        self._running[id] = start(self._run(id, call))
+
+    async def _run(self, id: RequestId, call: DirectCall) -> None:
+        try:
+            answered = await self._door.answer(call)
+        except asyncio.CancelledError:
+            if id in self._cancelled:  # A cancelled request has no response.
+                self._cancelled.discard(id)
+                self._on_end(id)
+                return
+            answered = _STOPPED
+        finally:
+            self._running.pop(id, None)
+        line = encode_json({"jsonrpc": "2.0", "id": id, **answered}).text.encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):
+            await self._writer.write(line, partial(self._on_end, id))
+
+    def notified(self, message: dict[str, Any]) -> bool:
+        """Note a notification of the client; true if it is about a call here."""
+        self._is_initialized |= message["method"] == "notifications/initialized"
+        params = message.get("params")
+        if message["method"] != "notifications/cancelled" or not is_object(params):
+            return False
+        cancelled = params.get("requestId")
+        if isinstance(cancelled, bool) or not isinstance(cancelled, str | int):
+            return False
+        task = self._running.get(cancelled)
+        if task is not None:
+            self._cancelled.add(cancelled)
+            task.cancel()
+        return task is not None
+
+    def responded(self, message: JSONRPCMessage) -> None:
+        """Note a response of the SDK, which decides the era."""
+        if self._is_modern or self._handshake is not None:
+            return
+        if isinstance(message, JSONRPCResponse):
+            self._is_modern = "resultType" in message.result
+            if message.id == self._opening.get("id"):
+                self._handshake = _handshake(self._opening, message.result)
+
+    async def end(self) -> None:
+        """End the calls that still run; each gets an error."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _handshake(opening: dict[str, Any], result: dict[str, Any]) -> tuple[str, str] | None:
+    era, client = result.get("protocolVersion"), opening["params"]["clientInfo"]
+    if era not in HANDSHAKE_PROTOCOL_VERSIONS:
+        return None
+    return str(era), f"{client['name']} {client['version']}".strip()
