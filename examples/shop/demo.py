@@ -1,162 +1,186 @@
-"""The embedded demo: real calls under contract, then an agent that goes on until Ctrl-C.
+"""The demo: five short chapters of calls under contract, then the shop is served until Ctrl-C.
 
-Run by `make demo`; with `--once` it ends by itself.
+Run by `make demo`; with `--once` it ends after the chapters.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import json
+import logging
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "hostile"))
-sys.path.insert(0, str(Path(__file__).parent.parent / "weather"))
 
-import hostile
 import shop
-import weather
 
-from callpact import CallError, CallFinished, Catalog, Runtime, Tool, from_functions
-from callpact.audit import Filter, open_store, record_calls
-from callpact.wire import plain as gate
-from callpact.wire import terminal as cli
+from callpact import CallError, Catalog, ResponseEnvelope, Runtime, from_functions
+from callpact.audit import record_calls
 
 SHOP = Path(__file__).parent / "shop.py"
-BASKET = Path(__file__).parent.parent / "basket" / "main.py"
-DESK = Path(__file__).parent.parent / "desk" / "main.py"
-GATEWAY = Path(__file__).parent.parent / "gateway" / "main.py"
-REFUNDS = Path(__file__).parent.parent / "refunds" / "main.py"
-console = Console(highlight=False, soft_wrap=True, emoji=False)
-
-WHAT_AN_AGENT_TRIES: list[tuple[str, dict[str, Any]]] = [
+TOOLS = from_functions(shop.product_search, shop.supplier_offer, shop.stock_count)
+WHAT_AGENTS_TRY: list[tuple[str, dict[str, Any]]] = [
     ("shop.product_search", {"query": "tea"}),
-    ("shop.product_search", {"query": "coffee", "unit": "lb"}),
     ("shop.product_search", {"query": "tea", "limit": 80}),
     ("shop.product_search", {"search": "tea"}),
     ("shop.supplier_offer", {"product_id": "t1"}),
     ("shop.supplier_offer", {"product_id": "t9"}),
     ("shop.stock_count", {"ids": ["t1", "c1"]}),
-    ("shop.stock_count", {"ids": []}),
 ]
+STORIES = {
+    "weather/weather.py": "FlowMCP files as tools, with hooks in a sandbox",
+    "hostile/hostile.py": "hooks that attack, and what becomes of them",
+    "basket/main.py": "a tool made of two others, one in another process",
+    "desk/main.py": "served over HTTP: pages, questions to the user, hot reload",
+    "refunds/main.py": "an agent's final answer under contract",
+    "gateway/main.py": "another MCP server behind callpact",
+}
+console = Console(highlight=False, emoji=False)
 
 
-def title(text: str) -> None:
-    console.print(f"\n[bold]{text}[/]")
+def chapter(number: int, title: str, meaning: str) -> None:
+    """Print the heading of a chapter."""
+    console.print(f"\n[bold]{number}. {title}[/]")
+    console.print(Padding(meaning, (0, 0, 1, 3)), style="dim")
 
 
-async def show(runtime: Runtime, tool_id: str, arguments: dict[str, Any]) -> None:
-    console.print(f"[cyan]{tool_id}[/] {cli.encode_json(arguments)}")
+def line(text: str, style: str = "") -> None:
+    console.print(Padding(text, (0, 0, 0, 3)), style=style, markup=False)
+
+
+def table(*headings: str) -> Table:
+    return Table(*headings, box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+
+
+def show(made: Table) -> None:
+    console.print(Padding(made, (0, 0, 0, 3)))
+
+
+def python() -> str:
+    """The interpreter of the demo, as one would type it."""
+    with contextlib.suppress(ValueError):
+        return str(Path(sys.executable).relative_to(Path.cwd()))
+    return sys.executable
+
+
+async def called(
+    runtime: Runtime, tool_id: str, arguments: dict[str, Any]
+) -> ResponseEnvelope[Any]:
+    """Print a call and run it."""
+    line(f"{tool_id} {json.dumps(arguments)}", "cyan")
+    return await runtime.execute(tool_id, arguments)
+
+
+async def good_call(runtime: Runtime) -> None:
+    chapter(1, "A good call", "The arguments and the result keep the contract of the function.")
+    envelope = await called(runtime, "shop.product_search", {"query": "tea"})
+    found = table("product", "price", "unit")
+    for product in envelope.data["products"]:
+        found.add_row(product["name"], f"{product['price']:.2f}", product["unit"])
+    show(found)
+    line(
+        f"delivered in an envelope: source {envelope.meta.source}, tool {envelope.meta.operation_id}"
+    )
+
+
+async def refused_call(runtime: Runtime) -> None:
+    chapter(2, "A refused call", "Nothing runs, and the model reads all mistakes at once.")
+    wrong = {"limit": 80, "unit": "stone", "quary": "tea"}
     try:
-        envelope = await runtime.execute(tool_id, arguments)
+        await called(runtime, "shop.product_search", wrong)
     except CallError as error:
-        console.print(cli.encode_json(gate.encode_error(error)), style="red", markup=False)
-        return
-    console.print(cli.encode_json(envelope.to_wire()), style="green", markup=False)
-    for note in cli.encode_notes(envelope):
-        console.print(f"  {note}", style="yellow", markup=False)
+        issues = table("where", "what to do")
+        for issue in error.issues:
+            hint = f" ({issue.hint})" if issue.hint else ""
+            issues.add_row(issue.path, f"[red]{issue.message}{hint}[/]")
+        show(issues)
 
 
-async def show_over_mcp() -> None:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "callpact", "serve", "--stdio", "-s", f"python:{SHOP}"],
-    )
-    async with Client(server) as client:
+async def mended_result(runtime: Runtime) -> None:
+    chapter(3, "A mended answer", "The supplier changed its answers; every repair is reported.")
+    envelope = await called(runtime, "shop.supplier_offer", {"product_id": "t1"})
+    line(f"delivered: {json.dumps(envelope.data)}", "green")
+    changes = table("where", "what was done", "what came")
+    for change in envelope.changes:
+        invented = ", and the value invented" if change.invented else ""
+        came = "nothing" if change.action == "filled" else json.dumps(change.before)
+        changes.add_row(change.path, f"[yellow]{change.action}{invented}[/]", came)
+    show(changes)
+
+
+async def over_mcp(folder: str, log: TextIO) -> None:
+    chapter(4, "A real MCP client", "The same tools, served by `callpact serve` over a pipe.")
+    command = ["-m", "callpact", "serve", "--stdio", "-s", f"python:{SHOP}", "--audit", folder]
+    server = StdioServerParameters(command=sys.executable, args=command)
+    async with Client(stdio_client(server, errlog=log)) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        console.print(f"protocol {client.protocol_version}, tools: {', '.join(names)}")
-        result = await client.call_tool("shop_product_search", {"query": "tea", "limit": 1})
-        console.print(f"structured content: {result.structured_content}", style="green")
+        line(f"protocol {client.protocol_version}, tools: {', '.join(names)}")
+        result = await client.call_tool("shop_product_search", {"query": "coffee"})
+        found: Any = result.structured_content
+        line(f"shop_product_search found {found['products'][0]['name']}", "green")
         result = await client.call_tool("shop_product_search", {"limit": "many"})
-        console.print(f"isError={result.is_error}: {result.content[0].text}", style="red")
+        line(f"and with a bad argument, isError={result.is_error}", "red")
 
 
-async def show_story(script: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-X", "utf8", str(script), stdout=asyncio.subprocess.PIPE
+async def audit_log(folder: str) -> None:
+    chapter(
+        5, "The audit log", "Each call leaves one record: 60 calls of an agent, and those above."
     )
-    said, _ = await process.communicate()
-    console.print(said.decode().strip(), markup=False)
-    if process.returncode:
-        raise SystemExit(f"{script.parent.name}/{script.name} failed; its error is above")
-
-
-async def show_log(tools: list[Tool]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        with record_calls(folder) as recorder:
-            runtime = Runtime(Catalog(tools), observers=[recorder])
-            for tool_id, arguments in WHAT_AN_AGENT_TRIES * 5:
+    with record_calls(folder) as recorder:
+        async with Runtime(Catalog(TOOLS), observers=[recorder]) as runtime:
+            for tool_id, arguments in WHAT_AGENTS_TRY * 10:
                 with contextlib.suppress(CallError):
                     await runtime.execute(tool_id, arguments)
-        store = open_store(folder)
-        for rate in store.rates(Filter(), "tool"):
-            console.print(f"{rate.group}: {rate.calls} calls, {rate.rate:.0%} failed")
-        for cause in store.causes(Filter()):
-            line = f"{cause.rate:.0%} of {cause.tool} calls fail with: {cause.message}"
-            console.print(line, style="red", markup=False)
-        store.close()
+    line("callpact audit stats", "cyan")
+    stats = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-X", "utf8", "-m", "callpact", "audit", "stats", "--audit", folder),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": str(console.width - 3)},
+    )
+    shown, _ = await stats.communicate()
+    for text in shown.decode().splitlines():
+        line(text)
 
 
-def report(event: CallFinished) -> None:
-    outcome = f"[green]ok[/] from {event.envelope.meta.source}" if event.envelope else ""
-    if event.error is not None:
-        outcome = f"[red]{event.error.code}[/] at the {event.gate} gate: {event.error.message}"
-    elif event.envelope is not None and event.envelope.changes:
-        outcome += f", [yellow]{len(event.envelope.changes)} changes to keep the contract[/]"
-    console.print(f"{event.duration * 1e6:6.0f} µs  {event.tool_id:<22} {outcome}")
-
-
-async def act(runtime: Runtime, *, rounds: int | None) -> None:
-    count = 0
-    while rounds is None or count < rounds:
-        tool_id, arguments = random.choice(WHAT_AN_AGENT_TRIES)
-        with contextlib.suppress(CallError):  # The observer reports it.
-            await runtime.execute(tool_id, arguments)
-        count += 1
-        if rounds is None:
-            await asyncio.sleep(1)
-
-
-async def main(*, once: bool) -> None:
-    tools = from_functions(shop.product_search, shop.supplier_offer, shop.stock_count)
-    runtime = Runtime(Catalog(tools))
-    title("1. A good call: checked on the way in and on the way out, in one envelope")
-    await show(runtime, "shop.product_search", {"query": "tea", "limit": 1})
-    title("2. A bad call: nothing runs, and the model reads everything that is wrong at once")
-    await show(runtime, "shop.product_search", {"limit": 80, "unit": "stone", "quary": "tea"})
-    title("3. An upstream that changed: fitted to the contract, and never quietly")
-    await show(runtime, "shop.supplier_offer", {"product_id": "t1"})
-    title("4. The same tools over MCP, asked by a real client")
-    await show_over_mcp()
-    title("5. A tool made of two others, one of them in another process")
-    await show_story(BASKET)
-    title("6. A folder of FlowMCP files as tools: checked, and called by callpact itself")
-    await weather.main()
-    title("7. Hooks: JavaScript of those files, run in a sandbox; hostile ones end at its walls")
-    await weather.main_of_hooks()
-    await hostile.main()
-    title("8. Served over HTTP: pages, questions to the user, and a change while it is served")
-    await show_story(DESK)
-    title("9. Every call on record, and what the log answers")
-    await show_log(tools)
-    title("10. An agent's final answer under contract: corrected, repaired, or replaced")
-    await show_story(REFUNDS)
-    title("11. Another MCP server behind callpact: caught when it lies, blocked when it changes")
-    await show_story(GATEWAY)
-    title("12. An agent at work" + ("" if once else " (Ctrl-C ends it)"))
-    await act(Runtime(Catalog(tools), observers=[report]), rounds=6 if once else None)
+async def main(folder: str, log: TextIO) -> None:
+    async with Runtime(Catalog(TOOLS)) as runtime:
+        await good_call(runtime)
+        await refused_call(runtime)
+        await mended_result(runtime)
+    await over_mcp(folder, log)
+    await audit_log(folder)
+    console.print(
+        "\n[bold]Next:[/] write a tool of your own with docs/tutorials/first-tool.md.\n"
+        f"Other stories, each one command, as in [cyan]{python()} examples/desk/main.py[/]:"
+    )
+    stories = Table.grid(padding=(0, 3, 0, 0))
+    for name, story in STORIES.items():
+        stories.add_row(f"[cyan]examples/{name}[/]", story)
+    show(stories)
 
 
 if __name__ == "__main__":
-    try:
-        asyncio.run(main(once="--once" in sys.argv[1:]))
-    except KeyboardInterrupt:
-        console.print("\nbye")
+    # What the contract finds is shown here; the log would repeat it.
+    logging.getLogger("callpact.contract").setLevel(logging.ERROR)
+    with (
+        tempfile.TemporaryDirectory() as audit,
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        asyncio.run(main(audit, nowhere))
+        if "--once" not in sys.argv[1:]:
+            console.print("\n[bold]The shop is served for your own client[/]; Ctrl-C ends it.\n")
+            serve = [sys.executable, "-m", "callpact", "serve", "-s", f"python:{SHOP}"]
+            subprocess.run([*serve, "--audit", audit], check=False)  # noqa: S603 - a fixed command

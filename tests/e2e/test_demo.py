@@ -1,8 +1,9 @@
-"""`make demo`, as far as it needs no make."""
+"""`make demo`, as far as it needs no make, and the stories that it names."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,34 +12,49 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_one_round_of_the_demo_shows_every_step_in_its_order():
+def ran(script, *args, **more):
     done = subprocess.run(
-        [sys.executable, "examples/shop/demo.py", "--once"],
+        [sys.executable, "-X", "utf8", f"examples/{script}", *args],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         timeout=120,
         check=False,
+        **more,
     )
     assert done.returncode == 0, done.stderr
-    shown = done.stdout
-    places = [shown.index(f"\n{number}. ") for number in range(1, 9)]
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_the_demo_has_five_chapters_and_says_what_to_do_next(tmp_path):
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "COLUMNS": "100"}
+    shown = ran("shop/demo.py", "--once", env=home)
+    places = [shown.index(f"\n{number}. ") for number in range(1, 6)]
     assert places == sorted(places)
-    good, rejected, cast, over_mcp, two_processes, files, hooks, agent = places
-    assert '"Darjeeling tea"' in shown[good:rejected]
-    assert "schema_validation_failed" in shown[rejected:cast]
-    assert "did you mean 'query'?" in shown[rejected:cast]
-    assert "changed: /price was converted" in shown[cast:over_mcp]
-    assert '"price": 12.5' in shown[cast:over_mcp]
-    assert "isError=True" in shown[over_mcp:two_processes]
-    assert "102.0 euros are 110.16 USD" in shown[two_processes:files]
-    assert "VAL032 `method` must be GET, POST, PUT or DELETE, got 'SEND'" in shown[files:hooks]
+    good, refused, mended, over_mcp, audit = places
+    assert re.search(r"Darjeeling tea +42.00 +kg", shown[good:refused])
+    assert "did you mean 'query'?" in shown[refused:mended]
+    assert re.search(r'/price +converted +"12.50"', shown[mended:over_mcp])
+    assert '"price": 12.5' in shown[mended:over_mcp]
+    assert "isError=True" in shown[over_mcp:audit]
+    # 20 calls by the agent; the two over MCP were of another tool.
+    assert re.search(r"shop.supplier_offer +20 +10 +50.0 %", shown[audit:])
+    assert "docs/tutorials/first-tool.md" in shown[audit:]
+    assert list(tmp_path.iterdir()) == []
+    for script in re.findall(r"examples/(\S+\.py)", shown):
+        assert (ROOT / "examples" / script).is_file()
+
+
+def test_the_story_of_flowmcp_files_checks_calls_and_runs_hooks():
+    shown = ran("weather/weather.py")
+    assert "VAL032 `method` must be GET, POST, PUT or DELETE, got 'SEND'" in shown
     loaded = (
         "loaded with 0 findings: weather.getForecast, weather.getStation, weather.reportReading, "
     )
-    assert f"{loaded}weather.getWarmestDay, weather.compareCities\n" in shown[files:hooks]
-    outcomes = re.findall(r"^  (\{.*\})$", shown[files:hooks], re.MULTILINE)
-    forecast, rejected, reported, missing = map(json.loads, outcomes)
+    assert f"{loaded}weather.getWarmestDay, weather.compareCities\n" in shown
+    outcomes = [json.loads(line) for line in re.findall(r"^  (\{.*\})$", shown, re.MULTILINE)]
+    forecast, rejected, reported, missing, warmest, compared, unknown = outcomes
     assert (forecast["status"], forecast["data"]["city"]) == (True, "Berlin")
     assert [day["rain"] for day in forecast["data"]["days"]] == [0, 10]
     assert rejected["messages"] == [
@@ -47,25 +63,17 @@ def test_one_round_of_the_demo_shows_every_step_in_its_order():
     ]
     assert reported == {"status": True, "messages": [], "data": "be-1: 18.5 from callpact"}
     assert missing["messages"] == ["E001 getStation: API returned 404"]
-    _check_hooks(shown[hooks:agent])
-    assert "key-of-the-weather-demo" not in shown
-    assert shown[agent:].count(" µs ") == 6
-    typed, last = shown.index("\n10. "), shown.index("\n11. ")
-    assert agent < typed < last
-    assert "Decision(status='refund', amount=40.0" in shown[typed:last]
-    assert "refunds.model ERR_OUTPUT_SCHEMA, refunds.model ok\n" in shown[typed:last]
-    assert "Traceback" not in done.stderr
-
-
-def _check_hooks(shown):
-    outcomes = re.findall(r"^  (\{.*\})$", shown, re.MULTILINE)
-    warmest, compared, unknown = map(json.loads, outcomes)
     # The API adds a degree each day, and Lisbon is twelve degrees warmer than Oslo.
     assert warmest["data"] == {"city": "Berlin", "date": "2026-06-02", "high": 20}
     assert compared["data"] == {"warmer": "Lisbon", "by": 12}
     [words] = unknown["messages"]
     assert "E005 getWarmestDay: The hook preRequest of 'getWarmestDay' failed" in words
     assert re.search(r"no station in 'Atlantis' \(.*Trips\.mjs:\d+:\d+\)$", words)
+    assert "key-of-the-weather-demo" not in shown
+
+
+def test_the_story_of_hostile_hooks_survives_them():
+    shown = ran("hostile/hostile.py")
     attacks = dict(re.findall(r"^hostile\.(\w+)\n  after [\d.]+ s, (.*)$", shown, re.MULTILINE))
     assert attacks["runForever"].startswith("E005 runForever: The hook executeRequest of")
     assert "Timeout: it ran longer than 1 s;" in attacks["runForever"]
