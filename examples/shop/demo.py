@@ -90,9 +90,7 @@ async def good_call(runtime: Runtime) -> None:
     for product in envelope.data["products"]:
         found.add_row(product["name"], f"{product['price']:.2f}", product["unit"])
     show(found)
-    line(
-        f"delivered in an envelope: source {envelope.meta.source}, tool {envelope.meta.operation_id}"
-    )
+    line(f"delivered in an envelope, whose source is: {envelope.meta.source}")
 
 
 async def refused_call(runtime: Runtime) -> None:
