@@ -19,7 +19,14 @@ from api_page import api, constant, sentences
 from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
-from callpact.config import Config, LimitsConfig, SourceConfig, ToolConfig
+from callpact.config import (
+    CallerConfig,
+    Config,
+    LimitsConfig,
+    OAuthClientConfig,
+    SourceConfig,
+    ToolConfig,
+)
 from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
 
 if TYPE_CHECKING:
@@ -171,9 +178,15 @@ def configuration() -> str:
         f"| `sources.NAME.{name}` | {f.description} |"
         for name, f in SourceConfig.model_fields.items()
     ]
+    parts = {
+        "tools.TOOL": ToolConfig,
+        "callers[]": CallerConfig,
+        "oauth": OAuthClientConfig,
+    }
     lines += [
-        f"| `sources.NAME.tools.TOOL.{name}` | {f.description} |"
-        for name, f in ToolConfig.model_fields.items()
+        f"| `sources.NAME.{part}.{name}` | {f.description} |"
+        for part, table in parts.items()
+        for name, f in table.model_fields.items()
     ]
     lines += [
         f"| `limits.{name}` | {f.description}; {f.default:,} |"
@@ -205,7 +218,11 @@ LIMITS: dict[str, tuple[str, str]] = {
     ),
     "MCP servers": (
         "sources.mcp",
-        "CALL_SECONDS CONNECT_SECONDS CONCURRENCY MAX_LINE_BYTES MAX_DEFINITIONS MAX_PAUSE_SECONDS",
+        (
+            "CALL_SECONDS CONNECT_SECONDS CONCURRENCY MAX_LINE_BYTES MAX_DEFINITIONS "
+            "MAX_PAUSE_SECONDS MAX_CALLER_SESSIONS IDLE_SESSION_SECONDS TOKEN_SECONDS "
+            "MAX_TOKEN_RESPONSE DEFAULT_TOKEN_LIFE REFRESH_SECONDS RETRY_SECONDS"
+        ),
     ),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (

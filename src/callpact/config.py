@@ -33,6 +33,7 @@ from callpact.schema.bounds import (
     set_schema_limits,
 )
 from callpact.sources.base import Opening, PinMode
+from callpact.sources.credentials import CallerCredential, Exchange, OAuthClient
 from callpact.sources.curation import Curation, ToolCuration
 from callpact.sources.parts import WantedSource, is_python
 from callpact.tool import InputPolicy, Policy
@@ -91,6 +92,55 @@ class ToolConfig(BaseModel):
     )
 
 
+class CallerConfig(BaseModel):
+    """One `[[sources.NAME.callers]]` table; the fields are those of `sources.credentials`."""
+
+    model_config = _MODEL
+
+    id: str | None = Field(None, min_length=1, description="The id of the caller")
+    scope: str | None = Field(None, min_length=1, description="A scope that the caller holds")
+    headers: dict[str, str] = Field(
+        min_length=1,
+        description="Headers that are sent for this caller, and no others; `${NAME}` is a granted key",
+    )
+
+
+class OAuthClientConfig(BaseModel):
+    """The `[sources.NAME.oauth]` table; the fields are those of `sources.credentials.OAuthClient`."""
+
+    model_config = _MODEL
+
+    client_id: str = Field(min_length=1, description="The id of the client at the issuer")
+    client_secret: str | None = Field(
+        None,
+        pattern=r"^\$\{(env:)?[A-Za-z_][A-Za-z0-9_]*\}$",
+        description="Its secret, as `${NAME}` of a granted key; never the secret itself",
+    )
+    client_auth: Literal["basic", "post"] = Field(
+        "basic",
+        description="Where the secret is sent: in a header (`basic`) or in the body (`post`)",
+    )
+    token_url: str | None = Field(
+        None, description="The token endpoint; by default from the metadata of the issuer"
+    )
+    issuer: str | None = Field(
+        None, description="The issuer; by default the one that the server names in its metadata"
+    )
+    scopes: list[str] = Field([], description="Scopes that are requested")
+    audience: str | None = Field(
+        None, description="`audience` of the request, beside `resource`, the address of the server"
+    )
+    exchange: Exchange | None = Field(
+        None,
+        description="A token for each caller by token exchange (RFC 8693): for the caller's `id`, or "
+        "for the caller's own `token` of the issuer in `[serve.oauth]`; without it, one token for all",
+    )
+    subject_token_type: str | None = Field(
+        None,
+        description="Type of the subject of an exchange; by default an access token",
+    )
+
+
 class SourceConfig(BaseModel):
     """One `[sources.NAME]` table."""
 
@@ -134,6 +184,14 @@ class SourceConfig(BaseModel):
     )
     env: dict[str, str] = Field(
         {}, description="MCP: variables of the server's process; `${NAME}` is a granted key"
+    )
+    callers: list[CallerConfig] = Field(
+        [],
+        description="MCP over HTTP: credentials of single callers, the first that fits; `headers` are "
+        "then sent with lists alone, and callers without a credential are refused",
+    )
+    oauth: OAuthClientConfig | None = Field(
+        None, description="MCP over HTTP: the OAuth client that gets tokens for the server"
     )
     pins: PinMode = Field(
         "warn",
@@ -394,6 +452,8 @@ class Configuration:
             hook_timeout=table.hook_timeout or tables.hook_timeout,
             headers=table.headers,
             env=table.env,
+            callers=tuple(CallerCredential(**dict(each)) for each in table.callers),
+            oauth=None if table.oauth is None else OAuthClient(**dict(table.oauth)),
             pins=table.pins,
         )
         return WantedSource(
@@ -457,7 +517,9 @@ def _line(item: ErrorDetails) -> str:
     if item["type"] == "missing":
         return f"{key} is required"
     # The value may be a token, or an address with a password.
-    if item["loc"][:2] in {("serve", "tokens"), ("audit",), ("audit", "store")}:
+    if item["loc"][:2] in {("serve", "tokens"), ("audit",), ("audit", "store")} or (
+        {"callers", "oauth"} & set(item["loc"][2:3])
+    ):
         return f"{key}: {item['msg']}"
     return f"{key}: {item['msg']}, got {item['input']!r}"
 
@@ -469,6 +531,10 @@ def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
             return SourceConfig
         case ("sources", _, "tools", _):
             return ToolConfig
+        case ("sources", _, "callers", _):
+            return CallerConfig
+        case ("sources", _, "oauth"):
+            return OAuthClientConfig
         case ("audit",):
             return AuditConfig
         case ("limits",):

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import ClientUnable, UsageError
+from callpact.secrets.sealed_token import SealedToken
 
 __all__ = [
     "Client",
@@ -48,6 +49,8 @@ class Identity(Struct, frozen=True):
     id: str
     scopes: tuple[str, ...] = ()
     resources: dict[str, tuple[str, ...]] = {}
+    token: SealedToken | None = None
+    """The caller's own token; only of an issuer, and only if a source exchanges it for another."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast("Any", self.id), str):

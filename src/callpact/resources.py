@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
+from callpact.context import Identity
 from callpact.errors import InvalidTool
 from callpact.schema import is_object
 from callpact.tool import Tool
@@ -32,7 +33,16 @@ _MANY = ".+"
 _UNDIVIDED = re.compile(r"\}[^/?#&]*\{")
 
 Completer = Callable[[str, Mapping[str, str]], Iterable[str] | Awaitable[Iterable[str]]]
-Completion = Iterable[str] | Completer
+
+
+@dataclass(frozen=True, slots=True)
+class CallerCompleter:
+    """A function of the text so far, the other arguments, and the caller."""
+
+    complete: Callable[[str, Mapping[str, str], Identity | None], Awaitable[Iterable[str]]]
+
+
+Completion = Iterable[str] | Completer | CallerCompleter
 """Values to choose from, or a function of the text so far and the other arguments."""
 
 
@@ -177,6 +187,9 @@ def _completions(
         if name not in known:
             raise InvalidTool(f"'{tool.id}': completes '{name}', but takes {_listed(known)}")
         values = isinstance(cast("Any", given), Iterable) and not isinstance(given, str | bytes)
+        if isinstance(given, CallerCompleter):
+            made[name] = given
+            continue
         if not values and not callable(given):
             raise InvalidTool(
                 f"'{tool.id}': the completion of '{name}' must be a list of texts or a function, "

@@ -267,10 +267,14 @@ def _identify() -> Any:
 def _read_access(session: Session) -> _Access:
     """The `[serve]` table and the authentication that it declares."""
     table = session.config.serve
-    return _Access(table, _authentication(table, session.tokens))
+    clients = [source.oauth for source in session.config.sources.values()]
+    keeps_tokens = any(each is not None and each.exchange == "token" for each in clients)
+    return _Access(table, _authentication(table, session.tokens, keeps_tokens=keeps_tokens))
 
 
-def _authentication(table: ServeConfig, secrets: Secrets) -> Authentication | None:
+def _authentication(
+    table: ServeConfig, secrets: Secrets, *, keeps_tokens: bool
+) -> Authentication | None:
     if not table.tokens and table.oauth is None:
         return None
     from callpact.serve.auth.bearer import Authentication, read_tokens
@@ -283,7 +287,7 @@ def _authentication(table: ServeConfig, secrets: Secrets) -> Authentication | No
             oauth = OAuth(**table.oauth.model_dump(exclude_none=True))
         except InvalidConfig as error:
             raise InvalidConfig(f"[serve.oauth] {error}") from None
-    return Authentication(tokens, oauth)
+    return Authentication(tokens, oauth, keeps_tokens=keeps_tokens)
 
 
 def _reserved(options: ServeOptions, access: _Access, session: Session) -> socket.socket:

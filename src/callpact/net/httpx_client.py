@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from typing import Any, Protocol, cast
 
 import httpcore2
 import httpx2
@@ -32,9 +32,12 @@ def checked_client(
     rules: AddressRules,
     headers: Mapping[str, str],
     limits: Limits,
-    auth: httpx2.Auth | None = None,
+    token: RenewableToken | None = None,
 ) -> httpx2.AsyncClient:
-    """Make a client that reaches only what the rules let through, within the limits."""
+    """Make a client that reaches only what the rules let through, within the limits.
+
+    A `token` is sent with every request; after a 401 the request is repeated once with another.
+    """
     timeout = httpx2.Timeout(
         limits.idle_seconds, connect=limits.connect_seconds, read=None, pool=None
     )
@@ -42,9 +45,42 @@ def checked_client(
         transport=_CheckedTransport(rules, limits),
         headers={"accept-encoding": "identity", **headers},
         timeout=timeout,
-        auth=auth,
+        auth=None if token is None else _BearerAuth(token),
         trust_env=False,
     )
+
+
+class RenewableToken(Protocol):
+    """A token that can be replaced when a server refuses it."""
+
+    value: str
+
+    def accept(self, value: str) -> None:
+        """Note that the server took a token."""
+        ...
+
+    async def renew(self, refused: str) -> str | None:
+        """Return another token than the refused one; None if there is none. Raises nothing."""
+        ...
+
+
+class _BearerAuth(httpx2.Auth):
+    def __init__(self, token: RenewableToken) -> None:
+        self._token = token
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        used = self._token.value
+        request.headers["authorization"] = f"Bearer {used}"
+        response = yield request
+        if response.status_code != 401:
+            self._token.accept(used)
+            return
+        fresh = await self._token.renew(used)
+        if fresh is not None:
+            request.headers["authorization"] = f"Bearer {fresh}"
+            yield request
 
 
 class _CheckedTransport(httpx2.AsyncHTTPTransport):

@@ -390,9 +390,15 @@ def _encode_output(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
     return envelope.to_wire(details=bool(envelope.warnings or envelope.changes))
 
 
+def _encode_identity(identity: Identity) -> dict[str, Any]:
+    # Without its token, which never leaves the process.
+    known = {name: getattr(identity, name) for name in IDENTITY_SCHEMA["properties"]}
+    return msgspec.to_builtins(known)
+
+
 _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "output": _encode_output,
-    "identity": msgspec.to_builtins,
+    "identity": _encode_identity,
     "chain": list,
     "metadata": sendable,
     "details": sendable,

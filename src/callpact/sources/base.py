@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from callpact.resources import Prompt, Resource
 from callpact.secrets.keys import Secrets
+from callpact.sources.credentials import CallerCredential, OAuthClient
 from callpact.tool import Tool
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ class Opening(Struct, frozen=True):
     """Headers that are sent to an MCP server; `${NAME}` is a granted key."""
     env: Mapping[str, str] = {}
     """Variables of the process of an MCP server; `${NAME}` is a granted key."""
+    callers: tuple[CallerCredential, ...] = ()
+    """Credentials of single callers at an MCP server; `${NAME}` is a granted key."""
+    oauth: OAuthClient | None = None
+    """The OAuth client that gets tokens for an MCP server."""
     pins: PinMode = "warn"
     """The consequence of a definition that differs from its pin in `callpact.lock`."""
 

@@ -2,7 +2,7 @@
 
 Static tokens are checked here, those of an OAuth issuer by `oauth.py`. A token is checked once,
 before the body of its request is read, and then removed from the request, so that nothing behind
-the guard can leak it.
+the guard can leak it; a token that a source exchanges is passed on sealed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import orjson
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callpact.context import Identity
 from callpact.errors import InvalidConfig
+from callpact.secrets.sealed_token import SealedToken
 from callpact.serve.http.guard import header_values
 from callpact.serve.jsonrpc import (
     RequestRefused,
@@ -170,13 +172,21 @@ def identify(scope: Mapping[str, Any]) -> Identity | None:
 class Authentication:
     """Admits requests with a valid bearer token, and challenges the others.
 
-    The server that uses it closes it.
+    The server that uses it closes it. With `keeps_tokens`, the identity of a caller holds its token
+    of the issuer, for a source that exchanges it; never a static token.
 
     Raises:
         InvalidConfig: there are neither tokens nor an issuer.
     """
 
-    def __init__(self, tokens: Iterable[BearerToken] = (), oauth: Issuer | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Iterable[BearerToken] = (),
+        oauth: Issuer | None = None,
+        *,
+        keeps_tokens: bool = False,
+    ) -> None:
+        self._keeps_tokens = keeps_tokens
         self._tokens = tuple(tokens)
         self._oauth = oauth
         if not self._tokens and oauth is None:
@@ -261,7 +271,10 @@ class Authentication:
             return Verified(found.identity, found.identity.id)
         if self._oauth is None:
             raise BadToken("The token is not one that is known here")
-        return await self._oauth.verify(token)
+        verified = await self._oauth.verify(token)
+        if not self._keeps_tokens:
+            return verified
+        return replace(verified, identity=replace(verified.identity, token=SealedToken(token)))
 
     def _refused(self, status: int, error: str | None, text: str) -> RequestRefused:
         """Return the challenge of RFC 6750 and RFC 9728."""

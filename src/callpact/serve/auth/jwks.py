@@ -13,12 +13,16 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from jwt import PyJWK, PyJWTError
 
-from callpact.errors import CallpactError, InvalidConfig
-from callpact.net import HttpTransport, Limits, Request
-from callpact.net.address import Place, Refused, place_of
+from callpact.errors import CallpactError
+from callpact.net import HttpTransport, Limits
+from callpact.net.oauth_metadata import (
+    BadMetadata,
+    checked_place,
+    fetch_object,
+    issuer_address,
+)
 from callpact.schema import is_array, is_object
 from callpact.serve.auth.bearer import IssuerUnavailable
 
@@ -58,10 +62,6 @@ _LIMITS = Limits(
 _log = logging.getLogger("callpact.serve.auth")
 
 
-class _BadResponse(Exception):
-    """A response of the issuer that cannot be used."""
-
-
 class IssuerKeys:
     """The public keys of one issuer.
 
@@ -86,10 +86,10 @@ class IssuerKeys:
     ) -> None:
         self._hosts = frozenset(hosts)
         self._issuer = issuer
-        self._place = self._checked("issuer", issuer)
+        self._place = checked_place("issuer", issuer, self._hosts)
         self._jwks_uri = jwks_uri
         if jwks_uri is not None:
-            self._checked("jwks_uri", jwks_uri)
+            checked_place("jwks_uri", jwks_uri, self._hosts)
         self._algorithms = tuple(algorithms)
         self._transport = transport or HttpTransport(_LIMITS, self._hosts)
         self._fresh = fresh
@@ -154,7 +154,7 @@ class IssuerKeys:
         try:
             self._known = await self._keys()
             self._has_failed = False
-        except (_BadResponse, CallpactError) as error:
+        except (BadMetadata, CallpactError) as error:
             self._has_failed = True
             kept = "; those that are known stay in use" if self._known else ""
             _log.warning("the keys of %s cannot be read: %s%s", self._place.host, error, kept)
@@ -164,73 +164,24 @@ class IssuerKeys:
     async def _keys(self) -> tuple[tuple[str | None, PyJWK], ...]:
         deadline = (time.time() + KEYS_TOTAL_SECONDS) * 1000
         uri = self._jwks_uri or await self._discovered(deadline)
-        listed = (await self._fetched(uri, deadline)).get("keys")
+        found = await fetch_object(self._transport, "jwks_uri", uri, self._hosts, deadline)
+        listed = found.get("keys")
         if not is_array(listed):
-            raise _BadResponse("the response has no list of keys")
+            raise BadMetadata("the response has no list of keys")
         given = listed[:MAX_KEYS]
         keys = tuple(made for jwk in given for made in _keys_of(jwk, self._algorithms))
         if not keys:
-            raise _BadResponse("none of its keys can be used")
+            raise BadMetadata("none of its keys can be used")
         return keys
 
     async def _discovered(self, deadline: float) -> str:
         """Return the address of the keys from the issuer's metadata."""
-        why = "there is no metadata of an issuer"
-        for url in _metadata_urls(self._place):
-            try:
-                metadata = await self._fetched(url, deadline)
-            except _BadResponse as error:
-                why = str(error)
-                continue
-            uri = metadata.get("jwks_uri")
-            if metadata.get("issuer") != self._issuer:  # RFC 8414, section 3.3
-                why = "its metadata is that of another issuer"
-            elif not isinstance(uri, str):
-                why = "its metadata has no jwks_uri"
-            else:
-                return uri
-        raise _BadResponse(f"{why}; jwks_uri can say where the keys are")
-
-    async def _fetched(self, url: str, deadline: float) -> dict[str, Any]:
         try:
-            self._checked("jwks_uri", url)
-        except InvalidConfig as error:
-            raise _BadResponse(str(error)) from None
-        asked = Request("GET", url, {"accept": "application/json"})
-        response = await self._transport.send(asked, deadline=deadline)
-        if response.status != 200:
-            raise _BadResponse(f"the response has the status {response.status}")
-        try:
-            found = orjson.loads(response.body)
-        except orjson.JSONDecodeError:
-            found = None
-        if not is_object(found):
-            raise _BadResponse("the response is no JSON object")
-        return found
-
-    def _checked(self, key: str, url: str) -> Place:
-        try:
-            place = place_of(url)
-        except Refused as refused:
-            raise InvalidConfig(f"{key}: {refused.why}") from None
-        if "?" in place.tail and key == "issuer":
-            raise InvalidConfig("issuer: the address of an issuer has no query")
-        named = {place.host, f"{place.host}:{place.port}"}
-        if place.scheme != "https" and not named & self._hosts:
-            raise InvalidConfig(
-                f"{key}: '{place.host}' must be reached over https, or be named in hosts"
+            return await issuer_address(
+                self._transport, self._issuer, "jwks_uri", self._hosts, deadline
             )
-        return place
-
-
-def _metadata_urls(issuer: Place) -> Iterator[str]:
-    """Yield the possible addresses of an issuer's metadata, in the order of the MCP specification."""
-    path = issuer.tail.rstrip("/")
-    root = issuer.url.removesuffix(issuer.tail)
-    yield f"{root}/.well-known/oauth-authorization-server{path}"
-    yield f"{root}/.well-known/openid-configuration{path}"
-    if path:
-        yield f"{root}{path}/.well-known/openid-configuration"
+        except BadMetadata as error:
+            raise BadMetadata(f"{error}; jwks_uri can say where the keys are") from None
 
 
 def _keys_of(jwk: Any, algorithms: Iterable[str]) -> Iterator[tuple[str | None, PyJWK]]:

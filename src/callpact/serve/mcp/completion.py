@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from callpact.resources import Completer, Offer, completion_of
+from callpact.context import Identity
+from callpact.errors import AccessDenied
+from callpact.resources import CallerCompleter, Completer, Offer, completion_of
 
 COMPLETION_SECONDS = 5
 """Seconds that a completion may take; after that it is empty."""
@@ -18,20 +20,29 @@ MAX_COMPLETED = 10_000
 _log = logging.getLogger("callpact.serve.mcp")
 
 
-async def complete(offer: Offer, name: str, text: str, others: Mapping[str, str]) -> list[str]:
+async def complete(
+    offer: Offer, name: str, text: str, others: Mapping[str, str], identity: Identity | None
+) -> list[str]:
     """Return the values that begin with a text, then those that contain it; or a function's values.
 
     A function that fails is logged and suggests nothing.
+
+    Raises:
+        AccessDenied: the caller may not ask.
     """
     declared = completion_of(offer, name)
-    if not callable(declared):
+    if not callable(declared) and not isinstance(declared, CallerCompleter):
         return _fitting(_texts(declared), text)
     try:
         async with asyncio.timeout(COMPLETION_SECONDS):
+            if isinstance(declared, CallerCompleter):
+                return _texts(await declared.complete(text, dict(others), identity))
             if inspect.iscoroutinefunction(declared):
                 return _texts(await declared(text, dict(others)))
             given = await asyncio.to_thread(_called, declared, text, dict(others))
             return _texts(await given) if inspect.isawaitable(given) else given
+    except AccessDenied:
+        raise
     except Exception:  # noqa: BLE001 - boundary: code of the author's
         _log.exception("%s: the completion of '%s' failed", offer.tool.id, name)
         return []

@@ -26,6 +26,7 @@ from callpact.context import Identity
 from callpact.discovery.tools import target_of
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope, now_ms
 from callpact.errors import (
+    AccessDenied,
     CallError,
     ClientUnable,
     HandlerCrashed,
@@ -513,15 +514,13 @@ class Door:
         except CallError as error:
             if error.code == NO_RESOURCE and isinstance(params, types.ReadResourceRequestParams):
                 raise _no_resource(context, params.uri) from None
-            is_theirs = error.code == "schema_validation_failed"
-            code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
-            body = encode_gate_error(error)
-            raise MCPError(code=code, message=error.message, data=body) from None
+            raise _failure(error) from None
 
     async def _complete(
         self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        view, ref = self._views.of(self._sender(context).identity), params.ref
+        identity, ref = self._sender(context).identity, params.ref
+        view = self._views.of(identity)
         if isinstance(ref, types.PromptReference):
             offer = view.prompt(ref.name)
         else:
@@ -529,7 +528,11 @@ class Door:
         if offer is None:
             raise MCPError(code=types.INVALID_PARAMS, message="There is nothing so named here")
         others = (params.context.arguments if params.context else None) or {}
-        values = await complete(offer, params.argument.name, params.argument.value, others)
+        name, text = params.argument.name, params.argument.value
+        try:
+            values = await complete(offer, name, text, others, identity)
+        except AccessDenied as error:
+            raise _failure(error) from None
         return types.CompleteResult.model_validate(encode_completion(values))
 
 
@@ -539,6 +542,13 @@ def _no_resource(context: ServerRequestContext[Any], uri: str) -> MCPError:
         message=f"There is no resource at {uri[:200]}",
         data={"uri": uri[:200]},
     )
+
+
+def _failure(error: CallError) -> MCPError:
+    """The error of a resource, a prompt or a completion; its data is seed 004's form."""
+    is_theirs = error.code == "schema_validation_failed"
+    code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
+    return MCPError(code=code, message=error.message, data=encode_gate_error(error))
 
 
 async def _masked(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:

@@ -36,7 +36,7 @@ from pydantic import ValidationError
 
 from callpact.errors import UpstreamError
 from callpact.net.address import AddressRules
-from callpact.net.httpx_client import checked_client
+from callpact.net.httpx_client import RenewableToken, checked_client
 from callpact.net.limits import Limits
 from callpact.schema import is_array, is_object
 from callpact.sources.mcp.server_settings import ServerSettings
@@ -175,13 +175,15 @@ class Connection:
 
 
 @asynccontextmanager
-async def connect(settings: ServerSettings, inbound: Inbound) -> AsyncGenerator[Connection]:
+async def connect(
+    settings: ServerSettings, inbound: Inbound, token: RenewableToken | None = None
+) -> AsyncGenerator[Connection]:
     """Connect to a server, and agree on the revision of the protocol.
 
     Raises:
         UpstreamError: it cannot be started or reached, or speaks no revision of ours.
     """
-    async with _transport(settings) as (read, write):
+    async with _transport(settings, token) as (read, write):
         dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(read, write)
         # The session negotiates; requests of the server go past it, to `inbound`. The callbacks
         # are never called: they make the session say that a server may ask.
@@ -215,13 +217,15 @@ def _reason(error: Exception, *, is_program: bool) -> str:
 
 
 @asynccontextmanager
-async def _transport(settings: ServerSettings) -> AsyncGenerator[tuple[Any, Any]]:
+async def _transport(
+    settings: ServerSettings, token: RenewableToken | None
+) -> AsyncGenerator[tuple[Any, Any]]:
     if settings.command:
         async with stdio_process(settings) as streams:
             yield streams
         return
     limits = Limits()
-    client = checked_client(AddressRules(settings.hosts), settings.headers, limits)
+    client = checked_client(AddressRules(settings.hosts), settings.headers, limits, token)
     async with (
         client,
         streamable_http_client(

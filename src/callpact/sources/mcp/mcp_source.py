@@ -18,10 +18,10 @@ import msgspec
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from msgspec import Struct
 
-from callpact.context import Context
+from callpact.context import Context, Identity
 from callpact.envelope import MCPContentBlock, ResponseEnvelope, TextBlock, mcp_envelope
-from callpact.errors import CallError, InvalidSchema, InvalidTool, ToolError
-from callpact.resources import NO_RESOURCE, Prompt, Resource
+from callpact.errors import CallError, InvalidSchema, InvalidTool, SourceRefused, ToolError
+from callpact.resources import NO_RESOURCE, CallerCompleter, Prompt, Resource
 from callpact.schema import compile_schema, is_array, is_object
 from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets
@@ -35,7 +35,7 @@ from callpact.sources.mcp.server_settings import (
     settings_of,
     with_keys,
 )
-from callpact.sources.mcp.upstream import Upstream
+from callpact.sources.mcp.session_pool import UpstreamPool
 from callpact.tool import Contract, Disabled, Tool, wire_name
 
 LOCK_FILE = "callpact.lock"
@@ -58,7 +58,7 @@ class McpSource:
     ) -> None:
         self.changed = asyncio.Event()
         """Set when the definitions of a server are others than the loaded ones."""
-        self._servers = [_Server(Upstream(each, self.changed.set)) for each in servers]
+        self._servers = [_Server(UpstreamPool(each, self.changed.set)) for each in servers]
         self._pins = pins
         self._lock = lock
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,7 +127,7 @@ class McpSource:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(server.upstream.aclose() for server in self._servers))
+        await asyncio.gather(*(server.pool.aclose() for server in self._servers))
 
 
 def _pin_finding(place: str, change: PinChange) -> Finding:
@@ -176,9 +176,10 @@ class ServerState(Struct, frozen=True):
 class _Server:
     """One server, and the tools that it had when it last answered."""
 
-    def __init__(self, upstream: Upstream) -> None:
-        self.upstream = upstream
-        self.settings = upstream.settings
+    def __init__(self, pool: UpstreamPool) -> None:
+        self.pool = pool
+        self.upstream = pool.shared
+        self.settings = pool.settings
         self.is_down = False
         self.is_waited_for = False
         self.pin_findings: tuple[Finding, ...] = ()
@@ -191,14 +192,16 @@ class _Server:
             found = await read_definitions(self.upstream)
         except CallError as error:
             self.is_down = True
-            reason = f"{error}; its tools come back when it answers"
+            lists = "; its lists are read with headers or oauth, not with credentials of callers"
+            hint = lists if self.settings.is_per_caller else ""
+            reason = f"{error}; its tools come back when it answers{hint}"
             disabled = Disabled("upstream_error", str(error))
             return Tools(
                 [replace(tool, disabled=disabled) for tool in self._last],
                 [Finding(self.settings.place, "warning", reason, is_left_out=not self._last)],
             )
         self.is_down = False
-        self._last = Builder(self.upstream, found).build()
+        self._last = Builder(self.pool, found).build()
         changes = () if pinned is None else compare(pinned, cast("Any", found.plain()))
         self.pin_findings = tuple(_pin_finding(self.settings.place, each) for each in changes)
         self._last.report += self.pin_findings
@@ -226,11 +229,11 @@ class _Server:
 class Builder:
     """Makes Tools, Resources and Prompts of the definitions of one server."""
 
-    def __init__(self, upstream: Upstream, found: Definitions) -> None:
-        self._upstream = upstream
+    def __init__(self, pool: UpstreamPool, found: Definitions) -> None:
+        self._pool = pool
         self._found = found
-        self._namespace = upstream.settings.name
-        self._place = upstream.settings.place
+        self._namespace = pool.settings.name
+        self._place = pool.settings.place
         self._report: list[Finding] = []
         self._ids: dict[str, str] = {}
 
@@ -287,7 +290,7 @@ class Builder:
             annotations=known,
             definition={key: value for key, value in entry.items() if key not in _OWN},
             source=f"{self._place}:{name}",
-            timeout=self._upstream.settings.call_seconds,
+            timeout=self._pool.settings.call_seconds,
             wire_name=wire_name(tool_id.replace(".", "_")),
         )
 
@@ -305,14 +308,14 @@ class Builder:
         return schema
 
     def _handler(self, entry: dict[str, Any], name: str) -> Any:
-        upstream = self._upstream
+        pool = self._pool
         header_map = x_mcp_header_map(entry["inputSchema"]) or None
         output = entry.get("outputSchema")
 
         async def call(arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
-            # Nothing of the caller goes along: no metadata, no identity, no header.
+            # Nothing of the caller goes along, such as metadata; its identity selects a session.
             params: dict[str, Any] = {"name": name, "arguments": arguments}
-            result = await upstream.request(
+            result = await pool.request(
                 "tools/call", params, context=context, header_map=header_map
             )
             return envelope_of(result, output)
@@ -326,14 +329,14 @@ class Builder:
         return self._readable(entry, str(entry.get("uriTemplate") or ""))
 
     def _readable(self, entry: dict[str, Any], uri: str) -> Resource:
-        upstream, name = self._upstream, str(entry.get("name") or uri)
+        pool, name = self._pool, str(entry.get("name") or uri)
         variables = [found[1] for found in _VARIABLE.findall(uri)]
         properties = {each: {"type": "string"} for each in variables}
         schema = {"type": "object", "properties": properties, "required": variables}
 
         async def read(arguments: dict[str, Any], context: Context) -> Any:
             params = {"uri": resource.address(arguments) if variables else uri}
-            result = await upstream.request("resources/read", params, context=context)
+            result = await pool.request("resources/read", params, context=context)
             contents = result.get("contents")
             if not is_array(contents) or not contents:
                 raise ToolError(NO_RESOURCE, f"{params['uri']}: nothing is there")
@@ -360,7 +363,7 @@ class Builder:
         return resource
 
     def _prompt(self, entry: dict[str, Any]) -> Prompt:
-        upstream, name = self._upstream, entry.get("name")
+        pool, name = self._pool, entry.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidTool("a prompt has no name")
         given = entry.get("arguments")
@@ -382,7 +385,7 @@ class Builder:
 
         async def fill(values: dict[str, Any], context: Context) -> Any:
             params = {"name": name, "arguments": values}
-            result = await upstream.request("prompts/get", params, context=context)
+            result = await pool.request("prompts/get", params, context=context)
             messages = result.get("messages")
             return messages if is_array(messages) else []
 
@@ -399,22 +402,24 @@ class Builder:
             completions={each: self._completer("ref/prompt", name, each) for each in names},
         )
 
-    def _completer(self, kind: str, name: str, argument: str) -> Any:
+    def _completer(self, kind: str, name: str, argument: str) -> CallerCompleter:
         key = "uri" if kind == "ref/resource" else "name"
 
-        async def complete(text: str, others: Mapping[str, str]) -> list[str]:
+        async def complete(
+            text: str, others: Mapping[str, str], identity: Identity | None
+        ) -> list[str]:
             params: dict[str, Any] = {
                 "ref": {"type": kind, key: name},
                 "argument": {"name": argument, "value": text},
             }
             if others:
                 params["context"] = {"arguments": dict(others)}
-            result = await self._upstream.request("completion/complete", params)
+            result = await self._pool.request("completion/complete", params, identity=identity)
             completion = result.get("completion")
             values = completion.get("values") if is_object(completion) else None
             return [each for each in values if isinstance(each, str)] if is_array(values) else []
 
-        return complete
+        return CallerCompleter(complete)
 
 
 # --- results --------------------------------------------------------------------------------
@@ -530,6 +535,11 @@ def open_mcp_config(opening: Opening) -> McpSource:
     Raises:
         DeclarationError: it cannot be read, or a key is missing.
     """
+    if opening.callers or opening.oauth is not None:
+        raise SourceRefused(
+            f"mcp-config:{opening.ref}: callers and oauth are for one server, and a file has several; "
+            "name the server, as in mcp:https://host/mcp"
+        )
     return _opened(read_servers((opening.folder or Path()) / opening.ref), opening)
 
 
@@ -542,6 +552,8 @@ def _opened(servers: Iterable[ServerSettings], opening: Opening) -> McpSource:
                     hosts=opening.hosts,
                     headers={**each.headers, **opening.headers},
                     env={**each.env, **opening.env},
+                    callers=opening.callers,
+                    oauth=opening.oauth,
                 ),
                 opening.secrets,
             )

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from callpact.errors import InvalidConfig, SourceRefused
+from callpact.errors import InvalidConfig, InvalidInput, SourceRefused
+from callpact.net import Request, check_request
 from callpact.schema import is_array, is_object
 from callpact.secrets.keys import Secrets
+from callpact.sources.credentials import CallerCredential, OAuthClient, check_credentials
 
 MAX_CONFIG_BYTES = 1_000_000
 """Size of a file with `mcpServers`."""
@@ -49,9 +52,19 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     hosts: tuple[str, ...] = ()
     """Private addresses that may be reached, by name."""
+    callers: tuple[CallerCredential, ...] = ()
+    """Credentials of single callers; `headers` are then sent with lists alone."""
+    oauth: OAuthClient | None = None
+    secrets: tuple[str, ...] = ()
+    """The keys in its command, variables, address and headers; they are masked in answers."""
     call_seconds: float = CALL_SECONDS
     connect_seconds: float = CONNECT_SECONDS
     concurrency: int = CONCURRENCY
+
+    @property
+    def is_per_caller(self) -> bool:
+        """True if every caller needs a credential."""
+        return bool(self.callers) or (self.oauth is not None and self.oauth.exchange is not None)
 
     @property
     def place(self) -> str:
@@ -180,8 +193,11 @@ def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettin
     """Put granted keys into the places that name them.
 
     Raises:
-        SourceRefused: a key is not set or not granted, with the line that grants it.
+        SourceRefused: a key is not set or not granted, with the line that grants it; or a header
+            would not stay one line.
+        InvalidConfig: the credentials contradict one another.
     """
+    used: list[str] = []
 
     def filled(text: str) -> str:
         return _PLACEHOLDER.sub(value, text)
@@ -189,6 +205,7 @@ def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettin
     def value(found: re.Match[str]) -> str:
         known = None if secrets is None else secrets.get(found[1])
         if known is not None:
+            used.append(known)
             return known
         standing = "unset" if secrets is None else secrets.standing(found[1])
         if standing == "ungranted":
@@ -198,17 +215,38 @@ def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettin
             )
         raise SourceRefused(f"{settings.place}: wants the key {found[1]}, which is not set")
 
-    return ServerSettings(
-        name=settings.name,
+    def headers_of(given: Mapping[str, str]) -> dict[str, str]:
+        made = {name: filled(text) for name, text in given.items()}
+        try:
+            check_request(Request("GET", "", made))
+        except InvalidInput as error:
+            raise SourceRefused(f"{settings.place}: {error.message}") from None
+        return made
+
+    def caller_of(each: CallerCredential) -> CallerCredential:
+        used.clear()
+        return replace(each, headers=headers_of(each.headers), secrets=tuple(used))
+
+    callers = tuple(map(caller_of, settings.callers))
+    used.clear()
+    oauth = settings.oauth
+    if oauth is not None and oauth.client_secret is not None:
+        oauth = replace(oauth, client_secret=filled(oauth.client_secret))
+    if settings.command and (callers or oauth is not None):
+        raise SourceRefused(
+            f"{settings.place}: callers and oauth are for servers over HTTP; a process has one set "
+            "of variables for all its callers"
+        )
+    check_credentials(callers, oauth)
+    return replace(
+        settings,
         command=tuple(map(filled, settings.command)),
         env={name: filled(text) for name, text in settings.env.items()},
-        folder=settings.folder,
         url=filled(settings.url),
-        headers={name: filled(text) for name, text in settings.headers.items()},
-        hosts=settings.hosts,
-        call_seconds=settings.call_seconds,
-        connect_seconds=settings.connect_seconds,
-        concurrency=settings.concurrency,
+        headers=headers_of(settings.headers),
+        callers=callers,
+        oauth=oauth,
+        secrets=tuple(used),
     )
 
 

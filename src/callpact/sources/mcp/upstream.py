@@ -15,14 +15,17 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, NoReturn, cast
 
 import mcp_types as types
+import orjson
 from mcp.shared.exceptions import MCPError
 
 from callpact.context import Context
 from callpact.errors import CallError, ClientUnable, Failed, UpstreamError
 from callpact.net.httpx_client import HTTP_STATUS, NOT_REACHED
 from callpact.schema import is_object
+from callpact.secrets.masker import Masker
 from callpact.sources.mcp.connection import Connection, connect
 from callpact.sources.mcp.server_settings import ServerSettings
+from callpact.sources.mcp.token_endpoint import TokenGrant
 
 PAUSE_SECONDS = 0.5
 """Seconds before a server that could not be reached is tried again; doubled with each failure."""
@@ -46,9 +49,17 @@ _CHANGES = {
 class Upstream:
     """A server, its connection, and the calls that are under way at it."""
 
-    def __init__(self, settings: ServerSettings, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        on_change: Callable[[], None] | None = None,
+        token: TokenGrant | None = None,
+    ) -> None:
+        """Without `on_change`, changes of the lists are not followed."""
         self.settings = settings
         self._on_change = on_change
+        self._token = token
+        self._masker: tuple[tuple[str, ...], Masker] = ((), Masker())
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._ready: asyncio.Future[Connection] | None = None
         self._runner: asyncio.Task[None] | None = None
@@ -104,7 +115,7 @@ class Upstream:
                     method,
                     params,
                     seconds=seconds,
-                    on_progress=None if context is None else cast("Any", context.progress),
+                    on_progress=None if context is None else self._progress(context),
                     header_map=header_map,
                 )
             except MCPError as error:
@@ -114,8 +125,30 @@ class Upstream:
                     continue
                 self._raise(error, seconds)
             self._failures = 0
-            return result
+            return self._masked(result)
         raise self._error("lost its session twice")
+
+    def _masked(self, data: Any) -> Any:
+        """The data of a server without the credentials that it was sent."""
+        values = (*self.settings.secrets, *(() if self._token is None else self._token.seen))
+        if not values:
+            return data
+        if values != self._masker[0]:
+            self._masker = (values, Masker(values))
+        masker = self._masker[1]
+        try:
+            # Many times faster than looking at each part.
+            if not masker.finds(orjson.dumps(data).decode()):
+                return data
+        except TypeError:  # A number or a text that orjson does not write.
+            pass
+        return masker.mask_data(data)
+
+    def _progress(self, context: Context) -> Any:
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            await context.progress(done, total, self._masked(message))
+
+        return progress
 
     def _seconds(self, context: Context | None) -> float:
         limit = self.settings.call_seconds
@@ -124,7 +157,7 @@ class Upstream:
         return max(0.001, min(limit, context.deadline / 1_000 - time.time()))
 
     def _raise(self, error: MCPError, seconds: float) -> NoReturn:
-        data = error.error.data
+        data, message = error.error.data, self._masked(error.error.message)
         details: dict[str, Any] = dict(data) if is_object(data) else {}
         if error.code == types.REQUEST_TIMEOUT:
             self._failed()
@@ -135,19 +168,20 @@ class Upstream:
             raise self._error("closed the connection before it answered", reason="reset")
         if error.code == NOT_REACHED:
             self._failed()
-            if "may not be reached" in error.error.message:
-                raise Failed("address_not_allowed", error.error.message)
-            raise self._error(f"cannot be reached: {error.error.message[:500]}", reason="connect")
+            if "may not be reached" in message:
+                raise Failed("address_not_allowed", message)
+            raise self._error(f"cannot be reached: {message[:500]}", reason="connect")
         if error.code == HTTP_STATUS:
             raise self._error(f"answered with HTTP {details.get('statusCode')}", **details)
         self._failures = 0
         raise self._error(
-            f"answered with the error {error.code}: {error.error.message[:2_000]}", code=error.code
+            f"answered with the error {error.code}: {message[:2_000]}", code=error.code
         )
 
     def _error(self, text: str, **details: Any) -> UpstreamError:
         return UpstreamError(
-            f"'{self.settings.name}' {text}", details={"server": self.settings.name, **details}
+            f"'{self.settings.name}' {self._masked(text)}",
+            details={"server": self.settings.name, **self._masked(details)},
         )
 
     # --- the connection ---------------------------------------------------------------------
@@ -156,8 +190,11 @@ class Upstream:
         """The open connection, or a new one.
 
         Raises:
-            CallError: the server cannot be reached, or is left alone after too many failures.
+            CallError: the server cannot be reached, is left alone after too many failures, or there
+                is no token for it.
         """
+        if self._token is not None:
+            await self._token.ready()
         if self._ready is None:
             wait = self._resumes_at - time.monotonic()
             if wait > 0:
@@ -177,7 +214,7 @@ class Upstream:
         """Hold one connection open in one task, as its parts must be closed where they were opened."""
         failure: CallError | None = None
         try:
-            async with connect(self.settings, _Inbound(self, gone)) as connection:
+            async with connect(self.settings, _Inbound(self, gone), self._token) as connection:
                 ready.set_result(connection)
                 listening = asyncio.create_task(self._listen(connection))
                 try:
@@ -200,12 +237,14 @@ class Upstream:
                 self._ready = None
             if not ready.done():
                 self._failed(at_once=True)
+                if isinstance(failure, UpstreamError):
+                    failure = UpstreamError(self._masked(failure.message), details=failure.details)
                 ready.set_exception(failure or self._error("ended before it answered"))
                 ready.exception()  # It is read here: perhaps nobody else waits for it any more.
 
     async def _listen(self, connection: Connection) -> None:
         """Follow the changes of a modern server's lists; others send notifications."""
-        while connection.is_modern:
+        while connection.is_modern and self._on_change is not None:
             try:
                 async with connection.changes() as events:
                     async for _ in events:
@@ -239,6 +278,8 @@ class Upstream:
     async def aclose(self) -> None:
         """Close the connection, and end the server's process."""
         self._drop()
+        if self._token is not None:
+            await self._token.aclose()
         if self._runner is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._runner
@@ -264,20 +305,21 @@ class Upstream:
         if len(contexts) != 1:
             count = "no call is" if not contexts else "several calls are"
             raise MCPError(types.INVALID_REQUEST, f"{method}: {count} under way; nobody is asked")
-        return await _asked(contexts[0], method, params)
+        return await _asked(contexts[0], method, self._masked(dict(params)))
 
     async def notice(self, method: str, params: Mapping[str, Any]) -> None:
         """Follow changes of the lists, and pass on log messages of the only call under way."""
         if method in _CHANGES:
-            self._on_change()
+            if self._on_change is not None:
+                self._on_change()
         elif method == "notifications/message":
             contexts = list(self._calls.values())
-            text = str(params.get("data"))[:MAX_LOGGED]
+            data = self._masked(params.get("data"))
             if len(contexts) == 1 and contexts[0].client is not None:
                 level: Any = params.get("level", "info")
-                await contexts[0].client.log(level, params.get("data"))
+                await contexts[0].client.log(level, data)
             else:
-                _log.debug("%s: %s", self.settings.name, text)
+                _log.debug("%s: %s", self.settings.name, str(data)[:MAX_LOGGED])
 
     def lost(self, gone: asyncio.Event) -> None:
         """The server closed a connection: if it is the open one, the next request opens another."""
