@@ -35,7 +35,9 @@ class Served:
         pipes = {"stdout": stdout, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(command, cwd=cwd, text=True, **pipes)
         self.lines = [self.process.stderr.readline().rstrip("\n")]
-        self.address = re.search(r"http://[^\s\"]+", self.lines[0])[0]
+        while "serving" not in self.lines[-1] and self.lines[-1]:  # At the log level debug.
+            self.lines.append(self.process.stderr.readline().rstrip("\n"))
+        self.address = re.search(r"http://[^\s\"]+", self.lines[-1])[0]
         self.port = int(self.address.split(":")[-1].split("/")[0])
         self._told = threading.Condition()
         self._reader = threading.Thread(target=self._read)

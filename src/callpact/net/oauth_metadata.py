@@ -85,21 +85,21 @@ async def issuer_address(
         InvalidConfig: the issuer is no address that can be used.
         CallError: there is no response.
     """
-    why = "there is no metadata of an issuer"
+    wrong, missing = "", "there is no metadata of an issuer"
     for url in _metadata_urls(checked_place("issuer", issuer, hosts)):
         try:
             metadata = await fetch_object(transport, "issuer", url, hosts, deadline)
         except BadMetadata as error:
-            why = str(error)
+            missing = str(error)
             continue
         address = metadata.get(member)
         if metadata.get("issuer") != issuer:  # RFC 8414, section 3.3
-            why = "its metadata is that of another issuer"
+            wrong = "its metadata is that of another issuer"
         elif not isinstance(address, str):
-            why = f"its metadata has no {member}"
+            wrong = f"its metadata has no {member}"
         else:
             return address
-    raise BadMetadata(why)
+    raise BadMetadata(wrong or missing)
 
 
 def _metadata_urls(issuer: Place) -> Iterator[str]:

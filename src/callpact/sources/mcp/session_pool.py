@@ -50,8 +50,17 @@ class UpstreamPool:
         SourceRefused: the HTTP client for a token endpoint is not installed.
     """
 
-    def __init__(self, settings: ServerSettings, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        on_change: Callable[[], None],
+        *,
+        most: int = MAX_CALLER_SESSIONS,
+        idle_seconds: float = IDLE_SESSION_SECONDS,
+    ) -> None:
         self.settings = settings
+        self._most = most
+        self._idle_seconds = idle_seconds
         oauth = settings.oauth
         self._endpoint = None if oauth is None else TokenEndpoint(settings, oauth)
         has_own = any(name.lower() == "authorization" for name in settings.headers)
@@ -140,7 +149,7 @@ class UpstreamPool:
     # --- room -------------------------------------------------------------------------------
 
     def _close_idle(self) -> None:
-        before = time.monotonic() - IDLE_SESSION_SECONDS
+        before = time.monotonic() - self._idle_seconds
         for key, session in list(self._sessions.items()):
             if not session.requests and session.used_at < before:
                 self._close(key)
@@ -152,8 +161,8 @@ class UpstreamPool:
             Failed: `overloaded`, if none is idle.
         """
         held = Counter(session.owner for session in self._sessions.values())
-        is_greedy = held[owner] >= MAX_CALLER_SESSIONS // 2
-        if not is_greedy and len(self._sessions) < MAX_CALLER_SESSIONS:
+        is_greedy = held[owner] >= max(1, self._most // 2)
+        if not is_greedy and len(self._sessions) < self._most:
             return
         idle = [key for key, session in self._sessions.items() if not session.requests]
         own = [key for key in idle if self._sessions[key].owner == owner]

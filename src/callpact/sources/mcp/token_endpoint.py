@@ -186,24 +186,24 @@ class TokenEndpoint:
 
     async def _issuer(self, deadline: float) -> str:
         """Return the first issuer in the server's metadata (RFC 9728)."""
-        why = "the server has no metadata"
+        wrong, missing = "", "the server has no metadata"
         for url in await self._metadata_urls(deadline):
             try:
                 found = await fetch_object(
                     self._transport, "resource_metadata", url, self._hosts, deadline
                 )
             except BadMetadata as error:
-                why = str(error)
+                missing = str(error)
                 continue
             issuers = found.get("authorization_servers")
             first: Any = issuers[0] if is_array(issuers) and issuers else None
             if not _is_about(found.get("resource"), self._resource):
-                why = "the server's metadata is that of another resource"
+                wrong = "the server's metadata is that of another resource"
             elif not isinstance(first, str):
-                why = "the server's metadata names no authorization server"
+                wrong = "the server's metadata names no authorization server"
             else:
                 return first
-        raise BadMetadata(f"{why}; name its issuer or token_url")
+        raise BadMetadata(f"{wrong or missing}; name its issuer or token_url")
 
     async def _metadata_urls(self, deadline: float) -> list[str]:
         """Return the addresses of the server's metadata; first the one in its challenge."""

@@ -250,7 +250,8 @@ class Upstream:
                     async for _ in events:
                         self._on_change()
             except MCPError as error:
-                _log.debug("%s: does not report changes: %s", self.settings.name, error)
+                text = self._masked(str(error))
+                _log.debug("%s: does not report changes: %s", self.settings.name, text)
                 return
             except RuntimeError as error:  # The SDK's SubscriptionLost.
                 _log.debug("%s: %s", self.settings.name, error)
