@@ -41,6 +41,8 @@ class OAuthClient(Struct, frozen=True, kw_only=True):
 
     client_id: str
     client_secret: str | None = None
+    secret_hosts: Sequence[str] = ()
+    """The hosts that the secret is bound to; none binds it to no host."""
     client_auth: Literal["basic", "post"] = "basic"
     token_url: str | None = None
     issuer: str | None = None

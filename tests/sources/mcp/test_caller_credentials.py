@@ -408,6 +408,7 @@ EXCHANGE = f'{OAUTH}token_url = "https://login.example.com/t"\nexchange = "token
         (OAUTH + 'client_secret = "literal-secret-1"', "client_secret"),
         (EXCHANGE.replace("https", "http"), "must be reached over https"),
         (CALLERS.replace("Bearer ${ADA_KEY}", "literal-secret-1\\nb"), "one line"),
+        ('keys = ["ADA_KEY@other.example.com"]' + CALLERS, "is for other.example.com alone"),
         (CALLERS + 'token = "literal-secret-1"', "callers.1.token is not known"),
         (CALLERS.replace("{ Auth", '{ X = ["literal-secret-1"], Auth'), "callers.0.headers.X"),
     ],

@@ -248,6 +248,21 @@ def test_metadata_that_lies_gets_no_secret(change, words, tmp_path):
         run(go(server))
 
 
+def test_a_secret_that_is_bound_to_another_host_is_not_sent(tmp_path):
+    async def go(server):
+        bound = 'keys = ["CLIENT_KEY@{host}"]'
+        for host, asked in (("login.example.com", 0), ("127.0.0.1:9", 0), (server.host, 1)):
+            file = config(tmp_path, server, lists=bound.format(host=host))
+            async with runtime_of(file) as (_, loaded):
+                assert ["not bound to" in each.message for each in loaded.report] == [True] * (
+                    1 - asked
+                )
+            assert len(server.asked) == asked
+
+    with GuardedServer(set()) as server:
+        run(go(server))
+
+
 # --- exchange -----------------------------------------------------------------------------------
 
 

@@ -556,6 +556,7 @@ def _opened(servers: Iterable[ServerSettings], opening: Opening) -> McpSource:
                     oauth=opening.oauth,
                 ),
                 opening.secrets,
+                opening.keys,
             )
             for each in servers
         ],

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from callpact.errors import InvalidConfig, InvalidInput, SourceRefused
 from callpact.net import Request, check_request
+from callpact.net.address import Refused, place_of
+from callpact.net.host_patterns import HostPatterns
 from callpact.schema import is_array, is_object
 from callpact.secrets.keys import Secrets
 from callpact.sources.credentials import CallerCredential, OAuthClient, check_credentials
@@ -189,15 +191,23 @@ def _texts(table: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
     return dict(given)
 
 
-def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettings:
+def with_keys(
+    settings: ServerSettings, secrets: Secrets | None, keys: Iterable[str] = ()
+) -> ServerSettings:
     """Put granted keys into the places that name them.
 
+    An entry `NAME@host` of `keys` binds a key to a host: the server's, or the token endpoint's for
+    the secret of an OAuth client.
+
     Raises:
-        SourceRefused: a key is not set or not granted, with the line that grants it; or a header
-            would not stay one line.
+        SourceRefused: a key is not set, not granted, or bound to another host; or a header would
+            not stay one line.
         InvalidConfig: the credentials contradict one another.
     """
     used: list[str] = []
+    hosts: dict[str, list[str]] = {}
+    for name, _, host in (entry.partition("@") for entry in keys if "@" in entry):
+        hosts.setdefault(name, []).append(host)
 
     def filled(text: str) -> str:
         return _PLACEHOLDER.sub(value, text)
@@ -205,6 +215,11 @@ def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettin
     def value(found: re.Match[str]) -> str:
         known = None if secrets is None else secrets.get(found[1])
         if known is not None:
+            if settings.url and not is_bound_to(hosts.get(found[1], ()), settings.url):
+                raise SourceRefused(
+                    f"{settings.place}: wants the key {found[1]}, which is for "
+                    f"{', '.join(hosts[found[1]])} alone"
+                )
             used.append(known)
             return known
         standing = "unset" if secrets is None else secrets.standing(found[1])
@@ -230,8 +245,9 @@ def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettin
     callers = tuple(map(caller_of, settings.callers))
     used.clear()
     oauth = settings.oauth
-    if oauth is not None and oauth.client_secret is not None:
-        oauth = replace(oauth, client_secret=filled(oauth.client_secret))
+    if oauth is not None and (named := _PLACEHOLDER.fullmatch(oauth.client_secret or "")):
+        secret_hosts = tuple(hosts.pop(named[1], ()))  # Checked where it is sent.
+        oauth = replace(oauth, client_secret=value(named), secret_hosts=secret_hosts)
     if settings.command and (callers or oauth is not None):
         raise SourceRefused(
             f"{settings.place}: callers and oauth are for servers over HTTP; a process has one set "
@@ -248,6 +264,16 @@ def with_keys(settings: ServerSettings, secrets: Secrets | None) -> ServerSettin
         oauth=oauth,
         secrets=tuple(used),
     )
+
+
+def is_bound_to(hosts: Collection[str], url: str) -> bool:
+    """True if a key that is bound to these hosts, or to none, may be sent to a URL."""
+    if not hosts:
+        return True
+    try:
+        return HostPatterns(hosts, "keys").match(place_of(url))
+    except Refused:
+        return False
 
 
 def environment(settings: ServerSettings) -> dict[str, str]:

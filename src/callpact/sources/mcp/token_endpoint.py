@@ -31,7 +31,7 @@ from callpact.net.oauth_metadata import (
 from callpact.schema import is_array
 from callpact.secrets.sealed_token import SealedToken
 from callpact.sources.credentials import ACCESS_TOKEN_TYPE, OAuthClient
-from callpact.sources.mcp.server_settings import ServerSettings
+from callpact.sources.mcp.server_settings import ServerSettings, is_bound_to
 
 TOKEN_SECONDS = 10.0
 """Seconds for getting one token from a token endpoint, with discovery."""
@@ -107,6 +107,8 @@ class TokenEndpoint:
             checked_place("token_endpoint", url, self._hosts)
         except (BadMetadata, InvalidConfig) as error:
             raise self._error(f"has no token endpoint that can be used: {error}") from None
+        if not is_bound_to(self._client.secret_hosts, url):
+            raise self._error("has a token endpoint that its client_secret is not bound to (keys)")
         response = await self._transport.send(self._request(url, subject), deadline=deadline)
         if response.status != 200:
             raise self._refusal(response, is_of_caller=subject is not None)
