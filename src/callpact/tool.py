@@ -212,6 +212,22 @@ class Terms(Struct, frozen=True):
 _NO_TERMS = Terms()
 
 
+class Origin(Struct, frozen=True):
+    """The HTTP operation that a tool was made from; texts are empty if there is none."""
+
+    method: str = ""
+    """Upper case."""
+    path: str = ""
+    """The template of the path, as `/pets/{petId}`."""
+    operation: str = ""
+    """The `operationId`; empty if the document gives none."""
+    deprecated: bool = False
+    """Also of a Python function that is marked with `deprecated` (PEP 702)."""
+
+
+_NO_ORIGIN = Origin()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """One callable under a contract. `handler` is `async (arguments, context) -> value | envelope`.
@@ -253,6 +269,7 @@ class Tool:
     always_listed: bool = False
     """True if it is listed also where others are only found by searching."""
     terms: Terms = _NO_TERMS
+    origin: Origin = _NO_ORIGIN
     definition: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further members of its definition over MCP, as another server sent them: icons, `_meta`."""
     uses_client: bool = True

@@ -33,7 +33,7 @@ from callpact.sources.python.signature import (
     read_docstring,
     read_signature,
 )
-from callpact.tool import Contract, Handler, Kind, Policy, Tool, without_partials
+from callpact.tool import Contract, Handler, Kind, Origin, Policy, Tool, without_partials
 
 _EMPTY = inspect.Parameter.empty
 _GAPS = re.compile(r"[_\-.]+")
@@ -118,6 +118,7 @@ def _tool(
             source=label,
             timeout=options.timeout,
             uses_client=bool(signature.contexts),
+            origin=Origin(deprecated=hasattr(without_partials(function), "__deprecated__")),
         )
     except DeclarationError as error:
         raise InvalidTool(f"{label}: {error}") from None

@@ -36,6 +36,7 @@ class ToolHead(Struct, frozen=True):
     method: Any
     tests: Any = ()
     meta: Any = None
+    path: Any = ""
 
 
 class ManifestHead(Struct, frozen=True, rename="camel"):

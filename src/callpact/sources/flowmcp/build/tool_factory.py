@@ -49,6 +49,7 @@ from callpact.tool import (
     Contract,
     Disabled,
     Kind,
+    Origin,
     Terms,
     Tool,
     wire_name,
@@ -245,6 +246,7 @@ class ToolFactory:
             always_listed=meta.get("alwaysLoad") is True,
             terms=self._terms,
             uses_client=self._hooks is not None,  # Hooks may log.
+            origin=Origin(own.method, own.path),
             keys=self._destinations,
         )
 
