@@ -15,13 +15,11 @@ hidden = { currency = "EUR" }
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from callpact.errors import InvalidConfig
 from callpact.sandbox.hook_limits import MAX_HOOK_TIMEOUT
@@ -34,68 +32,27 @@ from callpact.schema.bounds import (
 )
 from callpact.sources.base import Opening, PinMode
 from callpact.sources.credentials import CallerCredential, Exchange, OAuthClient
-from callpact.sources.curation import Curation, ToolCuration
+from callpact.sources.curate_file import (
+    MODEL,
+    CurationTable,
+    Place,
+    RulesConfig,
+    ToolConfig,
+    invalid_file,
+    read_toml,
+)
 from callpact.sources.parts import WantedSource, is_python
-from callpact.tool import InputPolicy, Policy
+from callpact.tool import Policy
 
 DEFAULT_FILE = "callpact.toml"
 MAX_BYTES = 1_000_000
 """Size of a configuration file."""
 
 
-# Built when a file is read: without a file nothing is validated.
-_MODEL = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
-
-
-class ToolConfig(BaseModel):
-    """One `[sources.NAME.tools.TOOL]` table; the fields are those of `sources.curation.ToolCuration`."""
-
-    model_config = _MODEL
-
-    name: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
-        description="Its new name; the id becomes `namespace.name`, the names from before stay as "
-        "aliases",
-    )
-    aliases: list[str] = Field([], description="Other names, beside those it has")
-    title: str | None = Field(None, description="Its title for people")
-    description: str | None = Field(None, description="Its description, instead of the source's")
-    append_description: str | None = Field(
-        None, description="A paragraph that is added behind the description"
-    )
-    policy: Policy | None = Field(None, description="Its output policy")
-    input_policy: InputPolicy | None = Field(
-        None,
-        description="Its input policy: `exact`, or `tolerant` to repair what can have one meaning only",
-    )
-    timeout: float | None = Field(
-        None, gt=0, le=3600, description="Seconds that a call of it may take"
-    )
-    tags: list[str] | None = Field(None, description="Its tags, instead of the source's")
-    scopes: list[str] = Field(
-        [], description="Scopes that a caller needs, beside those that it declares"
-    )
-    read_only: bool | None = Field(
-        None, description="Whether it only reads: MCP's annotation `readOnlyHint`"
-    )
-    hidden: dict[str, Any] = Field(
-        {},
-        description="Arguments with a fixed value: not in the published schema, refused from a "
-        "caller, added to every call",
-    )
-    defaults: dict[str, Any] = Field(
-        {}, description="Values of arguments that a caller leaves out; shown in the schema"
-    )
-    enabled: bool = Field(
-        True, description="`false`: it is shown as disabled, and cannot be called"
-    )
-
-
 class CallerConfig(BaseModel):
     """One `[[sources.NAME.callers]]` table; the fields are those of `sources.credentials`."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     id: str | None = Field(None, min_length=1, description="The id of the caller")
     scope: str | None = Field(None, min_length=1, description="A scope that the caller holds")
@@ -108,7 +65,7 @@ class CallerConfig(BaseModel):
 class OAuthClientConfig(BaseModel):
     """The `[sources.NAME.oauth]` table; the fields are those of `sources.credentials.OAuthClient`."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     client_id: str = Field(min_length=1, description="The id of the client at the issuer")
     client_secret: str | None = Field(
@@ -141,28 +98,18 @@ class OAuthClientConfig(BaseModel):
     )
 
 
-class SourceConfig(BaseModel):
+class SourceConfig(CurationTable):
     """One `[sources.NAME]` table."""
-
-    model_config = _MODEL
 
     ref: str = Field(
         description="Where the tools are: `python:shop.py`, `python:package.module`, "
         "`flowmcp:catalogue/`"
     )
     policy: Policy | None = Field(None, description="Output policy of all its tools")
-    allow: list[str] = Field([], description="Patterns of the ids to include; all by default")
-    deny: list[str] = Field([], description="Patterns of the ids to leave out")
-    namespace: str | None = Field(
+    curate: str | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9_-]+$",
-        description="Namespace of all its tools, instead of their own; the names from before stay "
-        "as aliases. `allow`, `deny` and `tools` go by the ids from before",
-    )
-    tools: dict[str, ToolConfig] = Field(
-        {},
-        description="Changes to single tools, by id, name over MCP, alias, or name without the "
-        "namespace",
+        description="File with `allow`, `deny`, `select`, `exclude`, `namespace` and `tools` of "
+        "this table; by default `NAME.curate.toml` beside this file, if there is one",
     )
     timeout: float | None = Field(
         None, gt=0, le=3600, description="Seconds that a call of its tools may take"
@@ -222,7 +169,7 @@ class SourceConfig(BaseModel):
 class TokenConfig(BaseModel):
     """One `[serve.tokens.NAME]` table."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     secret: str = Field(
         description="Name of the variable of the environment, or of the secrets file, that holds "
@@ -238,7 +185,7 @@ class TokenConfig(BaseModel):
 class OAuthConfig(BaseModel):
     """The `[serve.oauth]` table; the fields are those of `serve.oauth.OAuth`."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     issuer: str = Field(description="The issuer of the tokens (JWT): exactly their `iss`")
     audience: str = Field(
@@ -263,7 +210,7 @@ class OAuthConfig(BaseModel):
 class ServeConfig(BaseModel):
     """The `[serve]` table."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     hosts: list[str] = Field(
         [], description="Host names of the server for its clients, besides this machine's"
@@ -289,7 +236,7 @@ class ServeConfig(BaseModel):
 class AuditConfig(BaseModel):
     """The `[audit]` table."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     enabled: bool = Field(True, description="Whether calls are recorded")
     folder: str | None = Field(None, description="Its folder; by default the user's data folder")
@@ -327,7 +274,7 @@ class AuditConfig(BaseModel):
 class LimitsConfig(BaseModel):
     """The `[limits]` table; the fields are those of `schema.SchemaLimits`."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     value_depth: int = Field(
         MAX_VALUE_DEPTH,
@@ -343,7 +290,7 @@ class LimitsConfig(BaseModel):
 class Config(BaseModel):
     """The whole file."""
 
-    model_config = _MODEL
+    model_config = MODEL
 
     sources: dict[str, SourceConfig] = Field(
         {}, description="Sources by name; the name is the namespace where a source has none"
@@ -465,12 +412,15 @@ class Configuration:
             allow=tuple(table.allow),
             deny=tuple(table.deny),
             timeout=table.timeout,
-            curation=Curation(
-                place=f"sources.{name}" if table.tools or table.namespace else "",
-                namespace=table.namespace,
-                tools={key: ToolCuration(**dict(tool)) for key, tool in table.tools.items()},
-            ),
+            curation=table.curation(f"sources.{name}"),
+            curate_file=self.curate_file(name),
+            has_curate_file=table.curate is not None,
         )
+
+    def curate_file(self, name: str) -> Path:
+        """The file of the curation of a source, whether or not there is one."""
+        named = self.tables.sources[name].curate
+        return self.folder / (named or f"{name.replace('/', '_')}.curate.toml")
 
 
 def configuration_of(refs: Iterable[str] = (), file: Path | None = None) -> Configuration:
@@ -492,39 +442,18 @@ def read_config(path: Path) -> Config:
         InvalidConfig: with the file, the key, the expected and the actual value.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InvalidConfig(f"{path}: larger than {MAX_BYTES:,} bytes")
-        data = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InvalidConfig(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidConfig(f"{path}: cannot be read ({error})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig(f"{path}: not TOML: {error}") from None
-    try:
-        return Config.model_validate(data)
+        return Config.model_validate(read_toml(path, MAX_BYTES))
     except ValidationError as error:
-        lines = [_line(item) for item in error.errors(include_url=False)]
-        raise InvalidConfig(f"{path}: " + "; ".join(lines)) from None
+        raise invalid_file(path, error, _model_at, _is_secret) from None
 
 
-def _line(item: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        fields = _model_at(item["loc"][:-1]).model_fields
-        known = ", ".join(field.alias or name for name, field in fields.items())
-        return f"{key} is not known; known here: {known}"
-    if item["type"] == "missing":
-        return f"{key} is required"
-    # The value may be a token, or an address with a password.
-    if item["loc"][:2] in {("serve", "tokens"), ("audit",), ("audit", "store")} or (
-        {"callers", "oauth"} & set(item["loc"][2:3])
-    ):
-        return f"{key}: {item['msg']}"
-    return f"{key}: {item['msg']}, got {item['input']!r}"
+def _is_secret(place: Place) -> bool:
+    """True if a value may be a token, or an address with a password."""
+    is_credential = bool({"callers", "oauth"} & set(place[2:3]))
+    return is_credential or place[:2] in {("serve", "tokens"), ("audit",), ("audit", "store")}
 
 
-def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
+def _model_at(place: Place) -> type[BaseModel]:
     """The model of the table at a place of the file."""
     match place:
         case ("sources", _):
@@ -535,6 +464,8 @@ def _model_at(place: tuple[int | str, ...]) -> type[BaseModel]:
             return CallerConfig
         case ("sources", _, "oauth"):
             return OAuthClientConfig
+        case ("sources", _, "select" | "exclude"):
+            return RulesConfig
         case ("audit",):
             return AuditConfig
         case ("limits",):

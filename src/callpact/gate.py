@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from callpact import schema as schemas
 from callpact.context import Identity
-from callpact.envelope import MCPResponseMeta, ResponseEnvelope
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope, TextBlock
 from callpact.errors import (
     AccessDenied,
     InvalidInput,
@@ -28,7 +28,7 @@ from callpact.schema.bounds import schema_limits, with_room
 from callpact.schema.compiled import CompiledSchema
 from callpact.schema.issues.explain import explain, json_type
 from callpact.schema.values import not_json
-from callpact.tool import OPEN, POLICIES, Admitted, Contract, Policy, Tool
+from callpact.tool import OPEN, POLICIES, Admitted, Contract, Policy, Projection, Tool
 
 if TYPE_CHECKING:
     from callpact.schema import Change, Fitted
@@ -151,19 +151,75 @@ def release(
 ) -> ResponseEnvelope[Any]:
     """Apply the contract's output policy to an envelope; the given envelope is never changed.
 
+    The whole output is judged, and then reduced to the fields of the contract's projection.
+
     Raises:
         OutputRejected: the output breaks its schema under `reject`, or under `convert` even after
             all allowed conversions.
         NotJson: the data can be neither JSON nor bytes.
     """
-    schema = contract.compiled_output
+    projection = contract.projection
+    schema = contract.compiled_output if projection is None else projection.whole
     if schema is not None:
         try:
             if schema.fits(envelope.data):
-                return envelope
+                return envelope if projection is None else _projected(projection, envelope)
         except ValueError:
             pass
-    return _release_slowly(schema, envelope, tightened(contract, policy))
+    released = _release_slowly(schema, envelope, tightened(contract, policy))
+    return released if projection is None else _projected(projection, released)
+
+
+def _projected(projection: Projection, envelope: ResponseEnvelope[Any]) -> ResponseEnvelope[Any]:
+    """Reduce an envelope to the fields of a projection, also where its meta repeats the data.
+
+    Bytes, content blocks without structured data, and reported errors have no fields: they stay.
+    """
+    data, meta = envelope.data, envelope.meta
+    if isinstance(meta, MCPResponseMeta):
+        if meta.is_error:
+            return envelope
+        if meta.structured_content is UNSET:
+            return _unprojected(envelope, "content blocks")
+    if isinstance(data, bytes):
+        return _unprojected(envelope, "bytes")
+    data = with_room(lambda: kept_fields(data, projection.fields))
+    if isinstance(meta, MCPResponseMeta):
+        # The text of such a result is the structured content once more.
+        content = [block for block in meta.content if not isinstance(block, TextBlock)]
+        meta = msgspec.structs.replace(meta, content=content, structured_content=data)
+    changes = tuple(c for c in envelope.changes if _is_kept(c.path, projection.fields))
+    return ResponseEnvelope(data, meta, envelope.warnings, changes)
+
+
+def _unprojected(envelope: ResponseEnvelope[Any], kind: str) -> ResponseEnvelope[Any]:
+    text = f"Output was not reduced to its fields: it must be structured data, got {kind}"
+    return _annotated(envelope, envelope.data, (Issue("projection", text, "", "JSON", kind),), ())
+
+
+def kept_fields(value: Any, fields: Mapping[str, Any]) -> Any:
+    """A value with only these fields; those of each item of a list, and all of other values."""
+    if not fields:
+        return value
+    if isinstance(value, list):
+        return [kept_fields(item, fields) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    held = cast("dict[str, Any]", value)
+    return {key: kept_fields(held[key], fields[key]) for key in held if key in fields}
+
+
+def _is_kept(path: str, fields: Mapping[str, Any]) -> bool:
+    """True if a place of the whole output is also one of the delivered output."""
+    for raw in path.split("/")[1:]:
+        if not fields:
+            return True
+        key = raw.replace("~1", "/").replace("~0", "~")
+        if key in fields:
+            fields = fields[key]
+        elif not raw.isdecimal():
+            return False
+    return True
 
 
 def tightened(contract: Contract, policy: Policy | None) -> Policy:

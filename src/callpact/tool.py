@@ -35,6 +35,16 @@ _WIRE_LENGTH = 64
 _WIRE = re.compile(rf"[A-Za-z0-9_-]{{1,{_WIRE_LENGTH}}}")
 
 
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The fields of an output that are delivered; the whole output is judged before."""
+
+    whole: CompiledSchema | None
+    """The schema of the whole output; None if it allows every value."""
+    fields: Mapping[str, Any]
+    """The kept fields, each with those kept inside it; an empty mapping keeps all of a field."""
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Contract:
     """The promise of a tool: the schema of its input, the schema of its output, and the policies.
@@ -43,7 +53,7 @@ class Contract:
     warnings (`warn`), fitted with invented values (`cast`), converted if that loses nothing and
     otherwise refused (`convert`), or refused (`reject`). The default is `cast`, without an output
     schema `pass`. `input_policy="tolerant"` repairs input where no meaning can be lost. `formats`
-    makes `format` an assertion.
+    makes `format` an assertion. With a `projection`, `output` is the schema of the delivered fields.
 
     Raises:
         InvalidSchema: a schema cannot be compiled.
@@ -56,6 +66,7 @@ class Contract:
     compiled_input: CompiledSchema
     compiled_output: CompiledSchema | None
     """None if the output schema allows every value."""
+    projection: Projection | None
     _declared_output: CompiledSchema | None
     _make: Callable[[], Contract] | None = field(repr=False, compare=False)
 
@@ -67,9 +78,11 @@ class Contract:
         policy: Policy | None = None,
         input_policy: InputPolicy = "exact",
         formats: bool = False,
+        projection: Projection | None = None,
     ) -> None:
         fill = object.__setattr__
         fill(self, "_make", None)
+        fill(self, "projection", projection)
         fill(self, "compiled_input", compile_schema(input, formats=formats))
         declared = None if output is None else compile_schema(output, formats=formats)
         known = None if declared is None or declared.is_unknown else declared
@@ -121,6 +134,7 @@ class Contract:
             policy=policy,
             input_policy=self.input_policy,
             formats=self.formats,
+            projection=self.projection,
         )
 
 

@@ -332,7 +332,9 @@ class Watcher:
 def _watched(part: SourcePart, given: Iterable[Path]) -> tuple[Watched, ...]:
     """The files and folders that a source is read from."""
     wanted, source = part.wanted, part.source
-    files = [Watched(file) for file in (wanted.secrets, *given) if file is not None]
+    files = [
+        Watched(file) for file in (wanted.secrets, wanted.curate_file, *given) if file is not None
+    ]
     if isinstance(source, Watchable):
         try:
             return (*files, *source.watched())

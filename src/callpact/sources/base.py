@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -40,6 +41,15 @@ class Finding(Struct, frozen=True):
     column: int | None = None
     is_left_out: bool = False
     """True if the place is not loaded at all, although there is no error."""
+
+
+def nearest_name(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, else the first ones."""
+    names = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; there are {', '.join(names[:10])}" if names else "; there are none"
 
 
 class Tools(list[Tool]):

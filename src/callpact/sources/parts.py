@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from callpact.tool import Policy, Tool
 
 
+_RULES = ("namespace", "select", "exclude")
+"""Keys of curation for a whole source; those for its tools are in `tools`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSource:
     """One source to load: its settings, the selection of its tools, and their policy."""
@@ -48,6 +52,10 @@ class WantedSource:
     deny: tuple[str, ...] = ()
     timeout: float | None = None
     curation: Curation = field(default_factory=Curation)
+    curate_file: Path | None = None
+    """A file with more of its curation, which may not exist."""
+    has_curate_file: bool = False
+    """True if that file must exist."""
 
     @property
     def ref(self) -> str:
@@ -166,7 +174,7 @@ async def load_part(
             hide(secrets)
         source = source or open_source(opening)
         loaded = await source.load()
-        catalog = _selected(loaded, wanted, report)
+        catalog = _selected(loaded, _with_file(wanted), report)
     except DeclarationError as error:
         if source is not None:
             await source.aclose()
@@ -247,6 +255,43 @@ def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:
 def is_python(opening: Opening) -> bool:
     """True for a source that is the user's own Python code."""
     return opening.ref.startswith("python:") or _sniffed(opening.ref, opening.folder) == "python"
+
+
+def _with_file(wanted: WantedSource) -> WantedSource:
+    """A source with the curation of its file.
+
+    Raises:
+        InvalidConfig: the file cannot be used, or declares something that the table declares, too.
+    """
+    file, own = wanted.curate_file, wanted.curation
+    if file is None or not (wanted.has_curate_file or file.exists()):
+        return wanted
+    from callpact.sources.curate_file import read_curate_file  # It takes time to import.
+
+    table = read_curate_file(file)
+    given, nothing = table.curation(str(file)), Curation()
+    keys = [key for key in _RULES if getattr(given, key) != getattr(nothing, key)]
+    twice = [key for key in keys if getattr(own, key) != getattr(nothing, key)]
+    twice += [key for key in ("allow", "deny") if getattr(table, key) and getattr(wanted, key)]
+    twice += [f"tools.{key}" for key in given.tools if key in own.tools]
+    if twice:
+        raise InvalidConfig(
+            f"{file}: '{twice[0]}' is also in the table [sources.{wanted.name}]; keep one of them"
+        )
+    places = [*keys, *(f"tools.{key}" for key in given.tools)]
+    curation = replace(
+        own,
+        place=own.place or f"sources.{wanted.name}",
+        tools={**own.tools, **given.tools},
+        places={key: f"{file}: {key}" for key in places},
+        **{key: getattr(given, key) for key in keys},
+    )
+    return replace(
+        wanted,
+        curation=curation,
+        allow=wanted.allow or tuple(table.allow),
+        deny=wanted.deny or tuple(table.deny),
+    )
 
 
 def _selected(loaded: Tools, wanted: WantedSource, report: list[Finding]) -> Catalog:

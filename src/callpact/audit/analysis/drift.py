@@ -56,7 +56,7 @@ ABSENT = "absent"
 """The rule of an optional field that always came and no longer does."""
 _CLOSED = ("cast", "convert", "reject")
 _UNIONS = ("anyOf", "oneOf", "propertyNames")
-_NOT_RULES = frozenset({"renamed", "converted", "replaced", "residual", "cast"})
+_NOT_RULES = frozenset({"renamed", "converted", "replaced", "residual", "cast", "projection"})
 _UNSTRUCTURED = "must be structured data"
 _MAX_SAMPLE = 80
 _MAX_PLACES = 5_000
