@@ -27,6 +27,7 @@ Tree = dict[str, Any]
 """The kept fields by name, each with the tree of those kept inside it; empty keeps all."""
 
 _NAME = re.compile(r'"((?:[^"\\]|\\["\\])+)"|([^."\[\]\s]+)')
+_FIELD = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
 _DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/]+)(?:/.*)?", re.DOTALL)
 _DELIVERING: tuple[Policy, ...] = ("pass", "warn")
 """Policies that deliver fields which the schema does not declare."""
@@ -85,21 +86,12 @@ def _tree(fields: Iterable[str], place: str) -> Tree:
 
 def _names(text: str, place: str) -> list[str]:
     """The names of a dotted field."""
-    names: list[str] = []
-    at = 0
-    while match := _NAME.match(text, at):
-        quoted, bare = match.groups()
-        names.append(bare or re.sub(r"\\(.)", r"\1", quoted))
-        at = match.end()
-        if text[at : at + 1] != ".":
-            break
-        at += 1
-    if not names or at != len(text) or len(names) > MAX_FIELD_LEVELS:
+    if _FIELD.fullmatch(text) is None or len(_NAME.findall(text)) > MAX_FIELD_LEVELS:
         raise InvalidConfig(
             f"{place}: a field is written as names with dots, at most {MAX_FIELD_LEVELS}, as in "
             f"'items.name' (for each item of a list) or '\"a.b\".c', got {text!r:.100}"
         )
-    return names
+    return [bare or re.sub(r"\\(.)", r"\1", quoted) for quoted, bare in _NAME.findall(text)]
 
 
 def _unknown(tool: Tool, tree: Tree, place: str) -> list[str]:
