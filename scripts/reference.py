@@ -19,14 +19,8 @@ from api_page import api, constant, sentences
 from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
-from callpact.config import (
-    CallerConfig,
-    Config,
-    LimitsConfig,
-    OAuthClientConfig,
-    SourceConfig,
-    ToolConfig,
-)
+from callpact.config import CallerConfig, Config, LimitsConfig, OAuthClientConfig, SourceConfig
+from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
 
 if TYPE_CHECKING:
@@ -176,7 +170,11 @@ def configuration() -> str:
     lines += [f"| `{name}` | {f.description} |" for name, f in Config.model_fields.items()]
     lines += [
         f"| `sources.NAME.{name}` | {f.description} |"
-        for name, f in SourceConfig.model_fields.items()
+        for name, f in sorted(SourceConfig.model_fields.items(), key=lambda item: item[0] != "ref")
+    ]
+    lines += [
+        f"| `sources.NAME.select.{name}`, `sources.NAME.exclude.{name}` | {f.description} |"
+        for name, f in RulesConfig.model_fields.items()
     ]
     parts = {
         "tools.TOOL": ToolConfig,
@@ -224,6 +222,7 @@ LIMITS: dict[str, tuple[str, str]] = {
             "MAX_TOKEN_RESPONSE DEFAULT_TOKEN_LIFE REFRESH_SECONDS RETRY_SECONDS"
         ),
     ),
+    "Curation": ("sources", "MAX_CURATE_BYTES MAX_FIELD_LEVELS"),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (
         "sandbox.hook_limits",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from callpact.audit.log import LogPlace
     from callpact.catalog import Catalog
     from callpact.observers import Observer
+    from callpact.sources.parts import WantedSource
     from callpact.telemetry.metrics import Metrics
     from callpact.telemetry.tracing import Telemetry
 
@@ -137,7 +138,17 @@ class Session:
         Raises:
             DeclarationError: no source could be loaded, or two tools share a name.
         """
-        wanted = self.configuration.wanted(tuple(refs) or self.options.refs)
+        await self._load(self.configuration.wanted(tuple(refs) or self.options.refs))
+
+    async def load_uncurated(self, name: str) -> None:
+        """Load one source of the configuration, without changes to its tools.
+
+        Raises:
+            DeclarationError: there is no such source, or it could not be loaded.
+        """
+        await self._load((self.configuration.uncurated(name),))
+
+    async def _load(self, wanted: Iterable[WantedSource]) -> None:
         self.loaded = await load_sources(wanted, self.opening, hide=self.hide)
         self._stack.push_async_callback(self.loaded.aclose)
 

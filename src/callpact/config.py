@@ -30,7 +30,7 @@ from callpact.schema.bounds import (
     SchemaLimits,
     set_schema_limits,
 )
-from callpact.sources.base import Opening, PinMode
+from callpact.sources.base import Opening, PinMode, nearest_name
 from callpact.sources.credentials import CallerCredential, Exchange, OAuthClient
 from callpact.sources.curate_file import (
     MODEL,
@@ -41,6 +41,7 @@ from callpact.sources.curate_file import (
     invalid_file,
     read_toml,
 )
+from callpact.sources.curation import Curation
 from callpact.sources.parts import WantedSource, is_python
 from callpact.tool import Policy
 
@@ -416,6 +417,19 @@ class Configuration:
             curate_file=self.curate_file(name),
             has_curate_file=table.curate is not None,
         )
+
+    def uncurated(self, name: str) -> WantedSource:
+        """A source of the file with its selection, and without changes to its tools.
+
+        Raises:
+            InvalidConfig: there is no such source.
+        """
+        known = {each.name: each for each in self.wanted()}
+        if name not in known:
+            raise InvalidConfig(f"{self.file}: no source '{name}'{nearest_name(name, known)}")
+        wanted, own = known[name], known[name].curation
+        curation = Curation(place=own.place, select=own.select, exclude=own.exclude)
+        return dataclasses.replace(wanted, curation=curation, curate_file=None)
 
     def curate_file(self, name: str) -> Path:
         """The file of the curation of a source, whether or not there is one."""

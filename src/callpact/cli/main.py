@@ -216,6 +216,47 @@ def lock(
 
 @app.command()
 @takes_sources
+def curate(
+    *,
+    name: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="The name of a `[sources.NAME]` table.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to write. [default: `NAME.curate.toml` beside the configuration]",
+            metavar="FILE",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    sources: SourceOptions,
+) -> None:
+    """Write a file to curate the tools of a source with: every tool, all settings commented out.
+
+    The file is read with `callpact.toml`. As it is written, it changes nothing.
+    """
+    from callpact.cli.curate import write_first_file
+
+    session = sources.session()
+
+    async def go() -> int:
+        async with session:
+            await sources.load(session, uncurated=name)
+            tables = session.config.sources[name].tools
+            tools = tuple(session.catalog)
+            named = {tool.id for key in tables if (tool := session.catalog.get(key)) is not None}
+            named |= {tool.id for tool in tools if tool.name in tables}
+            path = output or session.configuration.curate_file(name)
+            write_first_file(path, name, tools, elsewhere=named, force=force)
+            return 0
+
+    run(go())
+
+
+@app.command()
+@takes_sources
 def show(*, tool: ToolName, sources: SourceOptions, as_json: AsJson = False) -> None:
     """Show one tool: its description, its input and its output."""
     catalog = sources.look(sources.session())

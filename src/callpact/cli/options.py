@@ -252,8 +252,12 @@ class SourceOptions:
             parts += ["--hook-timeout", f"{self.hook_timeout:g}"]
         return parts
 
-    async def load(self, session: Session, refs: Iterable[str] = ()) -> None:
+    async def load(
+        self, session: Session, refs: Iterable[str] = (), *, uncurated: str | None = None
+    ) -> None:
         """Load the sources of a session, and print the errors of those that could not be loaded.
+
+        With the name of a source as `uncurated`, only that one, without changes to its tools.
 
         Raises:
             CallpactError: nothing could be loaded.
@@ -263,7 +267,10 @@ class SourceOptions:
             err.print(f"[yellow]warning:[/] {plain(warning)}")
         # Text that a module prints on import must not mix with the results.
         with contextlib.redirect_stdout(sys.stderr):
-            await session.load(refs)
+            if uncurated is None:
+                await session.load(refs)
+            else:
+                await session.load_uncurated(uncurated)
         _print_report(session.loaded.report, is_verbose=self.log_level.is_verbose)
         if not len(session.catalog):
             fail("no tool could be loaded")

@@ -65,6 +65,19 @@ def projected(tool: Tool, fields: Iterable[str], place: str) -> tuple[Contract, 
     return contract, report
 
 
+def field_names(document: Any) -> list[str]:
+    """The declared fields of an output: of an object, or of the items of a list."""
+    parts = _parts(document, [document])
+    return list(dict.fromkeys(key for part in parts for key in part["properties"]))
+
+
+def written_name(name: str) -> str:
+    """A name as it is written in a field; in quotes if it has a dot, a blank or the like."""
+    if _NAME.fullmatch(name) and not name.startswith('"'):
+        return name
+    return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
+
+
 # --- the fields ------------------------------------------------------------------------------
 
 
@@ -112,7 +125,7 @@ def _unknown(tool: Tool, tree: Tree, place: str) -> list[str]:
         is_open = tool.contract.policy in _DELIVERING or any(map(_is_open, parts))
         is_closed = bool(parts) and all(part.get("additionalProperties") is False for part in parts)
         for name, inner in branch.items():
-            full = f"{above}{_written(name)}"
+            full = f"{above}{written_name(name)}"
             if name in known:
                 held = [part["properties"][name] for part in parts if name in part["properties"]]
                 pending += [(f"{full}.", inner, held)] if inner else []
@@ -123,15 +136,9 @@ def _unknown(tool: Tool, tree: Tree, place: str) -> list[str]:
             elif is_open and not is_closed:
                 found.append(f"the output schema of '{tool.id}' does not declare '{full}'")
             else:
-                hint = nearest_name(full, (f"{above}{_written(key)}" for key in sorted(known)))
+                hint = nearest_name(full, (f"{above}{written_name(key)}" for key in sorted(known)))
                 raise InvalidConfig(f"{place}: '{tool.id}' has no field '{full}'{hint}")
     return found
-
-
-def _written(name: str) -> str:
-    if _NAME.fullmatch(name) and not name.startswith('"'):
-        return name
-    return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
 
 
 def _parts(root: Any, schemas: Iterable[Any]) -> list[dict[str, Any]]:
