@@ -224,6 +224,9 @@ class ServeConfig(BaseModel):
         alias="as",
         description="The form of results: MCP's own, or FlowMCP's `{status, messages, data}`",
     )
+    rest: bool = Field(
+        True, description="Whether each tool is also a plain HTTP endpoint, beside MCP"
+    )
     calls_per_tool: int = Field(
         1_000, ge=1, description="Calls of one tool that run at one time over HTTP"
     )

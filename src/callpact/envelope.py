@@ -201,16 +201,7 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
         Raises:
             NotJson: the data holds a value that JSON cannot express, such as a lone surrogate.
         """
-        wire = self.to_wire(details=details)
-        try:
-            return orjson.dumps(wire)
-        except TypeError:  # Integers beyond 64 bits and decimals, which orjson does not write.
-            pass
-        try:
-            return with_room(lambda: _encoder.encode(wire))
-        except (UnicodeError, TypeError, RecursionError):
-            places = not_json(wire)
-            raise NotJson(lambda: places) from None
+        return encode_json(self.to_wire(details=details))
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> ResponseEnvelope[Any]:
@@ -251,6 +242,23 @@ class ResponseEnvelope(Struct, Generic[T], frozen=True, gc=False):
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def encode_json(value: Any) -> bytes:
+    """The JSON text of a value, written once.
+
+    Raises:
+        NotJson: the value holds something that JSON cannot express, such as a lone surrogate.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # Integers beyond 64 bits and decimals, which orjson does not write.
+        pass
+    try:
+        return with_room(lambda: _encoder.encode(value))
+    except (UnicodeError, TypeError, RecursionError):
+        places = not_json(value)
+        raise NotJson(lambda: places) from None
 
 
 def _shown_change(change: Change) -> dict[str, Any]:

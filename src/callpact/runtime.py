@@ -216,13 +216,14 @@ class Runtime:
         *,
         trusted: bool = False,
         call_map: PendingRequestMap | None = None,
+        found: Tool | None = None,
     ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
         """Run one subscription, the access check first; each result is wrapped and released.
 
         Raises:
             CallError: while it is read, as `call`.
         """
-        found, context = self._begin(call, identity, call_map)
+        found, context = self._begin(call, identity, call_map, found=found)
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         failure: CallError | None = None

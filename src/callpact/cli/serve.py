@@ -215,6 +215,7 @@ async def _serve(
                 await serve_stdio(door.server)
             return
         from callpact.serve.http.http_server import serve_http
+        from callpact.serve.rest.rest_door import RestDoor
 
         metrics = session.metrics
         with ended_at(signal.SIGTERM):
@@ -225,6 +226,7 @@ async def _serve(
                 path=options.path,
                 bound=bound,
                 page=None if metrics is None else metrics.render,
+                rest=RestDoor(door.calls, identity=identity) if table.rest else None,
                 on_ready=ready,
                 **access.keywords(),
             )

@@ -106,7 +106,7 @@ def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
     Raises:
         BadMessage: the text is not JSON, or not JSON-RPC.
     """
-    message = _parsed(text, depth)
+    message = read_json(text, depth)
     if not is_object(message):
         raise BadMessage("A message must be one JSON object; there are no batches")
     given = message.get("id")
@@ -129,7 +129,12 @@ def read_message(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> dict[str, Any]:
     return message
 
 
-def _parsed(text: bytes, depth: int) -> Any:
+def read_json(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> Any:
+    """Parse strict JSON; integers stay exact.
+
+    Raises:
+        BadMessage: the text is not JSON, or nested too deeply.
+    """
     try:
         value = orjson.loads(text)  # Refuses NaN, lone surrogates, numbers out of range.
     except orjson.JSONDecodeError as error:

@@ -1,8 +1,9 @@
 """The guard of the HTTP door: accepted hosts and origins, and the limits of a request.
 
 An ASGI middleware that authenticates a request, reads its whole body within limits, and forwards
-only one JSON-RPC message in strict JSON. Of MCP it knows only which requests have a stream as their
-response; tokens are checked by an `Authenticator` (`auth/bearer.py`).
+only one JSON-RPC message in strict JSON, or a request of the plain application beside MCP's. Of MCP
+it knows only which requests have a stream as their response; tokens are checked by an
+`Authenticator` (`auth/bearer.py`).
 """
 
 from __future__ import annotations
@@ -122,6 +123,32 @@ class Authenticator(Protocol):
         ...
 
 
+class PlainApp(Protocol):
+    """An application on paths of its own whose requests are plain HTTP, not messages of MCP."""
+
+    def owns(self, path: str) -> bool:
+        """True if requests for this path belong to the application."""
+        ...
+
+    def is_public(self, path: str) -> bool:
+        """True if a path needs no token."""
+        ...
+
+    def check(self, scope: Scope) -> bool:
+        """Check the head of a request; returns True if its response is a stream.
+
+        Raises:
+            RequestRefused: the application does not accept the request.
+        """
+        ...
+
+    async def refuse(self, refused: RequestRefused, send: Send) -> None:
+        """Send a refusal in the application's own form."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class _Exchange:
     """An admitted request."""
@@ -161,8 +188,10 @@ class Guard:
         path: str = "/mcp",
         host_policy: HostPolicy | None = None,
         authenticator: Authenticator | None = None,
+        plain: PlainApp | None = None,
     ) -> None:
         self._app = app
+        self._plain = plain
         self._limits = limits
         self._path = path
         self._host_policy = host_policy or HostPolicy()
@@ -187,38 +216,52 @@ class Guard:
         try:
             self._host_policy.check(scope)
         except RequestRefused as refused:
-            await refused.send(send)
+            await _refuse(refused, self._plain_app(scope), send)
             return
         await self._inner(scope, receive, send)
 
+    def _plain_app(self, scope: Scope) -> PlainApp | None:
+        """Return the plain application of a request; None if the request is one of MCP."""
+        plain, path = self._plain, scope["path"]
+        if plain is None or path.rstrip("/") == self._path.rstrip("/") or not plain.owns(path):
+            return None
+        return plain
+
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        plain = self._plain_app(scope)
         try:
             until = None
-            if self._authenticator is not None:
+            is_public = plain is not None and plain.is_public(scope["path"])
+            if self._authenticator is not None and not is_public:
                 public = self._authenticator.public(scope["path"], self._path)
                 if public is not None and scope["method"] in {"GET", "HEAD"}:
                     await respond(send, 200, public, {"cache-control": "public, max-age=3600"})
                     return
                 # Before the body is read, so that unauthenticated requests cost little.
                 until = await self._authenticator.admit(scope)
-            _check_headers(scope, self._limits)
+            _check_length(scope, self._limits)
+            is_stream, asked = scope["method"] == "GET", None
+            if plain is not None:
+                is_stream = plain.check(scope)
+            elif scope["method"] == "POST":
+                check_is_json(scope)
             body = await _read(receive, self._limits)
             if body is None:  # The client has gone.
                 return
-            is_stream, asked = scope["method"] == "GET", None
-            if scope["method"] == "POST":
+            if plain is None and scope["method"] == "POST":
                 message = scope[MESSAGE] = _checked(body, self._limits)
                 body = set_aside(scope, message, body)
                 is_stream = message.get("method") == "subscriptions/listen"
                 asked = message.get("id") if "method" in message else None
         except RequestRefused as refused:
-            await refused.send(send)
+            await _refuse(refused, plain, send)
             return
         exchange = _Exchange(is_stream, until, asked)
         if is_stream:
             self._make_room(exchange, caller_of(scope))
+        replayed = self._replayed(exchange, body, receive)
         try:
-            await self._forward(exchange, scope, self._replayed(exchange, body, receive), send)
+            await self._forward(exchange, plain, scope, replayed, send)
         finally:
             self._streams.leave(exchange)
 
@@ -232,7 +275,12 @@ class Guard:
         self._streams.take(exchange, caller)
 
     async def _forward(
-        self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
+        self,
+        exchange: _Exchange,
+        plain: PlainApp | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         is_begun = is_ended = False
 
@@ -251,7 +299,7 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await (plain or self._app)(scope, receive, watched)
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
@@ -261,7 +309,8 @@ class Guard:
             event = _event(exchange) if self._is_broken_off(exchange) else b""
             await send({"type": "http.response.body", "body": event})
         else:
-            await RequestRefused(503, STOPPED, INTERNAL_ERROR, exchange.id).send(send)
+            stopped = RequestRefused(503, STOPPED, INTERNAL_ERROR, exchange.id)
+            await _refuse(stopped, plain, send)
 
     def _is_broken_off(self, exchange: _Exchange) -> bool:
         """True if the events of a call end before its response because the server stops."""
@@ -311,17 +360,25 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _check_headers(scope: Scope, limits: HttpLimits) -> None:
-    """Refuse headers that no MCP client sends."""
+async def _refuse(refused: RequestRefused, plain: PlainApp | None, send: Send) -> None:
+    await (refused.send(send) if plain is None else plain.refuse(refused, send))
+
+
+def _check_length(scope: Scope, limits: HttpLimits) -> None:
     for length in header_values(scope, b"content-length"):
         if length.isdecimal() and int(length[:20]) > limits.body_bytes:
             raise _too_large(limits)
-    if scope["method"] == "POST":
-        kinds = [
-            kind.split(";")[0].strip().lower() for kind in header_values(scope, b"content-type")
-        ]
-        if kinds != ["application/json"]:
-            raise RequestRefused(415, "The Content-Type of a request must be application/json")
+
+
+def check_is_json(scope: Scope) -> None:
+    """Refuse a body of another type: web pages may send those to other sites without asking.
+
+    Raises:
+        RequestRefused: 415
+    """
+    kinds = [kind.split(";")[0].strip().lower() for kind in header_values(scope, b"content-type")]
+    if kinds != ["application/json"]:
+        raise RequestRefused(415, "The Content-Type of a request must be application/json")
 
 
 def header_values(scope: Scope, name: bytes) -> Iterable[str]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from callpact.serve.auth.bearer import Authentication
+    from callpact.serve.rest.rest_door import RestDoor
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8420
@@ -150,13 +151,15 @@ async def serve_http(
     authentication: Authentication | None = None,
     bound: socket.socket | None = None,
     page: Callable[[], bytes] | None = None,
+    rest: RestDoor | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the task is cancelled; `on_ready` is called with the address.
 
     Running calls then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
     and only then may the address be public: under the names in `hosts`, and for the web pages in
-    `origins`. `bound` is the socket from `reserve`, `page` renders /metrics.
+    `origins`. `bound` is the socket from `reserve`, `page` renders /metrics, `rest` serves plain
+    HTTP beside MCP, whose path comes first.
 
     Raises:
         InvalidConfig: the address cannot be served.
@@ -192,6 +195,7 @@ async def serve_http(
             path=path,
             host_policy=host_policy,
             authenticator=authentication,
+            plain=rest,
         )
         running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
         if on_ready is not None:
@@ -204,6 +208,8 @@ async def serve_http(
             await asyncio.shield(serving)
         except asyncio.CancelledError:
             guard.stop()
+            if rest is not None:
+                rest.stop()
             running.should_exit = True
             await serving
             raise

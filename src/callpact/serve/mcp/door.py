@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import mcp_types as types
@@ -24,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from callpact.context import Identity
 from callpact.discovery.tools import target_of
-from callpact.envelope import MCPResponseMeta, ResponseEnvelope, now_ms
+from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.errors import (
     AccessDenied,
     CallError,
@@ -38,12 +37,8 @@ from callpact.resources import (
     Resource,
 )
 from callpact.serve import DEFAULT_TIMEOUT
-from callpact.serve.concurrency import (
-    CALLS_PER_CALLER,
-    CALLS_PER_TOOL,
-    RunningCalls,
-    caller_of,
-)
+from callpact.serve.concurrency import CALLS_PER_CALLER, CALLS_PER_TOOL, caller_of
+from callpact.serve.door_calls import DoorCalls, Sender
 from callpact.serve.mcp.completion import complete
 from callpact.serve.mcp.input_rounds import InputRounds
 from callpact.serve.mcp.large_results import ResultReader
@@ -122,20 +117,12 @@ class DoorServer(Server[Any]):
         )
 
 
-class _Sender(Struct, frozen=True):
-    """The sender of one request: an identity for access, and an owner for limits and kept results."""
-
-    identity: Identity | None
-    owner: str | None
-    """None if the door has only one client."""
-
-
 class DirectCall(Struct, frozen=True):
     """A call that is answered without the SDK, because its tool never reaches the client."""
 
     tool: Tool
     call: Call
-    sender: _Sender
+    sender: Sender
     era: str
 
 
@@ -173,7 +160,6 @@ class Door:
         calls_per_caller: int = CALLS_PER_CALLER,
     ) -> None:
         self._runtime = runtime
-        self._timeout = timeout
         self._identity = identity
         self._advertise: AdvertiseMode = advertise
         self._rendering: Rendering = rendering
@@ -181,7 +167,13 @@ class Door:
             runtime, list_up_to=list_up_to, advertise=advertise, rendering=rendering
         )
         self._rounds = InputRounds()
-        self._running = RunningCalls(calls_per_tool, calls_per_caller)
+        self.calls = DoorCalls(
+            runtime,
+            timeout=timeout,
+            calls_per_tool=calls_per_tool,
+            calls_per_caller=calls_per_caller,
+        )
+        """Runs the calls of tools; another door of the same server shares its limits."""
         self._kept = ResultReader(result_limit)
         self.writes_lines = False
         """True if orjson encodes the responses, so that prebuilt JSON is inserted as it is."""
@@ -242,15 +234,15 @@ class Door:
         prebuilt = Prebuilt()
         return prebuilt.put_in(ctx, await call_next(ctx), is_line=self.writes_lines)
 
-    def _sender(self, context: ServerRequestContext[Any]) -> _Sender:
+    def _sender(self, context: ServerRequestContext[Any]) -> Sender:
         return self._sender_of(getattr(context.request, "scope", None))
 
-    def _sender_of(self, scope: MutableMapping[str, Any] | None) -> _Sender:
+    def _sender_of(self, scope: MutableMapping[str, Any] | None) -> Sender:
         given = self._identity
         identity = given if given is None or isinstance(given, Identity) else given(scope or {})
         if scope is not None:
-            return _Sender(identity, caller_of(scope))
-        return _Sender(identity, None if identity is None else identity.id)
+            return Sender(identity, caller_of(scope))
+        return Sender(identity, None if identity is None else identity.id)
 
     def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
         # The SDK calls this before the caller is known, only for arguments repeated in headers.
@@ -278,7 +270,8 @@ class Door:
             meant = target_of(view.catalog, tool.id, arguments) or tool
             name = meant.name
             call = self._request(context, params.name, arguments, meant)
-            return _CallOutcome(await self._called(call, tool, meant, sender, client), tool)
+            envelope = await self.calls.run(call, tool, sender, client=client, counted=meant)
+            return _CallOutcome(envelope, tool)
 
         try:
             ran = await self._run(context, params, begin, sender.owner)
@@ -294,16 +287,8 @@ class Door:
             _log.error("tool %s: its output is no valid MCP result: %s", tool.id, error)
             return self._failed(HandlerCrashed(tool.id), tool.name)
 
-    async def _called(
-        self, call: Call, tool: Tool, meant: Tool, sender: _Sender, client: Client | None
-    ) -> ResponseEnvelope[Any]:
-        """Run a call of a tool within the limits of `meant`, the tool that it is about."""
-        with self._running.entered(meant.id, sender.owner) as refusal:
-            admitted = tool if refusal is None else replace(tool, disabled=refusal)
-            return await self._runtime.call(call, sender.identity, client=client, found=admitted)
-
     async def _encoded(
-        self, envelope: ResponseEnvelope[Any], tool: Tool, era: str, sender: _Sender
+        self, envelope: ResponseEnvelope[Any], tool: Tool, era: str, sender: Sender
     ) -> dict[str, Any]:
         result = wire.encode_result(
             envelope,
@@ -337,14 +322,17 @@ class Door:
         tool = self._tool(view, read.name, sender.owner)
         if tool is None or tool.uses_client or view.repeats_in_headers(tool):
             return None
-        call = self._made(read.name, read.arguments, tool, read.era, read.client_name)
+        via = f"mcp {read.era}"
+        call = self.calls.request(
+            read.name, read.arguments, tool, via=via, client_name=read.client_name
+        )
         return DirectCall(tool, call, sender, read.era)
 
     async def answer(self, direct: DirectCall) -> dict[str, Any]:
         """Run a call; returns the member `result` or `error` of its JSON-RPC response."""
         tool = direct.tool
         try:
-            envelope = await self._called(direct.call, tool, tool, direct.sender, None)
+            envelope = await self.calls.run(direct.call, tool, direct.sender)
             result = await self._encoded(envelope, tool, direct.era, direct.sender)
             if isinstance(envelope.meta, MCPResponseMeta):  # Blocks of another server.
                 _result(result)
@@ -376,7 +364,7 @@ class Door:
         view: CatalogView,
         name: str,
         arguments: Any,
-        sender: _Sender,
+        sender: Sender,
     ) -> MCPError:
         """Record a call of an unknown tool; returns the error response."""
         try:
@@ -388,20 +376,8 @@ class Door:
     def _request(
         self, context: ServerRequestContext[Any], name: str, arguments: Any, tool: Tool | None
     ) -> Call:
-        era, client_name = context.protocol_version, _client_name(context)
-        return self._made(name, arguments, tool, era, client_name)
-
-    def _made(
-        self, name: str, arguments: Any, tool: Tool | None, era: str, client_name: str
-    ) -> Call:
-        limit = self._timeout if tool is None or tool.timeout is None else tool.timeout
-        return Call(
-            name,
-            arguments,
-            deadline=now_ms() + limit * 1000,
-            via=f"mcp {era}",
-            client_name=client_name,
-        )
+        via, client_name = f"mcp {context.protocol_version}", _client_name(context)
+        return self.calls.request(name, arguments, tool, via=via, client_name=client_name)
 
     async def _run(
         self,
@@ -454,7 +430,7 @@ class Door:
         return _valid(types.ReadResourceResult, wired, ran.subject.tool)
 
     def _resource(
-        self, context: ServerRequestContext[Any], sender: _Sender, uri: str
+        self, context: ServerRequestContext[Any], sender: Sender, uri: str
     ) -> tuple[Resource, dict[str, str]]:
         found = self._views.of(sender.identity).resource(uri)
         if found is None:
@@ -492,7 +468,7 @@ class Door:
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        sender: _Sender,
+        sender: Sender,
         find: Callable[[], tuple[OfferT, dict[str, str]]],
     ) -> _CallOutcome[OfferT] | types.InputRequiredResult:
         """Run a resource or a prompt as a call.

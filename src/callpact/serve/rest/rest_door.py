@@ -1,0 +1,234 @@
+"""The plain HTTP door: `POST /tools/{id}`, and `GET` for tools that only read.
+
+An ASGI application behind the guard of the HTTP server, which checks hosts, origins, tokens and
+sizes first. The wire form is in `wire/rest.py`, subscriptions are in `event_stream.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from callpact.errors import CallError, HandlerCrashed
+from callpact.serve.auth.bearer import identify
+from callpact.serve.concurrency import caller_of
+from callpact.serve.door_calls import Sender
+from callpact.serve.http.guard import check_is_json, header_values
+from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
+from callpact.serve.rest.event_stream import send_events
+from callpact.wire import rest
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from starlette.types import Receive, Scope, Send
+
+    from callpact.context import Identity
+    from callpact.serve.door_calls import DoorCalls
+    from callpact.tool import Call, Tool
+
+TOOLS_PATH = "/tools/"
+HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+WATCH_SECONDS = 0.05
+"""Seconds after which the client of a running call over HTTP is watched, to end the call with it."""
+MAX_CLIENT_NAME = 200
+"""Characters of a client's `User-Agent` that are recorded with its calls."""
+_TOOL = "callpact.tool"
+_READS = ("GET", "HEAD")
+_log = logging.getLogger("callpact.serve.rest")
+
+
+class RestDoor:
+    """Plain HTTP endpoints for the tools of a runtime, beside the MCP door of the same server.
+
+    `calls` are those of the MCP door, whose limits both share. `identity` is the caller if the
+    server needs no tokens.
+    """
+
+    def __init__(self, calls: DoorCalls, *, identity: Identity | None = None) -> None:
+        self._calls = calls
+        self._identity = identity
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Report from now on that the server is not ready."""
+        self._is_stopping = True
+
+    # --- the application for the guard ----------------------------------------------------------
+
+    def owns(self, path: str) -> bool:
+        """True for the paths of this door."""
+        return path.startswith(TOOLS_PATH) or path in HEALTH_PATHS
+
+    def is_public(self, path: str) -> bool:
+        """True for the paths of health checks, which need no token."""
+        return path in HEALTH_PATHS
+
+    def check(self, scope: Scope) -> bool:
+        """Check path, method and type of a request; returns True for a subscription.
+
+        Raises:
+            RequestRefused: 403, 405 or 415
+        """
+        path, method = scope["path"], scope["method"]
+        allowed, tool = _READS, None
+        if path.startswith(TOOLS_PATH):
+            _check_site(scope)
+            tool = scope[_TOOL] = self._calls.runtime.catalog.get(path[len(TOOLS_PATH) :])
+            allowed = methods_of(tool)
+        if method not in allowed:
+            headers = {"allow": ", ".join(allowed)}
+            raise RequestRefused(405, f"Use {' or '.join(allowed)} here", headers=headers)
+        if method == "POST":
+            check_is_json(scope)
+        return tool is not None and tool.kind == "subscription"
+
+    async def refuse(self, refused: RequestRefused, send: Send) -> None:
+        """Send a refusal as `{"error": {"code", "message"}}`."""
+        body = rest.encode_refusal(refused.status, str(refused))
+        await respond(send, refused.status, body, refused.headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if scope["path"].startswith(TOOLS_PATH):
+                await self._call(scope, receive, send)
+            else:
+                await self._health(scope, send)
+        except RequestRefused as refused:
+            await self.refuse(refused, send)
+
+    async def _health(self, scope: Scope, send: Send) -> None:
+        is_ready = scope["path"] == "/healthz" or not self._is_stopping
+        body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
+        await respond(send, 200 if is_ready else 503, body, {"cache-control": "no-store"})
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tool: Tool | None = scope[_TOOL]
+        message = await receive()
+        whole = _wants_envelope(scope)
+        try:
+            arguments = _arguments(scope, message.get("body", b""), tool)
+            call = self._request(scope, arguments, tool)
+            sender = self._sender(scope)
+            if tool is not None and tool.kind == "subscription":
+                values = self._calls.stream(call, tool, sender)
+                await send_events(values, tool, receive, send, whole=whole)
+                return
+            with contextlib.suppress(_ClientGone):
+                async with _Watch(receive):
+                    answer = await self._answer(call, tool, sender, whole=whole)
+                    await _send(answer, send)
+        except CallError as error:
+            await _send(rest.encode_error(error, tool), send)
+
+    async def _answer(
+        self, call: Call, tool: Tool | None, sender: Sender, *, whole: bool
+    ) -> rest.HttpAnswer:
+        try:
+            envelope = await self._calls.run(call, tool, sender)
+            # Without a tool the call was recorded, and refused with the nearest names.
+            return rest.encode_result(envelope, cast("Tool", tool), whole=whole)
+        except CallError as error:
+            return rest.encode_error(error, tool)
+        except Exception:  # noqa: BLE001 - boundary: an error of ours, not of the caller
+            _log.exception("a call of %s failed", call.tool_id)
+            return rest.encode_error(HandlerCrashed(call.tool_id), tool)
+
+    def _request(self, scope: Scope, arguments: Any, tool: Tool | None) -> Call:
+        name = tool.id if tool is not None else scope["path"][len(TOOLS_PATH) :]
+        agent = next(iter(header_values(scope, b"user-agent")), "")[:MAX_CLIENT_NAME]
+        return self._calls.request(name, arguments, tool, via="http", client_name=agent)
+
+    def _sender(self, scope: Scope) -> Sender:
+        return Sender(identify(scope) or self._identity, caller_of(scope))
+
+
+def methods_of(tool: Tool | None) -> tuple[str, ...]:
+    """Return the methods that a tool can be called with; an unknown one is not found with any."""
+    if tool is None or rest.query_properties(tool) is not None:
+        return (*_READS, "POST")
+    return ("POST",)
+
+
+def _arguments(scope: Scope, body: bytes, tool: Tool | None) -> Any:
+    if scope["method"] != "POST":
+        return {} if tool is None else rest.read_query(scope["query_string"], tool)
+    try:
+        arguments = read_json(body)
+    except BadMessage as bad:
+        raise RequestRefused(400, str(bad)) from None
+    if arguments is None:
+        raise RequestRefused(400, "The body of a request must be a JSON object, got null")
+    return arguments
+
+
+def _wants_envelope(scope: Scope) -> bool:
+    for value in header_values(scope, b"accept"):
+        kinds = (part.partition(";")[0].strip().lower() for part in value.split(","))
+        if rest.ENVELOPE in kinds:
+            return True
+    return False
+
+
+def _check_site(scope: Scope) -> None:
+    """Refuse what a page of another site makes a browser send without an `Origin`: images, links.
+
+    Raises:
+        RequestRefused: 403
+    """
+    sites = set(header_values(scope, b"sec-fetch-site"))
+    if not sites <= {"same-origin", "none"} and not any(header_values(scope, b"origin")):
+        raise RequestRefused(403, "Pages of other sites cannot call tools")
+
+
+async def _send(answer: rest.HttpAnswer, send: Send) -> None:
+    start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+class _ClientGone(Exception):
+    """The client disconnected before the end of its call."""
+
+
+class _Watch:
+    """Cancels the task of a request if its client disconnects.
+
+    Most calls end before the watch starts, and pay only for a timer.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._watching: asyncio.Task[None] | None = None
+        self._is_gone = False
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._start)
+
+    def _start(self) -> None:
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._is_gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        is_ours = self._task is not None and self._is_gone and self._task.uncancel() == 0
+        if is_ours and kind is asyncio.CancelledError:
+            raise _ClientGone from None
