@@ -257,9 +257,8 @@ def test_a_query_is_converted_by_the_input_schema(line):
     assert given == {"sku": "12", "quantity": 3, "tags": [1, 2], "gift": True, "where": {"a": 1}}
 
 
-@pytest.mark.parametrize("text", ["7", "%5B7%5D"])
-def test_one_value_of_a_list_is_a_list(line, text):
-    assert get(line, f"/tools/shop.price?sku=a&tags={text}").json["given"]["tags"] == [7]
+def test_one_value_of_a_list_is_a_list(line):
+    assert get(line, "/tools/shop.price?sku=a&tags=7").json["given"]["tags"] == [7]
 
 
 @pytest.mark.parametrize("query", ["quantity=1", "sku=a&quantity=1.5", "sku=a&quantity=", "sku=a&sku=b",

@@ -1,14 +1,13 @@
 """Plain HTTP's wire form: the data as the body, or seed 004's error with a status; pure functions.
 
-Arguments of a GET are read from the query here as well. Routes, authentication and streams are in
-`serve/rest/`, the description of the endpoints in `openapi_output.py`.
+Arguments in a query are read in `query_arguments.py`; the description of the endpoints is made in
+`openapi_output.py`. Routes, authentication and streams are in `serve/rest/`.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
@@ -22,10 +21,8 @@ from callpact.envelope import (
     now_ms,
     raise_for_error,
 )
-from callpact.errors import CallError, InvalidInput, Issue, OutputRejected
-from callpact.schema import is_array, is_object, repair
+from callpact.errors import CallError, Issue, OutputRejected
 from callpact.schema.json_text import sendable
-from callpact.schema.targets import resolve
 from callpact.wire.mcp.content import media_kind
 from callpact.wire.mcp.published import result_form
 from callpact.wire.plain import encode_error as encode_plain_error
@@ -37,8 +34,6 @@ JSON = "application/json"
 ENVELOPE = "application/vnd.callpact.envelope+json"
 """The media type that asks for the whole envelope instead of its data."""
 EVENTS = "text/event-stream"
-MAX_QUERY_ARGUMENTS = 1_000
-"""Arguments in the query of one request, repeated ones counted each time."""
 RETRY_SECONDS = 10
 """Seconds in the `Retry-After` header of a call that was refused for lack of room."""
 
@@ -233,79 +228,3 @@ def _broken(envelope: ResponseEnvelope[Any], tool: Tool) -> HttpAnswer:
 def _issues(envelope: ResponseEnvelope[Any]) -> list[Issue]:
     found = list(envelope.warnings)
     return [issue for issue in found if issue.code == "residual"] or found
-
-
-# --- requests -------------------------------------------------------------------------------
-
-
-def is_read_only(tool: Tool) -> bool:
-    """True if a tool only reads, so that it can be called with GET."""
-    return tool.annotations.get("readOnlyHint", tool.kind == "query") is True
-
-
-_FLAT = frozenset(
-    {
-        *("$schema", "$defs", "definitions", "$comment", "title", "description", "examples"),
-        *("type", "properties", "required", "additionalProperties", "default", "deprecated"),
-    }
-)
-
-
-def query_properties(tool: Tool) -> dict[str, Any] | None:
-    """Return the schemas of the arguments that a query can carry; None if a tool has no GET.
-
-    A tool has one if it only reads and its arguments are independent of one another.
-    """
-    schema = tool.contract.input
-    if not is_read_only(tool) or not is_object(schema) or not _FLAT.issuperset(schema):
-        return None
-    held = schema.get("properties", {})
-    return held if is_object(held) and is_object(schema) else None
-
-
-def takes_lists(schema: Any, root: Any, depth: int = 20) -> bool:
-    """True if a schema names arrays as a type of its values."""
-    if not is_object(schema) or not depth:
-        return False
-    kinds = schema.get("type", ())
-    if kinds == "array" or (is_array(kinds) and "array" in kinds):
-        return True
-    others: list[Any] = []
-    if isinstance(schema.get("$ref"), str):
-        others.append(resolve(root, schema["$ref"]))
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        variants = schema.get(keyword)
-        others += variants if is_array(variants) else []
-    return any(takes_lists(other, root, depth - 1) for other in others)
-
-
-def read_query(query: bytes, tool: Tool) -> dict[str, Any]:
-    """Read the arguments of a query: texts are converted where the input schema says so exactly.
-
-    A name that is repeated gives a list; so does a single one if the schema wants a list. Arrays
-    and objects may also be JSON text.
-
-    Raises:
-        InvalidInput: the query is not UTF-8, or has too many arguments.
-    """
-    try:
-        pairs = parse_qsl(
-            query.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MAX_QUERY_ARGUMENTS,
-        )
-    except ValueError:
-        text = f"The query must be UTF-8 with at most {MAX_QUERY_ARGUMENTS:,} arguments"
-        raise InvalidInput(lambda: [Issue("query", text)]) from None
-    texts: dict[str, list[str]] = {}
-    for name, value in pairs:
-        texts.setdefault(name, []).append(value)
-    schema, properties = tool.contract.input, query_properties(tool) or {}
-    arguments: dict[str, Any] = {}
-    for name, values in texts.items():
-        is_list = takes_lists(properties.get(name), schema)
-        is_json = is_list and len(values) == 1 and values[0].lstrip().startswith("[")
-        is_plain = len(values) == 1 and not is_list
-        arguments[name] = values[0] if is_plain or is_json else values
-    return repair(tool.contract.compiled_input, arguments).value

@@ -19,6 +19,7 @@ from callpact.serve.http.guard import check_is_json, header_values
 from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
 from callpact.serve.rest.event_stream import send_events
 from callpact.wire import rest
+from callpact.wire.query_arguments import query_forms, read_query
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,7 +78,7 @@ class RestDoor:
         if path.startswith(TOOLS_PATH):
             _check_site(scope)
             tool = scope[_TOOL] = self._calls.runtime.catalog.get(path[len(TOOLS_PATH) :])
-            allowed = methods_of(tool)
+            allowed = ("POST",) if method == "POST" else methods_of(tool)
         if method not in allowed:
             headers = {"allow": ", ".join(allowed)}
             raise RequestRefused(405, f"Use {' or '.join(allowed)} here", headers=headers)
@@ -149,14 +150,14 @@ class RestDoor:
 
 def methods_of(tool: Tool | None) -> tuple[str, ...]:
     """Return the methods that a tool can be called with; an unknown one is not found with any."""
-    if tool is None or rest.query_properties(tool) is not None:
+    if tool is None or query_forms(tool) is not None:
         return (*_READS, "POST")
     return ("POST",)
 
 
 def _arguments(scope: Scope, body: bytes, tool: Tool | None) -> Any:
     if scope["method"] != "POST":
-        return {} if tool is None else rest.read_query(scope["query_string"], tool)
+        return {} if tool is None else read_query(scope["query_string"], tool)
     try:
         arguments = read_json(body)
     except BadMessage as bad:
