@@ -65,6 +65,14 @@ def grant(tool: Tool, identity: Identity | None) -> None:
         raise _denied(tool, identity, "a right to", [f"{action} some {kind}"])
 
 
+def rights_of(identity: Identity | None) -> object:
+    """Return a hashable key of a caller's rights: callers with the same key may use the same tools."""
+    if identity is None:
+        return None
+    resources = ((name, frozenset(held)) for name, held in identity.resources.items())
+    return frozenset(identity.scopes), frozenset(resources)
+
+
 def _denied(tool: Tool, identity: Identity, what: str, missing: list[str]) -> AccessDenied:
     text = f"'{identity.id}' may not use '{tool.id}': it needs {what} {', '.join(missing)}"
     return AccessDenied(text, details={"missing": missing})

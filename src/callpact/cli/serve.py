@@ -218,6 +218,13 @@ async def _serve(
         from callpact.serve.rest.rest_door import RestDoor
 
         metrics = session.metrics
+        rest = RestDoor(
+            door.calls,
+            identity=identity,
+            has_tokens=authentication is not None,
+            title=options.name,
+            version=package_version("callpact"),
+        )
         with ended_at(signal.SIGTERM):
             await serve_http(
                 door.server,
@@ -226,7 +233,7 @@ async def _serve(
                 path=options.path,
                 bound=bound,
                 page=None if metrics is None else metrics.render,
-                rest=RestDoor(door.calls, identity=identity) if table.rest else None,
+                rest=rest if table.rest else None,
                 on_ready=ready,
                 **access.keywords(),
             )

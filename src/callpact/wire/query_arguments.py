@@ -37,6 +37,11 @@ def is_read_only(tool: Tool) -> bool:
     return tool.annotations.get("readOnlyHint", tool.kind == "query") is True
 
 
+def takes_idempotency_key(tool: Tool) -> bool:
+    """True if a repeated call could do its work twice, so that a key protects it."""
+    return not is_read_only(tool) and tool.kind != "subscription"
+
+
 def query_forms(tool: Tool) -> dict[str, QueryForm] | None:
     """Return the form of each argument in a query; None if the tool cannot be called with GET.
 
@@ -87,7 +92,31 @@ def read_query(query: bytes, tool: Tool) -> dict[str, Any]:
     return repair(tool.contract.compiled_input, arguments).value
 
 
+def without_null(schema: Any) -> Any:
+    """Return a schema without null, which a query cannot express: the argument is left out."""
+    if not is_object(schema):
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "default" or value is not None}
+    kinds = schema.get("type")
+    if is_array(kinds) and "null" in kinds:
+        rest = [kind for kind in kinds if kind != "null"]
+        kept["type"] = rest[0] if len(rest) == 1 else rest
+    for keyword in ("anyOf", "oneOf"):
+        variants = schema.get(keyword)
+        if not is_array(variants):
+            continue
+        rest = [one for one in variants if not _is_null(one)]
+        if len(rest) == 1 < len(variants) and is_object(rest[0]):
+            del kept[keyword]
+            return (
+                {**rest[0], **kept} if rest[0].keys().isdisjoint(kept) else kept | {keyword: rest}
+            )
+        kept[keyword] = rest
+    return kept
+
+
 def _form(schema: Any, root: dict[str, Any]) -> QueryForm | None:
+    schema = without_null(schema)
     kinds = _kinds(schema, root)
     if not kinds:
         return None
@@ -96,7 +125,9 @@ def _form(schema: Any, root: dict[str, Any]) -> QueryForm | None:
     if kinds & _SCALARS:
         return None
     items = _items(schema, root)
-    is_plain = kinds == {"array"} and items is not None and _kinds(items, root) <= _SCALARS
+    is_plain = (
+        kinds == frozenset({"array"}) and items is not None and _kinds(items, root) <= _SCALARS
+    )
     return "list" if is_plain and _kinds(items, root) else "json"
 
 
@@ -125,7 +156,7 @@ def _kinds(schema: Any, root: dict[str, Any], depth: int = _DEPTH) -> frozenset[
             return frozenset[str]().union(*found) if all(found) else frozenset()
     parts = schema.get("allOf")
     found = [_kinds(part, root, depth - 1) for part in parts] if is_array(parts) else []
-    return next(filter(None, found), frozenset())
+    return next(filter(None, found), frozenset[str]())
 
 
 def _is_null(schema: Any) -> bool:

@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError
 
 from callpact.discovery.tools import discovery_tools
 from callpact.errors import AccessDenied
-from callpact.gate import grant
+from callpact.gate import grant, rights_of
 from callpact.wire.mcp import results as wire
 from callpact.wire.mcp.offers import encode_prompt, encode_resource
 
@@ -226,14 +226,7 @@ class ViewCache:
 
     def of(self, identity: Identity | None) -> CatalogView:
         """Return the view of a caller's rights over the current catalog."""
-        rights = (
-            None
-            if identity is None
-            else (
-                frozenset(identity.scopes),
-                frozenset((name, frozenset(held)) for name, held in identity.resources.items()),
-            )
-        )
+        rights = rights_of(identity)
         view = self._views.get(rights)
         if view is None or view.catalog is not self._runtime.catalog:
             view = CatalogView(

@@ -17,7 +17,9 @@ from callpact.serve.concurrency import caller_of
 from callpact.serve.door_calls import Sender
 from callpact.serve.http.guard import check_is_json, header_values
 from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
+from callpact.serve.rest.docs_page import POLICY
 from callpact.serve.rest.event_stream import send_events
+from callpact.serve.rest.rest_pages import RestPages
 from callpact.wire import rest
 from callpact.wire.query_arguments import query_forms, read_query
 
@@ -32,12 +34,22 @@ if TYPE_CHECKING:
 
 TOOLS_PATH = "/tools/"
 HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+DOCUMENT_PATH = "/openapi.json"
+DOCS_PATH = "/docs"
 WATCH_SECONDS = 0.05
 """Seconds after which the client of a running call over HTTP is watched, to end the call with it."""
 MAX_CLIENT_NAME = 200
 """Characters of a client's `User-Agent` that are recorded with its calls."""
+_PATHS = HEALTH_PATHS | {DOCUMENT_PATH, DOCS_PATH}
 _TOOL = "callpact.tool"
 _READS = ("GET", "HEAD")
+_PAGE_HEADERS = {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": POLICY,
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
 _log = logging.getLogger("callpact.serve.rest")
 
 
@@ -45,12 +57,21 @@ class RestDoor:
     """Plain HTTP endpoints for the tools of a runtime, beside the MCP door of the same server.
 
     `calls` are those of the MCP door, whose limits both share. `identity` is the caller if the
-    server needs no tokens.
+    server needs no tokens (`has_tokens`). `title` and `version` are those of the description.
     """
 
-    def __init__(self, calls: DoorCalls, *, identity: Identity | None = None) -> None:
+    def __init__(
+        self,
+        calls: DoorCalls,
+        *,
+        identity: Identity | None = None,
+        has_tokens: bool = False,
+        title: str = "callpact",
+        version: str = "",
+    ) -> None:
         self._calls = calls
         self._identity = identity
+        self._pages = RestPages(calls.runtime, title=title, version=version, has_tokens=has_tokens)
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -61,7 +82,7 @@ class RestDoor:
 
     def owns(self, path: str) -> bool:
         """True for the paths of this door."""
-        return path.startswith(TOOLS_PATH) or path in HEALTH_PATHS
+        return path.startswith((TOOLS_PATH, f"{DOCS_PATH}/")) or path in _PATHS
 
     def is_public(self, path: str) -> bool:
         """True for the paths of health checks, which need no token."""
@@ -95,8 +116,10 @@ class RestDoor:
         try:
             if scope["path"].startswith(TOOLS_PATH):
                 await self._call(scope, receive, send)
-            else:
+            elif scope["path"] in HEALTH_PATHS:
                 await self._health(scope, send)
+            else:
+                await self._page(scope, send)
         except RequestRefused as refused:
             await self.refuse(refused, send)
 
@@ -104,6 +127,22 @@ class RestDoor:
         is_ready = scope["path"] == "/healthz" or not self._is_stopping
         body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
         await respond(send, 200 if is_ready else 503, body, {"cache-control": "no-store"})
+
+    async def _page(self, scope: Scope, send: Send) -> None:
+        path, identity = scope["path"], self._sender(scope).identity
+        name = path.removeprefix(DOCS_PATH).strip("/")
+        if path == DOCUMENT_PATH:
+            body: bytes | None = await self._pages.openapi(identity)
+            headers = {"cache-control": "no-store"}
+        else:
+            is_index = not name
+            body = (
+                await self._pages.index(identity) if is_index else self._pages.tool(name, identity)
+            )
+            headers = _PAGE_HEADERS
+        if body is None:
+            raise RequestRefused(404, "There is no such tool")
+        await respond(send, 200, body, headers)
 
     # --- calls ----------------------------------------------------------------------------------
 

@@ -131,14 +131,28 @@ def output_schema(
     return bounded(shown) if modern else {**shown, "type": "object"}
 
 
+def plain_output_schema(tool: Tool) -> dict[str, Any] | None:
+    """Return the published output schema for a wire that carries every JSON value as it is."""
+    form = result_form(tool, modern=True)
+    if not form.is_published:
+        return None
+    declared = with_plain_draft(tool.contract.output)
+    return agreed(_finite(declared)) if form.is_strict else _Relaxer(declared).whole()
+
+
 def _shown(tool: Tool, form: ResultForm, advertise: AdvertiseMode) -> dict[str, Any]:
     """Return the published part of the declared schema."""
     declared = with_plain_draft(tool.contract.output)
     if not form.is_strict:
         return _Relaxer(declared, is_top=advertise == "top").whole()
-    if loops := _loops(declared):
-        declared = loosened(_without_references(declared, loops))
+    declared = _finite(declared)
     return _top(declared) if advertise == "top" else hoisted(explicit(agreed(declared)))
+
+
+def _finite(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without references that lead to a cycle at one location of a value."""
+    loops = _loops(schema)
+    return loosened(_without_references(schema, loops)) if loops else schema
 
 
 def _declared_media(schema: Any) -> str | None:
