@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from callpact.envelope import ResponseEnvelope, now_ms
+from callpact.errors import AccessDenied
+from callpact.gate import grant
 from callpact.serve import DEFAULT_TIMEOUT
+from callpact.serve.answer_store import AnswerStore
 from callpact.serve.concurrency import CALLS_PER_CALLER, CALLS_PER_TOOL, RunningCalls
+from callpact.serve.idempotency import CallOutcome, IdempotentCalls, check_key, key_of
 from callpact.tool import Call, Tool
+from callpact.wire.query_arguments import takes_idempotency_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from callpact.context import Client, Identity
+    from callpact.context import Client, Context, Identity
     from callpact.runtime import Runtime
 
 
-class Sender(Struct, frozen=True):
+class CallSender(Struct, frozen=True):
     """The sender of one request: an identity for access, and an owner for limits and kept results."""
 
     identity: Identity | None
@@ -35,7 +40,8 @@ class DoorCalls:
     """Runs the calls of all doors of a server within its limits.
 
     More concurrent calls than `calls_per_tool` and `calls_per_caller` are refused; a call without a
-    timeout of its tool ends after `timeout` seconds.
+    timeout of its tool ends after `timeout` seconds. `answers` keeps those of calls with an
+    idempotency key; by default in the user's data folder.
     """
 
     def __init__(
@@ -45,8 +51,10 @@ class DoorCalls:
         timeout: float = DEFAULT_TIMEOUT,
         calls_per_tool: int = CALLS_PER_TOOL,
         calls_per_caller: int = CALLS_PER_CALLER,
+        answers: AnswerStore | None = None,
     ) -> None:
         self.runtime = runtime
+        self._once = IdempotentCalls(answers or AnswerStore())
         self._timeout = timeout
         self._running = RunningCalls(calls_per_tool, calls_per_caller)
 
@@ -67,7 +75,7 @@ class DoorCalls:
         self,
         call: Call,
         tool: Tool | None,
-        sender: Sender,
+        sender: CallSender,
         *,
         client: Client | None = None,
         counted: Tool | None = None,
@@ -83,8 +91,49 @@ class DoorCalls:
             admitted = tool if refusal is None else replace(tool, disabled=refusal)
             return await self.runtime.call(call, sender.identity, client=client, found=admitted)
 
+    async def run_once(
+        self,
+        call: Call,
+        tool: Tool,
+        sender: CallSender,
+        key: Any,
+        *,
+        client: Client | None = None,
+        counted: Tool | None = None,
+    ) -> CallOutcome:
+        """Run a call with an idempotency key, or return the outcome of the first one with it.
+
+        A tool that only reads is run every time. The caller's access is checked every time.
+
+        Raises:
+            CallError: the key cannot be used, or there is no outcome.
+        """
+        key, target = check_key(key), counted or tool
+        if not takes_idempotency_key(target) or not _is_granted(tool, sender.identity):
+            return CallOutcome(await self.run(call, tool, sender, client=client, counted=counted))
+        has_begun = False
+
+        async def handler(arguments: dict[str, Any], context: Context) -> Any:
+            nonlocal has_begun
+            has_begun = True
+            value: Any = tool.handler(arguments, context)
+            return await value if hasattr(value, "__await__") else value
+
+        marked = replace(tool, handler=handler)
+        arguments: Any = {} if call.arguments is None else call.arguments
+        return await self._once.run(
+            key_of(sender.owner or "", target.id, key, arguments),
+            call.deadline or now_ms(),
+            lambda: self.run(call, marked, sender, client=client, counted=target),
+            lambda: has_begun,
+        )
+
+    async def aclose(self) -> None:
+        """End the calls with an idempotency key that outlived their clients."""
+        await self._once.aclose()
+
     async def stream(
-        self, call: Call, tool: Tool, sender: Sender
+        self, call: Call, tool: Tool, sender: CallSender
     ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
         """Run a subscription, which counts as one call until it ends.
 
@@ -99,3 +148,11 @@ class DoorCalls:
                     yield envelope
             finally:
                 await values.aclose()
+
+
+def _is_granted(tool: Tool, identity: Identity | None) -> bool:
+    try:
+        grant(tool, identity)
+    except AccessDenied:
+        return False
+    return True

@@ -76,7 +76,8 @@ def encode_openapi(
 _ABOUT = (
     "Every tool is an endpoint: its arguments are the JSON body of a POST, its result is the body "
     f"of the response. `Accept: {ENVELOPE}` asks for the whole envelope: data, origin, warnings "
-    "and changes."
+    "and changes. A POST with the header `Idempotency-Key` can be repeated safely: the tool runs "
+    "once, and the recorded answer is sent again."
 )
 
 
@@ -97,7 +98,8 @@ def _path(tool: Tool, schemas: dict[str, Any], *, has_tokens: bool) -> dict[str,
         "requestBody": {"required": True, "content": {JSON: body}},
     }
     if takes_idempotency_key(tool):
-        posted["parameters"] = [{"$ref": "#/components/parameters/IdempotencyKey"}]
+        # Not among the parameters: it is no argument, and a generated key protects nothing.
+        posted["x-callpact-headers"] = [{"$ref": "#/components/parameters/IdempotencyKey"}]
     path: dict[str, Any] = {"post": posted}
     parameters = _query(tool, f"{_SCHEMAS}{taken}")
     if parameters is not None:
@@ -135,7 +137,7 @@ def _result(tool: Tool, output: str | None) -> dict[str, Any]:
     data: dict[str, Any] = {} if output is None else {"$ref": f"{_SCHEMAS}{output}"}
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
     if tool.kind == "subscription":
-        del headers["Callpact-Changes"]
+        headers = {name: headers[name] for name in ("X-Operation-Id", "X-Operation-Timestamp")}
         schema = _EVENT | {
             "properties": {**_EVENT["properties"], "data": _EVENT_DATA | _held(data)}
         }
@@ -293,6 +295,10 @@ _HEADERS: dict[str, Any] = {
         "description": "The time of the result, in epoch milliseconds",
         "required": True,
         "schema": {"type": "integer"},
+    },
+    "Idempotency-Replayed": {
+        "description": "Set if the answer was recorded by an earlier call with the same key",
+        "schema": {"const": "true"},
     },
     "Callpact-Changes": {
         "description": "The number of changes that the contract made to the result",

@@ -7,6 +7,7 @@ forms.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -30,6 +31,8 @@ _FLAT = frozenset(
 )
 """Keywords of a schema whose properties are independent of one another."""
 _DEPTH = 20
+_WIDE = re.compile(rb"[0-9]{19}")
+_WIDE_INTEGER = re.compile(r"-?[1-9][0-9]{18,399}", re.ASCII)
 
 
 def is_read_only(tool: Tool) -> bool:
@@ -89,7 +92,20 @@ def read_query(query: bytes, tool: Tool) -> dict[str, Any]:
         name: values[0] if len(values) == 1 and forms.get(name) != "list" else values
         for name, values in texts.items()
     }
-    return repair(tool.contract.compiled_input, arguments).value
+    compiled = tool.contract.compiled_input
+    converted = repair(compiled, arguments).value
+    if _WIDE.search(query) and not compiled.accepts(converted):
+        wide = {name: _widened(value) for name, value in converted.items()}
+        return wide if compiled.accepts(wide) else converted
+    return converted
+
+
+def _widened(value: Any) -> Any:
+    """Convert texts that are integers of more than 64 bits, which `repair` leaves."""
+    if is_array(value):
+        return [_widened(item) for item in value]
+    is_wide = isinstance(value, str) and _WIDE_INTEGER.fullmatch(value)
+    return int(value) if is_wide else value
 
 
 def without_null(schema: Any) -> Any:

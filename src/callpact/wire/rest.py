@@ -103,9 +103,15 @@ def encode_error(error: CallError, tool: Tool | None = None) -> HttpAnswer:
     status = error.row.http
     body = encode_json(sendable(encode_plain_error(error)))
     answer = _answer(status, JSON, body, tool)
-    if status in {429, 503}:
+    if status in {429, 503} or error.code == "idempotency_key_in_use":
         answer.headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
     return answer
+
+
+def marked_as_replayed(answer: HttpAnswer) -> HttpAnswer:
+    """Mark an answer as the recorded one of an earlier call with the same idempotency key."""
+    headers = [*answer.headers, (b"idempotency-replayed", b"true")]
+    return HttpAnswer(answer.status, headers, answer.body)
 
 
 def encode_refusal(status: int, message: str) -> bytes:

@@ -37,8 +37,9 @@ from callpact.resources import (
     Resource,
 )
 from callpact.serve import DEFAULT_TIMEOUT
+from callpact.serve.answer_store import AnswerStore
 from callpact.serve.concurrency import CALLS_PER_CALLER, CALLS_PER_TOOL, caller_of
-from callpact.serve.door_calls import DoorCalls, Sender
+from callpact.serve.door_calls import CallSender, DoorCalls
 from callpact.serve.mcp.completion import complete
 from callpact.serve.mcp.input_rounds import InputRounds
 from callpact.serve.mcp.large_results import ResultReader
@@ -90,6 +91,9 @@ _LISTED: dict[str, type[BaseModel]] = {
     "resources/templates/list": types.ListResourceTemplatesResult,
     "prompts/list": types.ListPromptsResult,
 }
+IDEMPOTENCY_KEY = "callpact/idempotencyKey"
+"""The member of a call's `_meta` with its idempotency key."""
+_REPLAYED = {"callpact/idempotencyReplayed": True}
 _log = logging.getLogger("callpact.serve.mcp")
 
 IdentityLookup = Callable[[Mapping[str, Any]], Identity | None]
@@ -122,7 +126,7 @@ class DirectCall(Struct, frozen=True):
 
     tool: Tool
     call: Call
-    sender: Sender
+    sender: CallSender
     era: str
 
 
@@ -141,6 +145,7 @@ class Door:
     that search, describe and call them. `advertise` is the part of an output schema that the list
     shows, `rendering` the form of results. Results over `result_limit` bytes are delivered in pages
     of whole items. More concurrent calls than `calls_per_tool` and `calls_per_caller` are refused.
+    `answers` keeps those of calls with an idempotency key.
     """
 
     def __init__(
@@ -158,6 +163,7 @@ class Door:
         result_limit: int = LIMIT,
         calls_per_tool: int = CALLS_PER_TOOL,
         calls_per_caller: int = CALLS_PER_CALLER,
+        answers: AnswerStore | None = None,
     ) -> None:
         self._runtime = runtime
         self._identity = identity
@@ -172,6 +178,7 @@ class Door:
             timeout=timeout,
             calls_per_tool=calls_per_tool,
             calls_per_caller=calls_per_caller,
+            answers=answers,
         )
         """Runs the calls of tools; another door of the same server shares its limits."""
         self._kept = ResultReader(result_limit)
@@ -215,6 +222,7 @@ class Door:
         """End the calls that wait for their clients, and the notification streams."""
         self._rounds.close()
         self._listening.close()
+        await self.calls.aclose()
 
     # --- lists --------------------------------------------------------------------------------
 
@@ -234,15 +242,15 @@ class Door:
         prebuilt = Prebuilt()
         return prebuilt.put_in(ctx, await call_next(ctx), is_line=self.writes_lines)
 
-    def _sender(self, context: ServerRequestContext[Any]) -> Sender:
+    def _sender(self, context: ServerRequestContext[Any]) -> CallSender:
         return self._sender_of(getattr(context.request, "scope", None))
 
-    def _sender_of(self, scope: MutableMapping[str, Any] | None) -> Sender:
+    def _sender_of(self, scope: MutableMapping[str, Any] | None) -> CallSender:
         given = self._identity
         identity = given if given is None or isinstance(given, Identity) else given(scope or {})
         if scope is not None:
-            return Sender(identity, caller_of(scope))
-        return Sender(identity, None if identity is None else identity.id)
+            return CallSender(identity, caller_of(scope))
+        return CallSender(identity, None if identity is None else identity.id)
 
     def _input_schema(self, tool_name: str) -> dict[str, Any] | None:
         # The SDK calls this before the caller is known, only for arguments repeated in headers.
@@ -260,9 +268,11 @@ class Door:
         sender = self._sender(context)
         name = params.name
         arguments = arguments_of(context, params.arguments)
+        key = (params.meta or {}).get(IDEMPOTENCY_KEY)
+        notes: dict[str, Any] = {}
 
         async def begin(client: Client) -> _CallOutcome[Tool]:
-            nonlocal name
+            nonlocal name, notes
             view = self._views.of(sender.identity)
             tool = self._tool(view, params.name, sender.owner)
             if tool is None:
@@ -270,17 +280,25 @@ class Door:
             meant = target_of(view.catalog, tool.id, arguments) or tool
             name = meant.name
             call = self._request(context, params.name, arguments, meant)
-            envelope = await self.calls.run(call, tool, sender, client=client, counted=meant)
-            return _CallOutcome(envelope, tool)
+            if key is None:
+                envelope = await self.calls.run(call, tool, sender, client=client, counted=meant)
+                return _CallOutcome(envelope, tool)
+            outcome = await self.calls.run_once(
+                call, tool, sender, key, client=client, counted=meant
+            )
+            notes = _REPLAYED if outcome.is_replayed else {}
+            return _CallOutcome(outcome.unwrap(), tool)
 
         try:
             ran = await self._run(context, params, begin, sender.owner)
         except CallError as error:
-            return self._failed(error, name)
+            failed = self._wired_error(error, name)
+            return _result(failed | {"_meta": notes} if notes else failed)
         if isinstance(ran, types.InputRequiredResult):
             return ran
         tool = ran.subject
         result = await self._encoded(ran.envelope, tool, context.protocol_version, sender)
+        result["_meta"] |= notes
         try:
             return _result(take_out(result))
         except ValidationError as error:
@@ -288,7 +306,7 @@ class Door:
             return self._failed(HandlerCrashed(tool.id), tool.name)
 
     async def _encoded(
-        self, envelope: ResponseEnvelope[Any], tool: Tool, era: str, sender: Sender
+        self, envelope: ResponseEnvelope[Any], tool: Tool, era: str, sender: CallSender
     ) -> dict[str, Any]:
         result = wire.encode_result(
             envelope,
@@ -364,7 +382,7 @@ class Door:
         view: CatalogView,
         name: str,
         arguments: Any,
-        sender: Sender,
+        sender: CallSender,
     ) -> MCPError:
         """Record a call of an unknown tool; returns the error response."""
         try:
@@ -430,7 +448,7 @@ class Door:
         return _valid(types.ReadResourceResult, wired, ran.subject.tool)
 
     def _resource(
-        self, context: ServerRequestContext[Any], sender: Sender, uri: str
+        self, context: ServerRequestContext[Any], sender: CallSender, uri: str
     ) -> tuple[Resource, dict[str, str]]:
         found = self._views.of(sender.identity).resource(uri)
         if found is None:
@@ -468,7 +486,7 @@ class Door:
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
-        sender: Sender,
+        sender: CallSender,
         find: Callable[[], tuple[OfferT, dict[str, str]]],
     ) -> _CallOutcome[OfferT] | types.InputRequiredResult:
         """Run a resource or a prompt as a call.

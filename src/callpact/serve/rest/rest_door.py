@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from callpact.errors import CallError, HandlerCrashed
 from callpact.serve.auth.bearer import identify
 from callpact.serve.concurrency import caller_of
-from callpact.serve.door_calls import Sender
+from callpact.serve.door_calls import CallSender
 from callpact.serve.http.guard import check_is_json, header_values
 from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
 from callpact.serve.rest.docs_page import POLICY
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from callpact.context import Identity
     from callpact.serve.door_calls import DoorCalls
+    from callpact.serve.idempotency import CallOutcome
     from callpact.tool import Call, Tool
 
 TOOLS_PATH = "/tools/"
@@ -160,15 +161,20 @@ class RestDoor:
                 return
             with contextlib.suppress(_ClientGone):
                 async with _Watch(receive):
-                    answer = await self._answer(call, tool, sender, whole=whole)
+                    key = _idempotency_key(scope)
+                    answer = await self._answer(call, tool, sender, key, whole=whole)
                     await _send(answer, send)
         except CallError as error:
             await _send(rest.encode_error(error, tool), send)
 
     async def _answer(
-        self, call: Call, tool: Tool | None, sender: Sender, *, whole: bool
+        self, call: Call, tool: Tool | None, sender: CallSender, key: str | None, *, whole: bool
     ) -> rest.HttpAnswer:
         try:
+            if key is not None and tool is not None:
+                outcome = await self._calls.run_once(call, tool, sender, key)
+                answer = _encoded(outcome, tool, whole=whole)
+                return rest.marked_as_replayed(answer) if outcome.is_replayed else answer
             envelope = await self._calls.run(call, tool, sender)
             # Without a tool the call was recorded, and refused with the nearest names.
             return rest.encode_result(envelope, cast("Tool", tool), whole=whole)
@@ -183,8 +189,8 @@ class RestDoor:
         agent = next(iter(header_values(scope, b"user-agent")), "")[:MAX_CLIENT_NAME]
         return self._calls.request(name, arguments, tool, via="http", client_name=agent)
 
-    def _sender(self, scope: Scope) -> Sender:
-        return Sender(identify(scope) or self._identity, caller_of(scope))
+    def _sender(self, scope: Scope) -> CallSender:
+        return CallSender(identify(scope) or self._identity, caller_of(scope))
 
 
 def methods_of(tool: Tool | None) -> tuple[str, ...]:
@@ -204,6 +210,18 @@ def _arguments(scope: Scope, body: bytes, tool: Tool | None) -> Any:
     if arguments is None:
         raise RequestRefused(400, "The body of a request must be a JSON object, got null")
     return arguments
+
+
+def _encoded(outcome: CallOutcome, tool: Tool, *, whole: bool) -> rest.HttpAnswer:
+    if outcome.error is not None:
+        return rest.encode_error(outcome.error, tool)
+    return rest.encode_result(outcome.unwrap(), tool, whole=whole)
+
+
+def _idempotency_key(scope: Scope) -> str | None:
+    """Return the key of a request; several of them are joined, and then refused."""
+    given = list(header_values(scope, b"idempotency-key"))
+    return " ".join(given) if given else None
 
 
 def _wants_envelope(scope: Scope) -> bool:
