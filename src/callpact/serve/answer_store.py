@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from callpact.envelope import now_ms
-from callpact.errors import InvalidConfig
+from callpact.errors import InvalidConfig, UsageError
 from callpact.folders import data_folder
 
 KEPT_HOURS = 24
@@ -90,7 +90,7 @@ class AnswerStore:
 
     Raises:
         InvalidConfig: on first use, the file is another database or of a later version.
-        sqlite3.Error: the file cannot be read or written.
+        UsageError: the file cannot be read or written.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -145,17 +145,20 @@ class AnswerStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._lock:
-            if self._connection is None:
-                self._connection = _opened(self.path)
-            file = self._connection
-            file.execute("BEGIN IMMEDIATE")
-            try:
-                yield file
-            except BaseException:
-                file.execute("ROLLBACK")
-                raise
-            file.execute("COMMIT")
+        try:
+            with self._lock:
+                if self._connection is None:
+                    self._connection = _opened(self.path)
+                file = self._connection
+                file.execute("BEGIN IMMEDIATE")
+                try:
+                    yield file
+                except BaseException:
+                    file.execute("ROLLBACK")
+                    raise
+                file.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"the answers in '{self.path}' cannot be used: {error}") from error
 
 
 def _digest(text: bytes) -> bytes:

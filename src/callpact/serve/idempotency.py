@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import re
-import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -31,7 +30,6 @@ GRACE_MS = 5_000
 ENDING_SECONDS = 5.0
 """Seconds that calls with an idempotency key have when the server stops."""
 _KEY = re.compile(r"[!-~]+")
-_STORE_FAILURES = (sqlite3.Error, OSError, CallpactError)
 _log = logging.getLogger("callpact.serve")
 
 
@@ -100,7 +98,7 @@ class IdempotentCalls:
         """
         try:
             claim = await asyncio.to_thread(self._store.claim, key, deadline + GRACE_MS)
-        except _STORE_FAILURES as error:
+        except CallpactError as error:
             _log.error("the store of idempotency keys cannot be used: %s", error)
             raise Failed(
                 "idempotency_not_recorded",
@@ -136,7 +134,7 @@ class IdempotentCalls:
                 await asyncio.to_thread(self._store.finish, key, _encode(outcome))
             else:
                 await asyncio.to_thread(self._store.release, key)
-        except _STORE_FAILURES as error:
+        except CallpactError as error:
             # The caller gets its answer; a repeated call is refused.
             _log.error("the answer for an idempotency key cannot be recorded: %s", error)
         return outcome
