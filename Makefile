@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test bench conformance lint format lock clean
+.PHONY: help demo test bench conformance endpoints lint format lock clean
 
 help:
 	@echo "make demo          see callpact at work (ONCE=1: one round, then exit)"
 	@echo "make test          lint, types, all tests; what CI runs"
 	@echo "make bench         the figures of docs/explanation/performance.md"
 	@echo "make conformance   what two judges of MCP servers by others say"
+	@echo "make endpoints     what two judges of HTTP endpoints by others say"
 	@echo "make format        format the code"
 	@echo "make lock          pin the requirements anew"
 
@@ -25,6 +26,9 @@ bench: $(VENV)-bench/bench.stamp
 
 conformance: $(VENV)/test.stamp
 	@$(BIN)/python scripts/conformance.py
+
+endpoints: $(VENV)/test.stamp
+	@$(BIN)/python scripts/endpoints.py
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/python scripts/check.py lint types imports

@@ -57,6 +57,7 @@ GROUPS: dict[str, list[list[str]]] = {
     "docs": [[*HERE, "tests/docs"]],
     "e2e": [[*HERE, "tests/e2e"]],
     "conformance": [[str(BIN / "python"), "scripts/conformance.py"]],
+    "endpoints": [[str(BIN / "python"), "scripts/endpoints.py"]],
     "distribution": [],  # filled in by `distribution_commands`: it may need an environment first
 }
 
