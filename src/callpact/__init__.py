@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from callpact.agent.models.open import open_model
     from callpact.agent.prompt.instructions import Skill
     from callpact.agent.reliability import strict_output_rules
+    from callpact.server import asgi_app, run
     from callpact.sources.data_tools import data_tool
     from callpact.sources.flowmcp.build.source import from_flowmcp
     from callpact.sources.python.functions import from_functions
@@ -72,6 +73,7 @@ __getattr__ = lazy_names(
         "agent.models.open": ("open_model",),
         "agent.prompt.instructions": ("Skill",),
         "agent.reliability": ("strict_output_rules",),
+        "server": ("asgi_app", "run"),
         "sources.data_tools": ("data_tool",),
         "sources.flowmcp.build.source": ("from_flowmcp",),
         "sources.python.functions": ("from_functions",),
@@ -123,6 +125,7 @@ __all__ = [
     "UnknownTool",
     "UpstreamError",
     "UsageError",
+    "asgi_app",
     "build_env",
     "data_tool",
     "from_flowmcp",
@@ -136,6 +139,7 @@ __all__ = [
     "prompt",
     "raise_for_error",
     "resource",
+    "run",
     "strict_output_rules",
     "tool",
     "unwrap",

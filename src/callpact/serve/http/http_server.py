@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -172,6 +172,48 @@ async def serve_http(
         listening = stack.enter_context(contextlib.closing(bound or reserve(host, port)))
         with _explained(host, port):  # Two processes may bind an address; only one can listen.
             listening.listen()
+        guard = await stack.enter_async_context(
+            guarded_app(
+                server,
+                path=path,
+                limits=limits,
+                host_policy=host_policy,
+                authentication=authentication,
+                page=page,
+                rest=rest,
+            )
+        )
+        running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
+        if on_ready is not None:
+            shown = f"[{_bare(host)}]" if ":" in host else host
+            address = f"http://{shown}:{listening.getsockname()[1]}{path}"
+            running.on_ready = lambda: on_ready(address)
+        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            guard.stop()
+            if rest is not None:
+                rest.stop()
+            running.should_exit = True
+            await serving
+            raise
+
+
+@contextlib.asynccontextmanager
+async def guarded_app(
+    server: Server[Any],
+    *,
+    path: str,
+    host_policy: HostPolicy,
+    limits: HttpLimits | None = None,
+    authentication: Authentication | None = None,
+    page: Callable[[], bytes] | None = None,
+    rest: RestDoor | None = None,
+) -> AsyncGenerator[Guard]:
+    """Yield the ASGI application of a server, behind its guard; it needs no lifespan of its own."""
+    limits = limits or HttpLimits()
+    async with contextlib.AsyncExitStack() as stack:
         app = server.streamable_http_app(
             streamable_http_path=path,
             max_request_body_size=limits.body_bytes,
@@ -197,22 +239,8 @@ async def serve_http(
             authenticator=authentication,
             plain=rest,
         )
-        running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
-        if on_ready is not None:
-            shown = f"[{_bare(host)}]" if ":" in host else host
-            address = f"http://{shown}:{listening.getsockname()[1]}{path}"
-            running.on_ready = lambda: on_ready(address)
         await stack.enter_async_context(server.session_manager.run())
-        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
-        try:
-            await asyncio.shield(serving)
-        except asyncio.CancelledError:
-            guard.stop()
-            if rest is not None:
-                rest.stop()
-            running.should_exit = True
-            await serving
-            raise
+        yield guard
 
 
 class MetricsEndpoint:

@@ -76,7 +76,7 @@ class PythonSource:
         return (self._folder, (self._folder / self._module).resolve().parent)
 
     def _tools_of(self, module: ModuleType) -> Tools:
-        found = _marked(module)
+        found = marked_in(module)
         if self._name is None:
             if not found:
                 raise SourceRefused(
@@ -192,7 +192,8 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _marked(module: ModuleType) -> dict[str, Any]:
+def marked_in(module: ModuleType) -> dict[str, Any]:
+    """The marked functions, Tools, resources and prompts of a module, by their names in it."""
     found: dict[str, Any] = {}
     for name, value in vars(module).items():
         is_tool = isinstance(value, Tool | Resource | Prompt) or (
