@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.app import Options, Session
 from callpact.serve import Door
+from rest_client import RestClient
 
 TOOLS = Path(__file__).parent / "behaviour.py"
 SERVE = ["-m", "callpact", "serve", "-s", str(TOOLS)]
@@ -59,11 +60,18 @@ def http_address():
             rest.join()
 
 
-@pytest.fixture(params=["memory", "stdio", "http"])
+PIPES = ("memory", "stdio", "http")
+
+
+@pytest.fixture(params=PIPES)
 def target(request):
     """What a client is given to connect to."""
-    if request.param != "http":
-        return in_memory if request.param == "memory" else over_stdio
+    return pipe(request.param, request)
+
+
+def pipe(name, request):
+    if name != "http":
+        return in_memory if name == "memory" else over_stdio
     address = request.getfixturevalue("http_address")
 
     @contextlib.asynccontextmanager
@@ -73,18 +81,39 @@ def target(request):
     return over_http
 
 
-@pytest.fixture(params=[MODERN, LEGACY])
-def door(target, request):
-    """Puts a question to the server through one door, in one era."""
+@pytest.fixture(
+    params=[*((name, mode) for mode in (MODERN, LEGACY) for name in PIPES), ("rest", MODERN)],
+    ids="-".join,
+)
+def door(request):
+    """Puts a question to the server through one door, in one era; or over plain HTTP."""
+    name, mode = request.param
+    if name == "rest":
+        return over_rest(request.getfixturevalue("http_address"))
+    target = pipe(name, request)
 
-    def ask(question, mode=request.param):
+    def ask(question):
         async def go():
             async with target() as place, Client(place, mode=mode) as client:
                 return await question(client)
 
         return asyncio.run(asyncio.wait_for(go(), PATIENCE))
 
-    ask.is_modern = request.param == MODERN
+    ask.is_modern = mode == MODERN
+    return ask
+
+
+def over_rest(address):
+    """Puts a question over plain HTTP, at the root of the same server."""
+
+    def ask(question):
+        async def go():
+            async with RestClient(address.removesuffix("/mcp")) as client:
+                return await question(client)
+
+        return asyncio.run(asyncio.wait_for(go(), PATIENCE))
+
+    ask.is_modern = True
     return ask
 
 

@@ -454,3 +454,60 @@ def test_the_path_of_mcp_comes_first():
     with Serving(None, door, rest=rest, path="/tools/mcp") as served, served.connect() as line:
         assert line.ask(raw.message(), path="/tools/mcp", **raw.routed()).result["tools"]
         assert post(line, "shop.whoami").status == 200
+
+
+# --- the description --------------------------------------------------------------------------
+
+
+def test_the_document_lists_what_its_caller_may_use():
+    with serving(authentication=Authentication(TOKENS)) as served, served.connect() as line:
+        assert error(get(line, "/openapi.json"), 401)
+        paths = get(line, "/openapi.json", **bearer(CI)).json["paths"]
+        assert "/tools/shop.price" in paths
+        assert "/tools/shop.admin" not in paths
+        assert "/tools/shop.admin" in get(line, "/openapi.json", **bearer(ROOT)).json["paths"]
+
+
+def test_the_docs_pages_show_every_tool_and_load_nothing(line):
+    index = get(line, "/docs")
+    assert index.headers["content-type"] == "text/html; charset=utf-8"
+    assert index.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha")
+    for name in ("shop.price", "shop.ticks"):
+        assert f'href="/docs/{name}"'.encode() in index.body
+        page = get(line, f"/docs/{name}")
+        assert page.status == 200
+        assert f"/tools/{name}".encode() in page.body
+        assert b"<script" not in page.body
+        assert b"http://" not in page.body
+        assert b"https://" not in page.body
+
+
+def test_the_docs_hide_what_the_caller_may_not_use(line):
+    assert b"shop.admin" not in get(line, "/docs").body
+    assert error(get(line, "/docs/shop.admin"), 404)
+    assert error(get(line, "/docs/shop.nope"), 404)
+
+
+def test_words_of_a_tool_are_text_on_its_page():
+    evil = "<img src=x onerror=alert(1)>"
+    props = {"type": "object", "properties": {evil: {"description": evil, "default": evil}}}
+    tool = Tool(
+        id="t.x", description=evil, title=evil, tags=(evil,), handler=echo,
+        contract=Contract(input=props, output=props), examples=({evil: evil},),
+    )  # fmt: skip
+    with serving(tool) as served, served.connect() as line:
+        for path in ("/docs", "/docs/t.x"):
+            body = get(line, path).body
+            assert b"&lt;img" in body
+            assert b"<img" not in body
+
+
+def test_the_description_follows_a_reload():
+    runtime = Runtime(Catalog([TOOLS[0]]))
+    door = Door(runtime)
+    with Serving(None, door, rest=RestDoor(door.calls)) as served, served.connect() as line:
+        assert set(get(line, "/openapi.json").json["paths"]) > {"/tools/shop.price"}
+        runtime.catalog = Catalog([TOOLS[1]])
+        paths = get(line, "/openapi.json").json["paths"]
+        assert "/tools/shop.order" in paths
+        assert "/tools/shop.price" not in paths
