@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -35,9 +36,9 @@ pre { background: var(--soft); border-radius: 6px; margin: .5rem 0; overflow-x: 
   padding: .75rem 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .4rem .75rem .4rem 0; text-align: left;
-  vertical-align: top; overflow-wrap: anywhere; }
-th { font-size: .85rem; font-weight: 600; opacity: .75; }
-td:first-child { overflow-wrap: normal; }
+  vertical-align: top; }
+th { font-size: .85rem; font-weight: 600; opacity: .75; white-space: nowrap; }
+th:last-child, td:last-child { overflow-wrap: anywhere; padding-right: 0; width: 55%; }
 .about { white-space: pre-line; }
 .badge { border: 1px solid var(--line); border-radius: 999px; display: inline-block;
   font-size: .8rem; margin: 0 .3rem .3rem 0; padding: .05rem .6rem; }
@@ -92,6 +93,7 @@ def encode_tool_page(tool: Tool, *, title: str, has_tokens: bool) -> bytes:
         f'<p class="about">{escape(about)}</p>' if about else "",
         "<h2>Call</h2>",
         f"<pre>{escape(_request(tool, has_tokens=has_tokens))}</pre>",
+        _query(tool),
         _names(tool),
         "<h2>Arguments</h2>",
         _fields(schema, "It takes no arguments."),
@@ -146,6 +148,15 @@ def _request(tool: Tool, *, has_tokens: bool) -> str:
     return " \\\n  ".join(lines)
 
 
+def _query(tool: Tool) -> str:
+    if query_forms(tool) is None:
+        return ""
+    return (
+        '<p class="quiet">With GET the arguments are in the query: a list repeats its name, an '
+        "object is JSON text.</p>"
+    )
+
+
 def _example(tool: Tool) -> Any:
     """Return the first valid example; else the required arguments, each with its type in words."""
     compiled = tool.contract.compiled_input
@@ -192,7 +203,11 @@ def _result(tool: Tool, output: Any) -> str:
         return lead + "<p>Any JSON value, or bytes as their content type.</p>"
     if tool.contract.policy == "warn":
         lead += "<p>As the tool declares it; results are sent also where they differ.</p>"
-    return lead + _fields(output, "") + _schema("JSON Schema of the result", output)
+    kind = escape(_type(output, output).capitalize())
+    fields = _fields(
+        output, f"{kind}, without declared fields." if kind == "Object" else f"{kind}."
+    )
+    return lead + fields + _schema("JSON Schema of the result", output)
 
 
 def _fields(schema: dict[str, Any], nothing: str) -> str:
@@ -202,11 +217,11 @@ def _fields(schema: dict[str, Any], nothing: str) -> str:
         return f"<p>{nothing}</p>" if nothing else ""
     required = schema.get("required", ())
     rows = "".join(
-        f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type(held, root))}</td>"
-        f"<td>{'yes' if name in required else ''}</td><td>{_meaning(held, root)}</td></tr>"
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type(held, root))}"
+        f"{', required' if name in required else ''}</td><td>{_meaning(held, root)}</td></tr>"
         for name, held in properties.items()
     )
-    head = "<tr><th>name</th><th>type</th><th>required</th><th>meaning</th></tr>"
+    head = "<tr><th>name</th><th>type</th><th>meaning</th></tr>"
     return f"<table>{head}{rows}</table>"
 
 
@@ -245,30 +260,36 @@ def _meaning(schema: Any, root: Any) -> str:
         words.append("one of " + ", ".join(f"<code>{escape(json_text(v))}</code>" for v in values))
     if "default" in schema:
         words.append(f"default <code>{escape(json_text(schema['default']))}</code>")
-    limits = [f"{word} {schema[key]}" for key, word in _LIMITS.items() if key in schema]
+    limits = [word.format(schema[key]) for key, word in _LIMITS.items() if key in schema]
     words += [escape(", ".join(limits))] if limits else []
     return "; ".join(words)
 
 
 _LIMITS = {
-    "minimum": "≥",
-    "exclusiveMinimum": ">",
-    "maximum": "≤",
-    "exclusiveMaximum": "<",
-    "minLength": "at least characters:",
-    "maxLength": "at most characters:",
-    "minItems": "at least items:",
-    "maxItems": "at most items:",
-    "pattern": "pattern",
-    "format": "format",
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "exclusiveMaximum": "< {}",
+    "minLength": "length ≥ {}",
+    "maxLength": "length ≤ {}",
+    "minItems": "items ≥ {}",
+    "maxItems": "items ≤ {}",
+    "pattern": "pattern {}",
+    "format": "format {}",
 }
+
+
+def _with_code(text: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 _ERRORS = (
     "<h2>Errors</h2><p>An error has a status and the body "
     '<code>{"error": {"code", "message", "path"}}</code>; several violations are listed in '
     "<code>issues</code>.</p><table><tr><th>code</th><th>status</th><th>meaning</th></tr>"
     + "".join(
         f"<tr><td><code>{escape(row.code)}</code></td><td>{row.http}</td>"
-        f"<td>{escape(row.meaning)}</td></tr>"
+        f"<td>{_with_code(row.meaning)}</td></tr>"
         for row in (*CODES.values(), OWN_CODE)
     )
     + "</table>"
