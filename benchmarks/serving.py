@@ -332,6 +332,15 @@ class Http(Peer):
             self._headers["Mcp-Session-Id"] = session
         return response.read()
 
+    def post(self) -> None:
+        """The same call as a plain HTTP request."""
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        self._connection.request("POST", "/tools/b.echo0", json.dumps(ARGUMENTS), headers)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200 or json.loads(body) != ARGUMENTS:
+            raise SystemExit(f"the request was answered with {response.status} {body}")
+
     def close(self) -> None:
         self._connection.close()
         super().close()
@@ -407,6 +416,23 @@ def calls() -> None:
         _table(f"tools/call over stdio, era {era}", taken, "≤ 2.5")
 
 
+def endpoints() -> None:
+    """The same tool of the same kind of server, called over MCP and as a plain HTTP endpoint."""
+    commands = {
+        "callpact, tools/call, era 2026": ours("http"),
+        "callpact, POST /tools/ID": ours("http"),
+    }
+    with serving(commands, Http, modern=True) as peers:
+        work = dict(zip(peers.values(), (Peer.call, Http.post), strict=True))
+
+        def once(peer: Peer) -> None:
+            work[peer](peer)
+
+        timed(peers, once, times=CALLS, rounds=3)
+        taken = timed(peers, once, times=CALLS)
+    _table("A tool over HTTP: MCP and a plain endpoint", taken, "< 1.00")
+
+
 def one_of_many() -> None:
     for name, kind in {"stdio": Pipe, "HTTP": Http}.items():
         door = name.lower()
@@ -453,6 +479,7 @@ def starts() -> None:
 
 def main() -> None:
     calls()
+    endpoints()
     one_of_many()
     lists()
     starts()

@@ -19,7 +19,14 @@ from api_page import api, constant, sentences
 from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
-from callpact.config import CallerConfig, Config, LimitsConfig, OAuthClientConfig, SourceConfig
+from callpact.config import (
+    CallerConfig,
+    Config,
+    LimitsConfig,
+    OAuthClientConfig,
+    ServeConfig,
+    SourceConfig,
+)
 from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
 
@@ -187,6 +194,10 @@ def configuration() -> str:
         for name, f in table.model_fields.items()
     ]
     lines += [
+        f"| `serve.{f.alias or name}` | {f.description} |"
+        for name, f in ServeConfig.model_fields.items()
+    ]
+    lines += [
         f"| `limits.{name}` | {f.description}; {f.default:,} |"
         for name, f in LimitsConfig.model_fields.items()
     ]
@@ -203,9 +214,11 @@ LIMITS: dict[str, tuple[str, str]] = {
         "serve",
         (
             "DEFAULT_TIMEOUT MAX_BODY_BYTES MAX_CLIENT_SECONDS MAX_CONNECTIONS MAX_SESSIONS "
-            "MAX_STREAMS MAX_LINE_BYTES MAX_REQUESTS MAX_QUESTIONS"
+            "MAX_STREAMS MAX_LINE_BYTES MAX_REQUESTS MAX_QUESTIONS MAX_KEY_LENGTH KEPT_HOURS "
+            "MAX_ANSWERS MAX_ANSWER_BYTES MAX_STORE_BYTES"
         ),
     ),
+    "HTTP endpoints": ("wire", "MAX_QUERY_ARGUMENTS MAX_DOCUMENT_EXAMPLES"),
     "Requests to upstreams (`callpact.net.Limits`)": (
         "net.limits",
         (

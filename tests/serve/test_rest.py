@@ -7,6 +7,9 @@ import json
 import threading
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import raw
 from callpact.catalog import Catalog
@@ -17,6 +20,7 @@ from callpact.runtime import Runtime
 from callpact.serve.auth.bearer import Authentication
 from callpact.serve.mcp.door import Door
 from callpact.serve.rest.rest_door import RestDoor
+from callpact.telemetry.tracing import Telemetry
 from callpact.tool import Contract, Tool
 from serving import CI, ROOT, TOKENS, Serving, bearer, challenge
 
@@ -511,3 +515,19 @@ def test_the_description_follows_a_reload():
         paths = get(line, "/openapi.json").json["paths"]
         assert "/tools/shop.order" in paths
         assert "/tools/shop.price" not in paths
+
+
+def test_a_call_belongs_to_the_trace_of_its_request():
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry = Telemetry(provider)
+    door = Door(Runtime(Catalog(TOOLS), observers=[telemetry]))
+    rest = RestDoor(door.calls, telemetry=[telemetry])
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    with Serving(None, door, rest=rest) as served, served.connect() as line:
+        assert post(line, "shop.whoami", Traceparent=f"00-{trace}-{parent}-01").status == 200
+        assert post(line, "shop.whoami").status == 200
+    first, second = exporter.get_finished_spans()
+    assert first.name == "execute_tool shop.whoami"
+    assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (trace, parent)
+    assert second.parent is None

@@ -224,6 +224,7 @@ async def _serve(
             has_tokens=authentication is not None,
             title=options.name,
             version=package_version("callpact"),
+            telemetry=session.telemetry,
         )
         with ended_at(signal.SIGTERM):
             await serve_http(

@@ -217,6 +217,17 @@ class Telemetry:
         self._codes.add(code)
         return code
 
+    @contextlib.contextmanager
+    def continued(self, headers: Mapping[str, str]) -> Generator[None]:
+        """Make the trace in the headers of a request (`traceparent`) the parent of its calls."""
+        from opentelemetry import context, propagate
+
+        token = context.attach(propagate.extract(headers))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
     async def time_message(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Record the duration of a message, as the outermost middleware of the MCP SDK's server."""
         begun = time.perf_counter()

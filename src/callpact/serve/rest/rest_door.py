@@ -24,6 +24,7 @@ from callpact.wire import rest
 from callpact.wire.query_arguments import query_forms, read_query
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
     from types import TracebackType
 
     from starlette.types import Receive, Scope, Send
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from callpact.context import Identity
     from callpact.serve.door_calls import DoorCalls
     from callpact.serve.idempotency import CallOutcome
+    from callpact.telemetry.tracing import Telemetry
     from callpact.tool import Call, Tool
 
 TOOLS_PATH = "/tools/"
@@ -59,6 +61,7 @@ class RestDoor:
 
     `calls` are those of the MCP door, whose limits both share. `identity` is the caller if the
     server needs no tokens (`has_tokens`). `title` and `version` are those of the description.
+    `telemetry` continues the traces of requests.
     """
 
     def __init__(
@@ -69,8 +72,10 @@ class RestDoor:
         has_tokens: bool = False,
         title: str = "callpact",
         version: str = "",
+        telemetry: Sequence[Telemetry] = (),
     ) -> None:
         self._calls = calls
+        self._telemetry = tuple(telemetry)
         self._identity = identity
         self._pages = RestPages(calls.runtime, title=title, version=version, has_tokens=has_tokens)
         self._is_stopping = False
@@ -116,7 +121,8 @@ class RestDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["path"].startswith(TOOLS_PATH):
-                await self._call(scope, receive, send)
+                with self._traced(scope):
+                    await self._call(scope, receive, send)
             elif scope["path"] in HEALTH_PATHS:
                 await self._health(scope, send)
             else:
@@ -144,6 +150,14 @@ class RestDoor:
         if body is None:
             raise RequestRefused(404, "There is no such tool")
         await respond(send, 200, body, headers)
+
+    @contextlib.contextmanager
+    def _traced(self, scope: Scope) -> Generator[None]:
+        with contextlib.ExitStack() as stack:
+            for each in self._telemetry:
+                named = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+                stack.enter_context(each.continued(named))
+            yield
 
     # --- calls ----------------------------------------------------------------------------------
 
