@@ -46,6 +46,8 @@ class GuardedServer:
     def __init__(self, accepts=None, era="modern", life=3600):
         self.accepts, self.era, self.life = accepts, era, life
         self.seen, self.asked, self.given = [], [], []
+        self.released = threading.Event()
+        """Ends the calls whose argument `who` is "held"."""
         self.headers = []
         """All headers of each request to the server."""
         self.metadata_path = "/.well-known/oauth-protected-resource/mcp"
@@ -166,7 +168,10 @@ def _server(guarded):
 
     async def call_tool(context, params):
         given = context.request.headers.get("authorization")
-        await asyncio.sleep((params.arguments or {}).get("seconds", 0))
+        arguments = params.arguments or {}
+        await asyncio.sleep(arguments.get("seconds", 0))
+        while arguments.get("who") == "held" and not guarded.released.is_set():
+            await asyncio.sleep(0.01)
         if params.name == "fail":
             raise MCPError(-31_000, f"refused {given}")
         text = types.TextContent(type="text", text=f"you sent {given}")
