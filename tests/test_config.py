@@ -6,9 +6,11 @@ import dataclasses
 
 import pytest
 
-from callpact.config import MAX_BYTES, Configuration, SourceConfig, ToolConfig, read_config
+from callpact.config import MAX_BYTES, Configuration, SourceConfig, read_config
 from callpact.errors import InvalidConfig
+from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.curation import Curation, ToolCuration
+from callpact.sources.selection import SelectionRules
 
 
 def write(folder, text):
@@ -71,7 +73,20 @@ scopes = ["shop:read"]
 read_only = true
 hidden = { currency = "EUR" }
 defaults = { limit = 10 }
+rename = { item = "name" }
+describe = { item = "Its name." }
+fields = ["amount"]
 enabled = false
+
+[sources.shop.select]
+tags = ["money"]
+paths = ["/prices/*"]
+methods = ["GET"]
+operations = ["get*"]
+deprecated = false
+
+[sources.shop.exclude]
+tags = ["old"]
 """
 
 
@@ -81,6 +96,14 @@ def test_the_curation_of_a_source_is_read_whole(tmp_path):
     assert wanted.curation == Curation(
         place="sources.shop",
         namespace="store",
+        select=SelectionRules(
+            tags=("money",),
+            paths=("/prices/*",),
+            methods=("GET",),
+            operations=("get*",),
+            deprecated=False,
+        ),
+        exclude=SelectionRules(tags=("old",)),
         tools={
             "shop.price": ToolCuration(
                 name="get_price",
@@ -96,6 +119,9 @@ def test_the_curation_of_a_source_is_read_whole(tmp_path):
                 read_only=True,
                 hidden={"currency": "EUR"},
                 defaults={"limit": 10},
+                rename={"item": "name"},
+                describe={"item": "Its name."},
+                fields=["amount"],
                 enabled=False,
             )
         },
@@ -105,6 +131,8 @@ def test_the_curation_of_a_source_is_read_whole(tmp_path):
 def test_the_keys_of_a_curated_tool_are_those_of_its_curation():
     fields = {field.name for field in dataclasses.fields(ToolCuration)}
     assert fields == set(ToolConfig.model_fields)
+    fields = {field.name for field in dataclasses.fields(SelectionRules)}
+    assert fields == set(RulesConfig.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -424,3 +424,12 @@ def test_prose_beside_a_call_is_kept_in_the_conversation():
     reply = ModelReply(PROSE, (ToolUse("1", "main_add", {"a": 1, "b": 2}),))
     answer = go(Agent(ScriptedModel([reply, GOOD]), tools=[add]).run("go"))
     assert (answer.messages[1].content, answer.messages[1].tool_uses) == (PROSE, reply.tool_uses)
+
+
+def test_a_tool_is_offered_with_a_schema_that_strict_providers_accept():
+    model = ScriptedModel(["done"])
+    contract = Contract(input={"properties": {"names": {"type": "array"}}})
+    go(Agent(model, tools=[made("a.b", lambda p, c: 1, contract=contract)]).run("go"))
+    schema = model.requests[0].tools[0].input_schema
+    assert schema["type"] == "object"
+    assert "items" in schema["properties"]["names"]

@@ -54,7 +54,7 @@ def test_every_sample_runs_and_prints_what_the_page_says(page, tmp_path):
             assert done.returncode == 0, done.stderr
             if next_kind == "text":
                 assert done.stdout == expected
-        elif kind == "toml" and (name := re.match(r"# (\w+\.toml)\n", text)):
+        elif kind == "toml" and (name := re.match(r"# ([\w.]+\.toml)\n", text)):
             (tmp_path / name[1]).write_text(text, "utf-8")
         elif kind == "sh":
             for command, said in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):

@@ -212,3 +212,29 @@ def test_what_is_said_in_words_judges_as_what_was_declared(schema, value):
 def test_a_plain_pattern_takes_elsewhere_at_least_what_it_takes_here(pattern, text):
     if is_valid({"pattern": pattern}, text):
         assert re.search(pattern, text)
+
+
+def test_every_list_has_a_schema_of_its_items():
+    # Strict model providers refuse a tool with a list that has none.
+    schema = {
+        "type": "object",
+        "properties": {
+            "list": {"type": "array"},
+            "maybe": {"type": ["array", "null"], "maxItems": 2},
+            "any": {},
+            "pair": {"type": "array", "prefixItems": [{"type": "array"}]},
+        },
+    }
+    said = explicit(schema)
+    assert is_valid(said, {"list": [1, [{}], None], "maybe": None, "any": [[]], "pair": [[0], 1]})
+    pending, lists = [said], 0
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if "array" in (part.get("type") or ()):
+                lists += 1
+                assert part.keys() & {"items", "prefixItems"}
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    assert lists == 5

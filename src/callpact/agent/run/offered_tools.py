@@ -15,6 +15,8 @@ from callpact.gate import grant
 from callpact.jsonreader.reader import ReadResult, Unreadable, read_json
 from callpact.schema.json_text import json_text
 from callpact.tool import OPEN, Tool
+from callpact.wire.mcp.portable import explicit
+from callpact.wire.mcp.published import input_schema
 from callpact.wire.paging import preview
 from callpact.wire.plain import encode_error
 
@@ -42,8 +44,8 @@ def callable_tools(tools: Iterable[Tool]) -> Iterable[Tool]:
 
 
 def offer_of(tool: Tool) -> ToolOffer:
-    """Convert a tool to an offer under its wire name."""
-    return ToolOffer(tool.wire_name, tool.description, tool.contract.input)
+    """Convert a tool to an offer under its wire name, with a schema that strict providers accept."""
+    return ToolOffer(tool.wire_name, tool.description, explicit(input_schema(tool)))
 
 
 def _is_granted(tool: Tool, identity: Identity | None) -> bool:

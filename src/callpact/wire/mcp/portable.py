@@ -37,8 +37,14 @@ _JUDGING = frozenset(
 """Keywords that assert something; clients warn of a schema without any of them."""
 VACUOUS: dict[str, Any] = {"minLength": 0}
 """The shortest keyword that every value satisfies, for a schema that asserts nothing."""
+_ITEM: dict[str, Any] = {"minProperties": 0}
+"""Any item of a list; to name the types of JSON would need a list once more."""
 _ANY: dict[str, Any] = {
-    "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "object", "array", "null")]
+    "anyOf": [
+        *({"type": kind} for kind in ("string", "number", "boolean", "object")),
+        {"type": "array", "items": _ITEM},
+        {"type": "null"},
+    ]
 }
 """A schema of any JSON value in a form that models understand."""
 
@@ -66,7 +72,11 @@ def with_plain_draft(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def explicit(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace empty and boolean subschemas by explicit ones: clients warn of `{}`, and refuse `true`."""
+    """Replace empty and boolean subschemas by explicit ones: clients warn of `{}`, and refuse `true`.
+
+    Lists without a schema of their items get one that accepts everything: strict model providers
+    refuse a tool without it.
+    """
     return _explicit(schema, "")
 
 
@@ -78,9 +88,17 @@ def _explicit(node: Any, keyword: str) -> Any:
     if not is_object(node):
         return node
     schema = inside(node, _explicit)
+    if _lacks_items(schema):
+        schema["items"] = _ITEM
     is_pair = "if" in schema and not schema.keys().isdisjoint(("then", "else"))
     is_judging = is_pair or not _JUDGING.isdisjoint(schema)
     return schema if is_judging or keyword == "not" else schema | _ANY
+
+
+def _lacks_items(schema: dict[str, Any]) -> bool:
+    kinds = schema.get("type")
+    is_list = kinds == "array" or (is_array(kinds) and "array" in kinds)
+    return is_list and schema.keys().isdisjoint(("items", "prefixItems", "unevaluatedItems"))
 
 
 def bounded(schema: dict[str, Any]) -> dict[str, Any]:
