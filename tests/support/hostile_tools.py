@@ -463,7 +463,27 @@ async def unauthorized(x):
     await x.respond(401, {"WWW-Authenticate": 'Bearer error="invalid_token"'}, b"who are you")
 
 
-BEHAVIOURS |= {"too_many": too_many, "unauthorized": unauthorized}
+def _refused(status, code, words, **data):
+    """A refusal with an error of the protocol, once; then the method behaves as it should."""
+
+    async def respond(x):
+        x.upstream.on.pop(x.method)
+        error = {"code": code, "message": words} | ({"data": data} if data else {})
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        await x.respond(status, {"Content-Type": "application/json"}, body)
+
+    return respond
+
+
+BEHAVIOURS |= {
+    "too_many": too_many,
+    "unauthorized": unauthorized,
+    "names_it": _refused(400, -32022, "unsupported", supported=["2026-07-28"], requested="?"),
+    # As the TypeScript SDK has them.
+    "unsupported_version": _refused(400, -32000, "Bad Request: Unsupported protocol version"),
+    "session_not_found": _refused(404, -32001, "Session not found"),
+    "no_session": _refused(400, -32000, "Bad Request: No valid session ID provided"),
+}
 
 
 @tool(to="string")

@@ -26,6 +26,8 @@ NOT_REACHED = -32_010
 """The code of a JSON-RPC error for a request that got no answer over HTTP."""
 MAX_REFUSAL_BYTES = 2_000
 """Bytes of a refusal's body that its error shows."""
+_AMBIGUOUS = {-32_000, -32_001}
+"""Codes of other SDKs for refusals of HTTP; the SDK here has them for a lost connection and time."""
 
 
 def checked_client(
@@ -147,7 +149,8 @@ def _is_jsonrpc_error(data: bytes) -> bool:
     except ValueError:
         return False
     error = read.get("error") if is_object(read) else None
-    return is_object(error) and isinstance(error.get("code"), int)
+    code = error.get("code") if is_object(error) else None
+    return isinstance(code, int) and code not in _AMBIGUOUS
 
 
 def _error_body(response: httpx2.Response, start: bytes) -> bytes:

@@ -129,6 +129,55 @@ def test_over_http_the_same_server_works(era):
     asyncio.run(go())
 
 
+def test_a_server_of_another_sdk_that_refuses_the_newest_revision_is_of_the_older_era():
+    async def go():
+        refusal = {"server/discover": "unsupported_version"}
+        with hostile_server.served(era="legacy", on=refusal) as upstream:
+            async with opened(upstream.url) as runtime:
+                assert (await runtime.execute("h.add", {"a": 1, "b": 2})).data == {"sum": 3}
+
+    asyncio.run(go())
+
+
+def test_a_server_that_refuses_a_revision_and_names_it_is_asked_again():
+    async def go():
+        with hostile_server.served(era="modern", on={"server/discover": "names_it"}) as upstream:
+            async with opened(upstream.url) as runtime:
+                assert (await runtime.execute("h.add", {"a": 1, "b": 2})).data == {"sum": 3}
+            methods = [each["method"] for each in upstream.received]
+            assert methods.count("server/discover") == 2
+            assert "initialize" not in methods
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("refusal", ["session_not_found", "no_session"])
+def test_a_session_that_a_server_of_another_sdk_forgot_is_opened_again(refusal):
+    async def go():
+        with hostile_server.served(era="legacy") as upstream:
+            async with opened(upstream.url) as runtime:
+                upstream.on["tools/call"] = refusal
+                assert (await runtime.execute("h.add", {"a": 1, "b": 2})).data == {"sum": 3}
+            methods = [each["method"] for each in upstream.received]
+            assert methods.count("initialize") == 2
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("code", [-32_000, -32_001])
+def test_an_error_with_a_code_of_the_sdk_is_the_servers_own(code, era):
+    async def go():
+        async with opened(hostile_server.command(era=era)) as runtime:
+            first = (await runtime.execute("h.whoami", {})).data["pid"]
+            for _ in range(5):
+                with pytest.raises(UpstreamError, match=f"answered with the error {code}"):
+                    await runtime.execute("h.error", {"code": code})
+            assert (await runtime.execute("h.whoami", {})).data["pid"] == first
+
+    asyncio.run(go())
+
+
 def test_a_private_address_is_refused_unless_it_is_named():
     async def go():
         with hostile_server.served(era="modern") as upstream:

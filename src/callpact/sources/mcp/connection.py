@@ -7,6 +7,7 @@ an answer that breaks its schema is judged by the contract of its tool and never
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
@@ -43,6 +44,9 @@ from callpact.sources.mcp.server_settings import ServerSettings
 from callpact.sources.mcp.stdio_process import MAX_LINE_BYTES, stdio_process
 
 _META = "io.modelcontextprotocol/"
+_OWN_TEXT = re.compile(
+    r"Connection closed\Z|SSE stream (ended|failed)|Request '[\w/]+' timed out\Z"
+)
 _CLIENT = {"name": "callpact", "version": package_version("callpact")}
 
 
@@ -208,10 +212,15 @@ async def connect(
             yield Connection(session, dispatcher)
 
 
+def is_own(error: MCPError, code: int) -> bool:
+    """True for an error of the SDK's client; servers use the same codes for errors of theirs."""
+    return error.code == code and _OWN_TEXT.match(error.error.message) is not None
+
+
 def _reason(error: Exception, *, is_program: bool) -> str:
     if isinstance(error, ValidationError):
         return "its answer to the first request is no answer of MCP"
-    if is_program and isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+    if is_program and isinstance(error, MCPError) and is_own(error, types.CONNECTION_CLOSED):
         return "its program ended before it answered; --log-level info shows what it wrote"
     return str(error)[:500] or type(error).__name__
 
@@ -237,23 +246,26 @@ async def _transport(
 
 async def _negotiate(session: ClientSession) -> None:
     """Ask for the newest revision; a server that does not know the question is of the older era."""
-    try:
-        raw = await session.send_discover(LATEST_MODERN_VERSION)
-        found = types.DiscoverResult.model_validate(raw)
-    except ValidationError:
-        await session.initialize()
-        return
-    except MCPError as error:
-        supported = _supported(error.error.data)
-        is_modern_only = bool(supported) and not set(supported) & set(HANDSHAKE_PROTOCOL_VERSIONS)
-        if error.code == types.CONNECTION_CLOSED or is_modern_only:
-            raise
-        await session.initialize()
-        return
-    if set(found.supported_versions) & set(MODERN_PROTOCOL_VERSIONS):
-        session.adopt(found)
-    else:
-        await session.initialize()
+    version = LATEST_MODERN_VERSION
+    for is_last in (False, True):
+        try:
+            found = types.DiscoverResult.model_validate(await session.send_discover(version))
+        except ValidationError:
+            break
+        except MCPError as error:
+            supported = _supported(error.error.data)
+            shared = [each for each in MODERN_PROTOCOL_VERSIONS if each in supported]
+            if shared and not is_last:
+                version = shared[-1]
+                continue
+            if supported and not set(supported) & set(HANDSHAKE_PROTOCOL_VERSIONS):
+                raise
+            break
+        if set(found.supported_versions) & set(MODERN_PROTOCOL_VERSIONS):
+            session.adopt(found)
+            return
+        break
+    await session.initialize()
 
 
 def _supported(data: object) -> list[str]:

@@ -23,7 +23,7 @@ from callpact.errors import CallError, ClientUnable, Failed, UpstreamError
 from callpact.net.httpx_client import HTTP_STATUS, NOT_REACHED
 from callpact.schema import is_object
 from callpact.secrets.masker import Masker
-from callpact.sources.mcp.connection import Connection, connect
+from callpact.sources.mcp.connection import Connection, connect, is_own
 from callpact.sources.mcp.server_settings import ServerSettings
 from callpact.sources.mcp.token_endpoint import TokenGrant
 
@@ -159,10 +159,10 @@ class Upstream:
     def _raise(self, error: MCPError, seconds: float) -> NoReturn:
         data, message = error.error.data, self._masked(error.error.message)
         details: dict[str, Any] = dict(data) if is_object(data) else {}
-        if error.code == types.REQUEST_TIMEOUT:
+        if is_own(error, types.REQUEST_TIMEOUT):
             self._failed()
             raise self._error(f"did not answer within {seconds:g} s", reason="timeout")
-        if error.code == types.CONNECTION_CLOSED:
+        if is_own(error, types.CONNECTION_CLOSED):
             self._failed()
             self._drop()
             raise self._error("closed the connection before it answered", reason="reset")
@@ -405,10 +405,10 @@ async def _asked(context: Context, method: str, params: Mapping[str, Any]) -> di
 
 def _is_session_gone(error: MCPError) -> bool:
     data = error.error.data
-    is_http = error.code == HTTP_STATUS and is_object(data) and data.get("statusCode") == 404
-    return is_http or (
-        error.code == types.INVALID_REQUEST and "session" in error.error.message.lower()
-    )
+    if error.code != HTTP_STATUS or not is_object(data):
+        return error.code == types.INVALID_REQUEST and "session" in error.error.message.lower()
+    status, body = data.get("statusCode"), str(data.get("body")).lower()
+    return status == 404 or (status == 400 and "session" in body)
 
 
 def _first(error: BaseException) -> BaseException:
