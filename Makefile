@@ -10,7 +10,7 @@ help:
 	@echo "make demo          see callpact at work (ONCE=1: one round, then exit)"
 	@echo "make test          lint, types, all tests; what CI runs"
 	@echo "make bench         the figures of docs/explanation/performance.md"
-	@echo "make conformance   what two judges of MCP servers by others say"
+	@echo "make conformance   what two judges of MCP by others say of our server and client"
 	@echo "make endpoints     what two judges of HTTP endpoints by others say"
 	@echo "make format        format the code"
 	@echo "make lock          pin the requirements anew"

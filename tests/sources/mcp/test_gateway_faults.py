@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
+import httpx2
 import orjson
 import pytest
 
@@ -174,6 +175,24 @@ def test_an_error_with_a_code_of_the_sdk_is_the_servers_own(code, era):
                 with pytest.raises(UpstreamError, match=f"answered with the error {code}"):
                     await runtime.execute("h.error", {"code": code})
             assert (await runtime.execute("h.whoami", {})).data["pid"] == first
+
+    asyncio.run(go())
+
+
+class Bearer(httpx2.Auth):
+    def auth_flow(self, request):
+        request.headers["Authorization"] = "Bearer sesame"
+        yield request
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_given_auth_authorizes_every_request(era):
+    async def go():
+        with hostile_server.served(era=era, token="sesame") as upstream:
+            async with opened(upstream.url, auth=Bearer()) as runtime:
+                assert (await runtime.execute("h.add", {"a": 1, "b": 2})).data == {"sum": 3}
+            async with opened(upstream.url) as runtime:
+                assert not runtime.tools
 
     asyncio.run(go())
 

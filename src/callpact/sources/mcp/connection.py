@@ -234,7 +234,8 @@ async def _transport(
             yield streams
         return
     limits = Limits()
-    client = checked_client(AddressRules(settings.hosts), settings.headers, limits, token)
+    auth = token or settings.auth
+    client = checked_client(AddressRules(settings.hosts), settings.headers, limits, auth)
     async with (
         client,
         streamable_http_client(

@@ -481,13 +481,16 @@ async def from_mcp(
     env: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     hosts: Iterable[str] = (),
+    auth: Any = None,
     secrets: Mapping[str, str] | None = None,
 ) -> tuple[McpSource, Tools]:
     """Connect to MCP servers, and return the source with its tools; close the source when done.
 
     `server` is an address, a command (a text, or a list of its words), the `mcpServers` of a
     client's configuration, or the path of such a file. Private addresses are reached only if
-    `hosts` names them. `${NAME}` in arguments, environment and headers is a key of `secrets`.
+    `hosts` names them. `auth` is an `httpx2.Auth` that authorizes the requests to an address, such
+    as the SDK's `OAuthClientProvider`. `${NAME}` in arguments, environment and headers is a key of
+    `secrets`.
 
     Raises:
         DeclarationError: it cannot be read, or a key is missing.
@@ -510,6 +513,7 @@ async def from_mcp(
                 env={**each.env, **(env or {})},
                 headers={**each.headers, **(headers or {})},
                 hosts=tuple(hosts),
+                auth=auth,
             ),
             keys,
         )

@@ -59,6 +59,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     oauth: OAuthClient | None = None
     secrets: tuple[str, ...] = ()
     """The keys in its command, variables, address and headers; they are masked in answers."""
+    auth: Any = None
+    """An `httpx2.Auth` for every request to the address, such as an OAuth client of the SDK."""
     call_seconds: float = CALL_SECONDS
     connect_seconds: float = CONNECT_SECONDS
     concurrency: int = CONCURRENCY
