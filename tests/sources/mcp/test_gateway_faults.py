@@ -90,6 +90,26 @@ def test_lying_pages_end(word, era):
     asyncio.run(go())
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("word", "number", "reason"),
+    [
+        ("pages_endless", 1_000, "more than 1,000 pages"),
+        ("pages_endless_empty", len(hostile_tools.TOOLS), "more than 1,000 pages"),
+        ("pages_refused", 3, "refuses a page that it named"),
+    ],
+)
+def test_the_tools_before_the_missing_end_of_a_list_are_kept(word, number, reason, era):
+    async def go():
+        async with asyncio.timeout(60), opened(hostile_server.command(word, era=era)) as runtime:
+            assert len(runtime.tools) == number
+            [found] = [each for each in runtime.tools.report if "are kept" in each.message]
+            assert reason in found.message
+            assert found.severity == "warning"
+
+    asyncio.run(go())
+
+
 def test_bad_schemas_leave_out_their_tool_alone():
     async def go():
         async with opened(hostile_server.command("schemas", era="legacy")) as runtime:

@@ -1,11 +1,14 @@
 """The definitions of an MCP server: its tools, resources, templates and prompts, as the wire has them.
 
-Every page is read, within limits: a server may repeat a cursor, or never come to an end.
+Every page is read, within limits: a server may repeat a cursor, or never come to an end. Entries
+that were read before a limit are kept, with a note.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable
 from typing import Any
 
 from msgspec import Struct
@@ -17,7 +20,9 @@ from callpact.sources.mcp.upstream import Upstream
 MAX_PAGES = 1_000
 """Pages of one list that are read."""
 MAX_DEFINITIONS = 20_000
-"""Entries of one list that are taken; a server with more is refused."""
+"""Entries of one list that are taken."""
+LIST_SECONDS = 60.0
+"""Seconds after which no further page of a list is asked for."""
 
 
 class Definitions(Struct, frozen=True):
@@ -30,6 +35,8 @@ class Definitions(Struct, frozen=True):
     instructions: str | None = None
     server: dict[str, Any] = {}
     version: str = ""
+    notes: tuple[str, ...] = ()
+    """Why the end of a list is missing."""
 
     def plain(self) -> dict[str, Any]:
         """The same as plain JSON, for pins and scans."""
@@ -41,6 +48,13 @@ class Definitions(Struct, frozen=True):
         }
 
 
+class Entries(Struct, frozen=True):
+    """The entries of one list; the note says why it was not read to its end."""
+
+    found: tuple[dict[str, Any], ...] = ()
+    note: str = ""
+
+
 async def read_definitions(upstream: Upstream) -> Definitions:
     """Read every list that the server says it has.
 
@@ -50,17 +64,18 @@ async def read_definitions(upstream: Upstream) -> Definitions:
     connection = await upstream.connection()
     offered = connection.capabilities
 
-    async def entries(capability: str, method: str, key: str) -> tuple[dict[str, Any], ...]:
+    async def entries(capability: str, method: str, key: str) -> Entries:
         if capability not in offered:
-            return ()
+            return Entries()
         return await read_list(upstream, method, key)
 
-    tools, resources, templates, prompts = await asyncio.gather(
+    lists = await asyncio.gather(
         entries("tools", "tools/list", "tools"),
         entries("resources", "resources/list", "resources"),
         _optional(entries("resources", "resources/templates/list", "resourceTemplates")),
         entries("prompts", "prompts/list", "prompts"),
     )
+    tools, resources, templates, prompts = (each.found for each in lists)
     return Definitions(
         tools,
         resources,
@@ -69,41 +84,55 @@ async def read_definitions(upstream: Upstream) -> Definitions:
         connection.instructions,
         connection.server,
         connection.version,
+        tuple(each.note for each in lists if each.note),
     )
 
 
-async def _optional(reading: Any) -> tuple[dict[str, Any], ...]:
+async def _optional(reading: Awaitable[Entries]) -> Entries:
     """Many servers with resources do not know templates."""
     try:
         return await reading
     except UpstreamError:
-        return ()
+        return Entries()
 
 
-async def read_list(upstream: Upstream, method: str, key: str) -> tuple[dict[str, Any], ...]:
-    """Read all pages of one list.
+async def read_list(upstream: Upstream, method: str, key: str) -> Entries:
+    """Read the pages of one list, up to its end or a limit.
 
     An empty text is a cursor like any other; a cursor that came before ends the list.
 
     Raises:
-        CallError: a page cannot be read, or the list has no end.
+        CallError: the first page cannot be read, or the server is gone.
     """
     found: list[dict[str, Any]] = []
     seen: set[str] = set()
     params: dict[str, Any] = {}
+    end = time.monotonic() + LIST_SECONDS
+
+    def cut(reason: str) -> Entries:
+        kept = tuple(found[:MAX_DEFINITIONS])
+        return Entries(kept, f"{method} {reason}; the {len(kept):,} {key} before are kept")
+
     for _ in range(MAX_PAGES):
-        page = await upstream.request(method, params)
+        try:
+            page = await upstream.request(method, params)
+        except UpstreamError as error:
+            if not seen or not is_object(error.details) or "code" not in error.details:
+                raise
+            return cut(f"refuses a page that it named: {error.message}")
         items = page.get(key)
         if not is_array(items):
-            raise UpstreamError(f"'{upstream.settings.name}': {method} gave no list of {key}")
+            if not seen:
+                raise UpstreamError(f"'{upstream.settings.name}': {method} gave no list of {key}")
+            return cut(f"has a page without a list of {key}")
         found.extend(item for item in items if is_object(item))
-        if len(found) > MAX_DEFINITIONS:
-            raise UpstreamError(
-                f"'{upstream.settings.name}' lists more than {MAX_DEFINITIONS:,} {key}"
-            )
         cursor = page.get("nextCursor")
+        if len(found) > MAX_DEFINITIONS:
+            return cut(f"has more than {MAX_DEFINITIONS:,} {key}")
         if not isinstance(cursor, str) or cursor in seen:
-            return tuple(found)
+            return Entries(tuple(found))
+        if time.monotonic() > end:
+            return cut(f"was not read to its end within {LIST_SECONDS:g} s")
         seen.add(cursor)
         params = {"cursor": cursor}
-    raise UpstreamError(f"'{upstream.settings.name}': {method} has no last page")
+    return cut(f"has more than {MAX_PAGES:,} pages")

@@ -245,6 +245,7 @@ class Builder:
             *self._each(self._found.templates, self._template),
         ]
         prompts = self._each(self._found.prompts, self._prompt)
+        self._report += (Finding(self._place, "warning", note) for note in self._found.notes)
         return Tools(tools, self._report, resources, prompts)
 
     def _each(
