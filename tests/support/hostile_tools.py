@@ -358,6 +358,16 @@ async def only_wrong_id(x):
 
 
 @tool()
+async def others_first(x):
+    """Answer other requests, with a result and with an error, then this one."""
+    for other in (1_000_000, "another"):
+        await x.send(_answer(x, other, "not yours"))
+        await x.send({"jsonrpc": "2.0", "id": other, "error": {"code": -32603, "message": "no"}})
+    await x.send(_answer(x, x.id, "yours"))
+    await x.end()
+
+
+@tool()
 async def duplicate(x):
     """Answer twice, with two texts."""
     await x.send(_answer(x, x.id, "first"), _answer(x, x.id, "second"))

@@ -1,8 +1,8 @@
 """The HTTP client of the MCP SDK, held to the rules of this package. Needs the extra `mcp`.
 
 Every connection goes to an address that `AddressRules` let through, bodies are bounded, encodings
-are refused (a small body could hide a large one), and a refusal keeps its status and `Retry-After`
-in the JSON-RPC error that the SDK makes of it.
+are refused (a small body could hide a large one), a stream of events answers only its own request,
+and a refusal keeps its status and `Retry-After` in the JSON-RPC error that the SDK makes of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import httpx2
 import orjson
 
 from callpact.net.address import AddressRules, Refused
+from callpact.net.event_stream import AnswerFilter
 from callpact.net.limits import Limits
 from callpact.schema import is_object
 
@@ -26,6 +27,8 @@ NOT_REACHED = -32_010
 """The code of a JSON-RPC error for a request that got no answer over HTTP."""
 MAX_REFUSAL_BYTES = 2_000
 """Bytes of a refusal's body that its error shows."""
+MAX_RESUMABLE = 1_000
+"""Streams of one server whose last event is remembered, so that they can go on after a break."""
 _AMBIGUOUS = {-32_000, -32_001}
 """Codes of other SDKs for refusals of HTTP; the SDK here has them for a lost connection and time."""
 
@@ -89,6 +92,8 @@ class _CheckedTransport(httpx2.AsyncHTTPTransport):
     def __init__(self, rules: AddressRules, limits: Limits) -> None:
         super().__init__(trust_env=False)
         self._limits = limits
+        self._resumable: dict[str, object] = {}
+        """Last event → id of the request that its stream answers."""
         # The one seam for connections is an option of the pool, which httpx2 does not pass on.
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=httpx2.create_ssl_context(trust_env=True),
@@ -107,9 +112,22 @@ class _CheckedTransport(httpx2.AsyncHTTPTransport):
             return _failure(request, "the server encoded its answer, which was not asked for")
         if response.status_code >= 400:
             return await _refusal(response)
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _Bounded(response.stream, self._limits.body_bytes)
+        elif (request_id := self._request_id(request)) is not None:
+            answers = AnswerFilter(request_id, self._limits.body_bytes)
+            response.stream = _OwnEvents(response.stream, answers, self._resumable)
         return response
+
+    def _request_id(self, request: httpx2.Request) -> object:
+        """The id of the request that a stream answers, also if it goes on after a break."""
+        if request.method == "POST":
+            try:
+                sent = orjson.loads(request.content)
+            except ValueError:  # A form, to a token endpoint.
+                return None
+            return sent.get("id") if is_object(sent) else None
+        return self._resumable.get(request.headers.get("last-event-id", ""))
 
 
 def _failure(request: httpx2.Request, reason: object) -> httpx2.Response:
@@ -180,6 +198,33 @@ class _Bounded(httpx2.AsyncByteStream):
                 yield chunk
         except httpx2.TransportError as error:  # A StreamError costs one request, see above.
             raise httpx2.StreamError(str(error) or type(error).__name__) from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _OwnEvents(httpx2.AsyncByteStream):
+    """A stream of events without answers to other requests."""
+
+    def __init__(self, inner: Any, answers: AnswerFilter, resumable: dict[str, object]) -> None:
+        self._inner = inner
+        self._answers = answers
+        self._resumable = resumable
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        answers = self._answers
+        async for chunk in self._inner:
+            before = answers.last_event
+            passed = answers.feed(chunk)
+            if answers.last_event != before:
+                self._resumable.pop(before, None)
+                self._resumable[answers.last_event] = answers.request_id
+                if len(self._resumable) > MAX_RESUMABLE:
+                    del self._resumable[next(iter(self._resumable))]
+            if passed:
+                yield passed
+        if rest := answers.rest():
+            yield rest
 
     async def aclose(self) -> None:
         await self._inner.aclose()

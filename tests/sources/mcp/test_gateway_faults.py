@@ -199,6 +199,19 @@ def test_an_error_with_a_code_of_the_sdk_is_the_servers_own(code, era):
     asyncio.run(go())
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_an_answer_to_another_request_is_not_taken_for_the_answer(era):
+    async def go():
+        with hostile_server.served(era=era) as upstream:
+            async with opened(upstream.url) as runtime:
+                envelope = await runtime.execute("h.others_first", {}, deadline=later(10))
+                assert envelope.data[0]["text"] == "yours"
+                with pytest.raises(CallError):
+                    await runtime.execute("h.only_wrong_id", {}, deadline=later(1))
+
+    asyncio.run(go())
+
+
 class Bearer(httpx2.Auth):
     def auth_flow(self, request):
         request.headers["Authorization"] = "Bearer sesame"
