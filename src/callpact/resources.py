@@ -45,6 +45,9 @@ class CallerCompleter:
 Completion = Iterable[str] | Completer | CallerCompleter
 """Values to choose from, or a function of the text so far and the other arguments."""
 
+Follow = Callable[[str, Callable[[], None]], Awaitable[Callable[[], None]]]
+"""Calls a function at each change of the content at an address; returns a function that ends it."""
+
 
 class PromptArgument(Struct, frozen=True):
     """One argument of a prompt."""
@@ -69,6 +72,8 @@ class Resource:
     mime_type: str | None = None
     size: int | None = None
     completions: Mapping[str, Completion] = field(default_factory=dict[str, Completion])
+    follow: Follow | None = None
+    """Follows changes of the content; None if they are only noticed with a reload."""
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ from callpact.serve.door_calls import CallSender, DoorCalls
 from callpact.serve.mcp.completion import complete
 from callpact.serve.mcp.input_rounds import InputRounds
 from callpact.serve.mcp.large_results import ResultReader
-from callpact.serve.mcp.notify import ChangeNotifier
+from callpact.serve.mcp.notify import MAX_SUBSCRIBED, ChangeNotifier
 from callpact.serve.mcp.peer import Peer, RequestPeer
 from callpact.serve.mcp.prebuilt import Prebuilt, arguments_of, put_aside, take_out
 from callpact.serve.mcp.views import (
@@ -204,7 +204,7 @@ class Door:
             on_list_prompts=self._list,
             on_get_prompt=self._get_prompt,
             on_completion=self._complete,
-            on_subscriptions_listen=self._listening,
+            on_subscriptions_listen=self._listen,
             get_tool_input_schema=self._input_schema,
             cache_hints=hints,
         )
@@ -222,6 +222,7 @@ class Door:
         """End the calls that wait for their clients, and the notification streams."""
         self._rounds.close()
         self._listening.close()
+        self.changes.close()
         await self.calls.aclose()
 
     # --- lists --------------------------------------------------------------------------------
@@ -459,8 +460,20 @@ class Door:
         self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
         sender = self._sender(context)
-        self._resource(context, sender, str(params.uri))
-        return await self.changes.subscribe(context, params, sender.owner)
+        resource, _ = self._resource(context, sender, str(params.uri))
+        return await self.changes.subscribe(context, params, sender.owner, resource.follow)
+
+    async def _listen(
+        self, context: ServerRequestContext[Any], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Serve one stream of notifications; resources that cannot be followed are left out of it."""
+        view = self._views.of(self._sender(context).identity)
+        uris = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        found = {uri: view.resource(uri) for uri in uris[:MAX_SUBSCRIBED]}
+        wanted = {uri: held[0].follow for uri, held in found.items() if held is not None}
+        async with self.changes.following(wanted) as kept:
+            wish = params.notifications.model_copy(update={"resource_subscriptions": kept})
+            return await self._listening(context, params.model_copy(update={"notifications": wish}))
 
     async def _get_prompt(
         self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -20,11 +22,12 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
+from callpact.errors import CallError
 from callpact.resources import MAX_URI_LENGTH
 from callpact.serve.mcp.views import is_modern
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
     from mcp.server import ServerRequestContext
     from mcp.server.connection import Connection
@@ -32,13 +35,24 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import SubscriptionBus
 
     from callpact.context import LogLevel
+    from callpact.resources import Follow
 
 MAX_SUBSCRIBED = 1_000
 """Resources that one session may subscribe to."""
 MAX_SUBSCRIBED_BY_CALLER = 10_000
 """Resources that all sessions of one caller may subscribe to."""
+UPDATE_SECONDS = 0.2
+"""Seconds between two notifications of the same changed resource, at least."""
 _SEND_SECONDS = 2
 _log = logging.getLogger("callpact.serve.mcp")
+
+
+class _Followed:
+    """A resource of elsewhere that sessions follow, and the function that ends it."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self.end = end
+        self.sessions: WeakSet[Connection] = WeakSet()
 
 
 class ChangeNotifier:
@@ -50,6 +64,9 @@ class ChangeNotifier:
         self._levels: WeakKeyDictionary[Connection, LogLevel] = WeakKeyDictionary()
         self._subscribed: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self._by_caller: dict[str | None, WeakSet[Connection]] = {}
+        self._followed: dict[str, _Followed] = {}
+        self._updated: set[str] = set()
+        self._announcing: asyncio.Task[None] | None = None
 
     async def notice(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         """Register the session of a request, as a middleware of the server."""
@@ -106,8 +123,13 @@ class ChangeNotifier:
         context: ServerRequestContext[Any],
         params: types.SubscribeRequestParams,
         caller: str | None = None,
+        follow: Follow | None = None,
     ) -> types.EmptyResult:
-        """Subscribe a session of a caller to one resource."""
+        """Subscribe a session of a caller to one resource; `follow` reports changes of elsewhere.
+
+        Raises:
+            MCPError: there are too many subscriptions, or the resource cannot be followed.
+        """
         session = _connection(context)
         held, uri = self._subscribed.setdefault(session, set()), str(params.uri)
         others = self._by_caller.setdefault(caller, WeakSet())
@@ -124,13 +146,87 @@ class ChangeNotifier:
             raise MCPError(code=types.INVALID_PARAMS, message=message)
         self._by_caller = {one: held for one, held in self._by_caller.items() if held}
         held.add(uri)
+        if follow is not None:
+            try:
+                await self._follow(session, uri, follow)
+            except BaseException:
+                held.discard(uri)
+                raise
         return types.EmptyResult()
+
+    async def _follow(self, session: Connection, uri: str, follow: Follow) -> None:
+        self._release()
+        if uri not in self._followed:
+            try:
+                end = await follow(uri, partial(self.update, uri))
+            except CallError as error:
+                raise MCPError(code=types.INTERNAL_ERROR, message=error.message) from None
+            if uri in self._followed:  # Another session was faster.
+                end()
+            else:
+                self._followed[uri] = _Followed(end)
+        self._followed[uri].sessions.add(session)
+
+    @asynccontextmanager
+    async def following(self, wanted: Mapping[str, Follow | None]) -> AsyncGenerator[list[str]]:
+        """Follow resources of elsewhere for one stream; gives those whose changes are reported."""
+        ends: list[Callable[[], None]] = []
+
+        async def begin(uri: str, follow: Follow | None) -> bool:
+            if follow is None:
+                return True
+            try:
+                ends.append(await follow(uri, partial(self.update, uri)))
+            except CallError as error:
+                _log.warning("changes of %.200s are not reported: %s", uri, error)
+                return False
+            return True
+
+        try:
+            begun = await asyncio.gather(*(begin(*each) for each in wanted.items()))
+            yield [uri for uri, is_followed in zip(wanted, begun, strict=True) if is_followed]
+        finally:
+            for end in ends:
+                end()
+
+    def _release(self) -> None:
+        """End what no session follows any more."""
+        for uri in [uri for uri, held in self._followed.items() if not held.sessions]:
+            self._followed.pop(uri).end()
+
+    def update(self, uri: str) -> None:
+        """Notify every client of a changed resource, soon; several changes are one."""
+        self._updated.add(uri)
+        if self._announcing is None:
+            self._announcing = asyncio.create_task(self._announce_updates())
+
+    async def _announce_updates(self) -> None:
+        try:
+            while self._updated:
+                uris, self._updated = self._updated, set()
+                await self.announce(updated=uris)
+                await asyncio.sleep(UPDATE_SECONDS)
+                self._release()
+        finally:
+            self._announcing = None
+
+    def close(self) -> None:
+        """End all subscriptions elsewhere."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+        for held in self._followed.values():
+            held.end()
+        self._followed.clear()
 
     async def unsubscribe(
         self, context: ServerRequestContext[Any], params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
         """End the subscription of a session to one resource."""
-        self._subscribed.get(_connection(context), set()).discard(str(params.uri))
+        session, uri = _connection(context), str(params.uri)
+        self._subscribed.get(session, set()).discard(uri)
+        if uri in self._followed:
+            self._followed[uri].sessions.discard(session)
+            self._release()
         return types.EmptyResult()
 
     async def set_level(

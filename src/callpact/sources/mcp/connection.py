@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from typing import Any, Protocol, cast
@@ -117,17 +117,20 @@ class Connection:
         )
 
     @asynccontextmanager
-    async def changes(self) -> AsyncGenerator[Any]:
-        """Listen for changes of the lists of a modern server: an async iterator of events.
+    async def changes(self, uris: Sequence[str] = ()) -> AsyncGenerator[Any]:
+        """Listen for changes of a modern server's lists, or of the resources at some addresses.
+
+        An async iterator of events; `honored` is the part of the wish that the server fulfils.
 
         Raises:
             MCPError: the server does not offer it.
         """
         async with listen(
             self._session,
-            tools_list_changed=True,
-            prompts_list_changed=True,
-            resources_list_changed=True,
+            tools_list_changed=not uris,
+            prompts_list_changed=not uris,
+            resources_list_changed=not uris,
+            resource_subscriptions=uris,
         ) as events:
             yield events
 

@@ -360,6 +360,7 @@ class Builder:
             mime_type=mime if isinstance(mime, str) else None,
             size=size if isinstance(size, int) else None,
             completions={each: self._completer("ref/resource", uri, each) for each in variables},
+            follow=pool.follow,
         )
         return resource
 

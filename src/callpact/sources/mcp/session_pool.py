@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from callpact.context import Context, Identity
-from callpact.errors import AccessDenied, Failed
+from callpact.errors import AccessDenied, Failed, UpstreamError
 from callpact.schema.json_text import json_text
 from callpact.secrets.sealed_token import SealedToken
 from callpact.sources.credentials import credential_of
@@ -95,6 +95,19 @@ class UpstreamPool:
         caller = identity if context is None else context.identity
         with self._session(caller) as upstream:
             return await upstream.request(method, params, context=context, header_map=header_map)
+
+    async def follow(self, uri: str, on_update: Callable[[], None]) -> Callable[[], None]:
+        """Call a function at each change of a resource; the function returned ends that.
+
+        Raises:
+            CallError: as `ResourceUpdates.follow`; also if every caller needs a credential.
+        """
+        if self.settings.is_per_caller:
+            raise UpstreamError(
+                f"'{self.settings.name}' has credentials of callers; changes of its resources are "
+                "not followed"
+            )
+        return await self.shared.updates.follow(uri, on_update)
 
     @contextlib.contextmanager
     def _session(self, identity: Identity | None) -> Generator[Upstream]:

@@ -24,6 +24,7 @@ from callpact.net.httpx_client import HTTP_STATUS, NOT_REACHED
 from callpact.schema import is_object
 from callpact.secrets.masker import Masker
 from callpact.sources.mcp.connection import Connection, connect, is_own
+from callpact.sources.mcp.resource_updates import ResourceUpdates
 from callpact.sources.mcp.server_settings import ServerSettings
 from callpact.sources.mcp.token_endpoint import TokenGrant
 
@@ -68,6 +69,8 @@ class Upstream:
         self._numbers = 0
         self._failures = 0
         self._resumes_at = 0.0
+        self.updates = ResourceUpdates(self)
+        """The resources that somebody follows."""
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -216,10 +219,12 @@ class Upstream:
         try:
             async with connect(self.settings, _Inbound(self, gone), self._token) as connection:
                 ready.set_result(connection)
+                self.updates.connected(connection)
                 listening = asyncio.create_task(self._listen(connection))
                 try:
                     await gone.wait()
                 finally:
+                    self.updates.lost(connection)
                     listening.cancel()
                     await asyncio.gather(listening, return_exceptions=True)
         except CallError as error:
@@ -278,6 +283,7 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Close the connection, and end the server's process."""
+        await self.updates.aclose()
         self._drop()
         if self._token is not None:
             await self._token.aclose()
@@ -309,10 +315,12 @@ class Upstream:
         return await _asked(contexts[0], method, self._masked(dict(params)))
 
     async def notice(self, method: str, params: Mapping[str, Any]) -> None:
-        """Follow changes of the lists, and pass on log messages of the only call under way."""
+        """Follow changes, and pass on log messages of the only call under way."""
         if method in _CHANGES:
             if self._on_change is not None:
                 self._on_change()
+        elif method == "notifications/resources/updated":
+            self.updates.updated(params.get("uri"))
         elif method == "notifications/message":
             contexts = list(self._calls.values())
             data = self._masked(params.get("data"))
