@@ -72,6 +72,7 @@ class MCPResourceContent(Struct, frozen=True, rename="camel", omit_defaults=True
     mime_type: str | None = None
     text: str | None = None
     blob: str | None = None
+    meta_ext: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class TextBlock(
@@ -81,6 +82,7 @@ class TextBlock(
 
     text: str
     annotations: MCPAnnotations | None = None
+    meta_ext: dict[str, Any] | None = field(default=None, name="_meta")
     type: ClassVar[str] = "text"
 
 
@@ -92,6 +94,7 @@ class ImageBlock(
     data: str
     mime_type: str
     annotations: MCPAnnotations | None = None
+    meta_ext: dict[str, Any] | None = field(default=None, name="_meta")
     type: ClassVar[str] = "image"
 
 
@@ -103,6 +106,7 @@ class AudioBlock(
     data: str
     mime_type: str
     annotations: MCPAnnotations | None = None
+    meta_ext: dict[str, Any] | None = field(default=None, name="_meta")
     type: ClassVar[str] = "audio"
 
 
@@ -113,6 +117,7 @@ class ResourceBlock(
 
     resource: MCPResourceContent
     annotations: MCPAnnotations | None = None
+    meta_ext: dict[str, Any] | None = field(default=None, name="_meta")
     type: ClassVar[str] = "resource"
 
 
@@ -125,6 +130,11 @@ class ResourceLinkBlock(
     name: str
     description: str | None = None
     mime_type: str | None = None
+    title: str | None = None
+    size: int | None = None
+    annotations: MCPAnnotations | None = None
+    icons: list[Any] | None = None
+    meta_ext: dict[str, Any] | None = field(default=None, name="_meta")
     type: ClassVar[str] = "resource_link"
 
 

@@ -52,6 +52,8 @@ FOLLOWED = {
     "notifications/resources/list_changed": "resourcesListChanged",
 }
 NOTE = {"uri": "test://notes/1", "name": "note", "mimeType": "text/plain"}
+META_OF = {"example.com/of": 1}
+"""The `_meta` of the answers of resources and prompts."""
 PROMPT = {"name": "greet", "description": "Greet", "arguments": [{"name": "who", "required": True}]}
 
 
@@ -229,7 +231,7 @@ class Upstream:
             case "prompts/get":
                 words = f"Greet {x.params.get('arguments', {}).get('who')}"
                 message = {"role": "user", "content": text(words)}
-                await x.reply({"description": "Greet", "messages": [message]})
+                await x.reply({"description": "Greet", "messages": [message], "_meta": META_OF})
             case "completion/complete":
                 values = [n for n in ("ada", "alan") if n.startswith(x.params["argument"]["value"])]
                 await x.reply({"completion": {"values": values, "total": len(values)}})
@@ -270,7 +272,7 @@ class Upstream:
             return
         cached = {"ttlMs": 0, "cacheScope": "private"} if x.is_modern else {}
         note = {"uri": uri, "mimeType": "text/plain", "text": f"note {number}"}
-        await x.reply({"contents": [note], **cached})
+        await x.reply({"contents": [note], **cached, "_meta": META_OF})
 
 
 class Exchange:

@@ -11,6 +11,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import hostile_server
+from callpact import Catalog, Runtime
+from callpact.audit import Recorder
+from callpact.audit.journal.segments import Journal, segments
+from callpact.secrets import Secrets
+from callpact.serve import Door
+from callpact.sources import from_mcp
 
 
 def served(config, tmp_path):
@@ -57,6 +63,40 @@ def test_a_changed_definition_reaches_the_client(era, tmp_path):
                 while await description(client) != "Another one.":
                     await client.call_tool("h_mutate", arguments)
                     await asyncio.sleep(0.2)
+
+    asyncio.run(go())
+
+
+SECRET = "sesame-open-token"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_meta_of_a_result_reaches_the_client_and_no_record(mode, era, tmp_path):
+    async def go():
+        command = hostile_server.command(era=era, name=f"hostile {SECRET}")
+        source, tools = await from_mcp(command, namespace="h")
+        journal = Journal(tmp_path)
+        observers = [Recorder(journal, secrets=Secrets({"KEY": SECRET}))]
+        catalog = Catalog(tools, resources=tools.resources, prompts=tools.prompts)
+        try:
+            async with Runtime(catalog, observers=observers) as runtime:
+                door = Door(runtime, name="t", version="1")
+                async with asyncio.timeout(30), Client(door.server, mode=mode) as client:
+                    results = [
+                        await client.call_tool("h_with_meta", {}),
+                        await client.read_resource("test://notes/1"),
+                        await client.get_prompt("h_greet", {"who": "Ada"}),
+                    ]
+                    assert results[0].content[0].meta == {"of": "block"}
+                    assert [each.meta["example.com/of"] for each in results] == [1, 1, 1]
+        finally:
+            await source.aclose()
+            journal.close()
+        lines = b"".join(path.read_bytes() for path in segments(tmp_path))
+        assert lines.count(b"\n") == 3
+        assert b"example.com/of" not in lines
+        assert SECRET.encode() not in lines
 
     asyncio.run(go())
 

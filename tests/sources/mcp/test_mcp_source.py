@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from callpact import CallError, Catalog, InvalidInput, Runtime, UpstreamError, raise_for_error
@@ -15,7 +16,7 @@ from callpact.envelope import TextBlock
 from callpact.errors import InvalidConfig, SourceRefused
 from callpact.secrets import Secrets
 from callpact.sources import from_mcp
-from callpact.sources.mcp.mcp_source import envelope_of
+from callpact.sources.mcp.mcp_source import content_blocks, envelope_of
 from callpact.sources.mcp.server_settings import (
     ServerSettings,
     environment,
@@ -159,8 +160,8 @@ def test_resources_and_prompts_come_with_the_tools(command):
             read = await item.tool.handler({"name": "tea"}, None)
             assert read.data[0]["text"] == "about tea"
             [prompt] = tools.prompts
-            messages = await prompt.tool.handler({"name": "Ada"}, None)
-            assert "Ada" in json.dumps(messages)
+            filled = await prompt.tool.handler({"name": "Ada"}, None)
+            assert "Ada" in json.dumps(filled.data)
             del runtime
 
     asyncio.run(go())
@@ -180,6 +181,30 @@ def test_a_slow_call_is_ended_by_its_deadline(command):
 # --- results --------------------------------------------------------------------------------
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text", "text": "a"},
+        {"type": "image", "data": "", "mimeType": "image/png"},
+        {"type": "audio", "data": "", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "a:b", "text": "c", "_meta": {"d": 1}}},
+        {
+            "type": "resource_link",
+            "uri": "a:b",
+            "name": "n",
+            "title": "t",
+            "description": "d",
+            "mimeType": "text/plain",
+            "size": 5,
+            "icons": [{"src": "data:,"}],
+        },
+    ],
+)
+def test_every_field_of_a_content_block_is_kept(block):
+    whole = {**block, "annotations": {"priority": 0.5}, "_meta": {"example.com/a": [1]}}
+    assert msgspec.to_builtins(content_blocks([block, whole])) == [block, whole]
 
 
 def test_structured_content_is_the_data_and_the_blocks_stay_in_the_meta():

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from callpact.context import Context, Identity
 from callpact.envelope import MCPContentBlock, ResponseEnvelope, TextBlock, mcp_envelope
@@ -342,7 +342,7 @@ class Builder:
             if not is_array(contents) or not contents:
                 raise ToolError(NO_RESOURCE, f"{params['uri']}: nothing is there")
             data = [dict(each) for each in contents if is_object(each)]
-            return mcp_envelope(data, is_error=False, content=[])
+            return mcp_envelope(data, is_error=False, content=[], meta_ext=_meta_of(result))
 
         mime, size = entry.get("mimeType"), entry.get("size")
         resource = Resource(
@@ -389,7 +389,8 @@ class Builder:
             params = {"name": name, "arguments": values}
             result = await pool.request("prompts/get", params, context=context)
             messages = result.get("messages")
-            return messages if is_array(messages) else []
+            data = messages if is_array(messages) else []
+            return mcp_envelope(data, is_error=False, content=[], meta_ext=_meta_of(result))
 
         return Prompt(
             tool=Tool(
@@ -435,17 +436,26 @@ def envelope_of(result: Mapping[str, Any], output: Any = None) -> ResponseEnvelo
     found = result.get("content")
     blocks = content_blocks(found if is_array(found) else [])
     is_error = result.get("isError") is True
-    meta = result.get("_meta")
-    extra: dict[str, Any] = {} if not is_object(meta) else {"meta_ext": dict(meta)}
+    meta = _meta_of(result)
     structured = result.get("structuredContent")
     if structured is not None:
         return mcp_envelope(
-            structured, is_error=is_error, content=blocks, structured_content=structured, **extra
+            structured,
+            is_error=is_error,
+            content=blocks,
+            structured_content=structured,
+            meta_ext=meta,
         )
     if not is_error and (read := _read_text(blocks, output)) is not None:
-        extra["meta_ext"] = {**extra.get("meta_ext", {}), _FROM_TEXT: "text-json"}
-        return mcp_envelope(read, is_error=False, content=blocks, **extra)
-    return mcp_envelope(blocks, is_error=is_error, content=blocks, **extra)
+        noted = {**({} if meta is UNSET else meta), _FROM_TEXT: "text-json"}
+        return mcp_envelope(read, is_error=False, content=blocks, meta_ext=noted)
+    return mcp_envelope(blocks, is_error=is_error, content=blocks, meta_ext=meta)
+
+
+def _meta_of(result: Mapping[str, Any]) -> dict[str, Any] | UnsetType:
+    """The `_meta` of a result; it is passed on, and no part of the data."""
+    meta = result.get("_meta")
+    return dict(meta) if is_object(meta) else UNSET
 
 
 def content_blocks(found: Iterable[Any]) -> list[MCPContentBlock]:
