@@ -201,6 +201,24 @@ class Client(ABC):
             UsageError: the schema is not one that a client can show.
         """
 
+    async def elicit_url(
+        self,
+        message: str,  # noqa: ARG002 - for clients that can
+        url: str,  # noqa: ARG002 - as above
+        *,
+        elicitation_id: str = "",  # noqa: ARG002 - as above
+        key: str = "",  # noqa: ARG002 - as above
+    ) -> Elicited:
+        """Ask the user to open an address, such as that of a payment; no data comes back.
+
+        Raises:
+            ClientUnable: the client cannot do that, or the address is not one of the web.
+        """
+        raise ClientUnable("the client cannot ask its user to open an address (URL elicitation)")
+
+    async def url_elicited(self, elicitation_id: str) -> None:  # noqa: B027 - few have it
+        """Notify the client that the user is done at an address, if its protocol has that."""
+
     @abstractmethod
     async def sample(
         self,

@@ -190,6 +190,27 @@ async def ask_elicitation(x):
     await _ask(x, "elicitation/create", {"message": "Your name?", "requestedSchema": schema})
 
 
+PAGE = {"mode": "url", "message": "Please pay", "url": "https://pay.example/1"}
+
+
+@tool(ANY, url="string")
+async def ask_url(x):
+    """Ask the user to open an address; with a handshake, notify that this is done."""
+    own = {} if x.is_modern else {"elicitationId": "e-1"}
+    url = x.arguments.get("url", PAGE["url"])
+    await _ask(x, "elicitation/create", {**PAGE, "url": url, **own})
+    if not x.is_modern:
+        for name in ("e-0", "e-1", "e-1"):
+            params = {"elicitationId": name}
+            await x.upstream.notify("notifications/elicitation/complete", **params)
+
+
+@tool()
+async def must_open(x):
+    """Refuse until the user has opened an address."""
+    await x.fail(-32042, "pay first", elicitations=[{**PAGE, "elicitationId": "e-2"}])
+
+
 @tool(ANY)
 async def ask_roots(x):
     """Ask for the client's folders."""

@@ -82,6 +82,9 @@ _MISSING = -32002
 """The error code of an unknown resource before 2026-07-28."""
 _ABLE: dict[str, types.ClientCapabilities] = {
     "elicitation": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
+    "elicitation_url": types.ClientCapabilities(
+        elicitation=types.ElicitationCapability(url=types.UrlElicitationCapability())
+    ),
     "sampling": types.ClientCapabilities(sampling=types.SamplingCapability()),
     "roots": types.ClientCapabilities(roots=types.RootsCapability()),
 }

@@ -8,6 +8,8 @@ with its questions, and the client repeats the request with the answers. The cal
 from __future__ import annotations
 
 import logging
+import re
+import secrets
 import warnings
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping, Sequence
@@ -17,6 +19,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from callpact.context import Client, Elicited, LogLevel, Root, Sampled
@@ -40,6 +43,9 @@ LEVELS: tuple[LogLevel, ...] = (
     "alert",
     "emergency",
 )
+MAX_URL_LENGTH = 2_000
+"""Characters of an address that a user is asked to open."""
+_WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 _LEAVES = ("string", "number", "integer", "boolean")
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 _log = logging.getLogger("callpact.serve.mcp")
@@ -99,6 +105,35 @@ class Peer(Client):
         if answer.action != "accept":
             return Elicited(answer.action)
         return Elicited("accept", _kept(answer.content or {}, asked))
+
+    async def elicit_url(
+        self, message: str, url: str, *, elicitation_id: str = "", key: str = ""
+    ) -> Elicited:
+        """Ask the user to open an address."""
+        able = self._capabilities.elicitation
+        if able is None or able.url is None:
+            raise _unable("ask its user to open an address (URL elicitation)", "elicitation_url")
+        if len(url) > MAX_URL_LENGTH or not _WEB_ADDRESS.fullmatch(url):
+            raise ClientUnable(
+                "A user is sent to an address that begins with http:// or https:// and has at most "
+                f"{MAX_URL_LENGTH:,} characters, got {url!r:.100}"
+            )
+        # The newest revision has no ids for it, the one before cannot do without.
+        name = None if self._is_modern else elicitation_id or secrets.token_urlsafe(16)
+        params = types.ElicitRequestURLParams(message=message, url=url, elicitation_id=name)
+        answer = await self.ask(types.ElicitRequest(params=params), key)
+        if not isinstance(answer, types.ElicitResult):
+            raise ClientUnable("The client's answer is not one to a question for its user")
+        return Elicited(answer.action)
+
+    async def url_elicited(self, elicitation_id: str) -> None:
+        """Notify a client of the handshake era that the user is done at an address."""
+        if not self._is_modern:
+            await _sent(self.request.session.send_elicit_complete(elicitation_id))
+
+    @property
+    def _is_modern(self) -> bool:
+        return self.request.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def sample(
         self,

@@ -51,7 +51,7 @@ _CLIENT = {"name": "callpact", "version": package_version("callpact")}
 
 
 CAPABILITIES: dict[str, Any] = {
-    "elicitation": {"form": {}},
+    "elicitation": {"form": {}, "url": {}},
     "roots": {},
     "sampling": {},
 }

@@ -18,10 +18,10 @@ import mcp_types as types
 import orjson
 from mcp.shared.exceptions import MCPError
 
-from callpact.context import Context
+from callpact.context import Client, Context
 from callpact.errors import CallError, ClientUnable, Failed, UpstreamError
 from callpact.net.httpx_client import HTTP_STATUS, NOT_REACHED
-from callpact.schema import is_object
+from callpact.schema import is_array, is_object
 from callpact.secrets.masker import Masker
 from callpact.sources.mcp.connection import Connection, connect, is_own
 from callpact.sources.mcp.resource_updates import ResourceUpdates
@@ -36,6 +36,8 @@ MAX_FAILURES = 3
 """Failures in a row, such as requests without an answer, after which a server is left alone."""
 MAX_ROUNDS = 10
 """Times that a server may ask for more input during one call."""
+MAX_SENT_TO = 100
+"""URL elicitations of a server whose end is passed on to the client."""
 MAX_LOGGED = 1_000
 """Characters of a server's log message that are logged."""
 
@@ -67,6 +69,8 @@ class Upstream:
         self._gone = asyncio.Event()
         self._calls: dict[int, Context] = {}
         self._numbers = 0
+        self._sent_to: dict[str, Client] = {}
+        """Id of a URL elicitation → the client whose user was sent to the address."""
         self._failures = 0
         self._resumes_at = 0.0
         self.updates = ResourceUpdates(self)
@@ -122,6 +126,8 @@ class Upstream:
                     header_map=header_map,
                 )
             except MCPError as error:
+                if error.code == types.URL_ELICITATION_REQUIRED:
+                    await self._ask_to_open(error, context)
                 if _is_session_gone(error) and not is_last:
                     # The server forgot the session before it read the request: safe to repeat.
                     self._drop()
@@ -312,7 +318,37 @@ class Upstream:
         if len(contexts) != 1:
             count = "no call is" if not contexts else "several calls are"
             raise MCPError(types.INVALID_REQUEST, f"{method}: {count} under way; nobody is asked")
-        return await _asked(contexts[0], method, self._masked(dict(params)))
+        asked = self._masked(dict(params))
+        if method == "elicitation/create" and params.get("mode") == "url":
+            return await self._open_address(contexts[0], asked)
+        return await _asked(contexts[0], method, asked)
+
+    async def _open_address(self, context: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Send the user to an address, and remember whose, for the notice that this is done."""
+        name = f"{self.settings.name}:{params.get('elicitationId')}"
+        answer = await _asked(context, "elicitation/create", {**params, "elicitationId": name})
+        if context.client is not None and "elicitationId" in params:
+            self._sent_to[name] = context.client
+            while len(self._sent_to) > MAX_SENT_TO:
+                del self._sent_to[next(iter(self._sent_to))]
+        return answer
+
+    async def _ask_to_open(self, error: MCPError, context: Context | None) -> NoReturn:
+        """Ask the user to open the addresses that a server names in place of an answer."""
+        data = self._masked(error.error.data)
+        wanted = data.get("elicitations") if is_object(data) else None
+        if context is None or not is_array(wanted):
+            self._raise(error, 0)
+        for each in wanted[:MAX_ROUNDS]:
+            params: Mapping[str, Any] = {**each, "mode": "url"} if is_object(each) else {}
+            try:
+                answer = await self._open_address(context, params)
+            except MCPError as refused:
+                reason = refused.error.message
+                raise self._error(f"wants its user to open an address: {reason}") from None
+            if answer["action"] != "accept":
+                raise self._error("wanted its user to open an address, and the user did not")
+        raise self._error("asked its user to open an address; call again once that is done")
 
     async def notice(self, method: str, params: Mapping[str, Any]) -> None:
         """Follow changes, and pass on log messages of the only call under way."""
@@ -321,6 +357,10 @@ class Upstream:
                 self._on_change()
         elif method == "notifications/resources/updated":
             self.updates.updated(params.get("uri"))
+        elif method == "notifications/elicitation/complete":
+            name = f"{self.settings.name}:{params.get('elicitationId')}"
+            if (client := self._sent_to.pop(name, None)) is not None:
+                await client.url_elicited(name)
         elif method == "notifications/message":
             contexts = list(self._calls.values())
             data = self._masked(params.get("data"))
@@ -388,6 +428,13 @@ async def _asked(context: Context, method: str, params: Mapping[str, Any]) -> di
                 )
                 content = {} if found.data is None else {"content": found.data}
                 return {"action": found.action, **content}
+            case "elicitation/create" if params.get("mode") == "url":
+                opened = await client.elicit_url(
+                    str(params.get("message", "")),
+                    str(params.get("url", "")),
+                    elicitation_id=str(params.get("elicitationId") or ""),
+                )
+                return {"action": opened.action}
             case "sampling/createMessage":
                 reply = await client.sample(
                     params.get("messages") or [],
