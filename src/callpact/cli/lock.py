@@ -46,8 +46,7 @@ async def update_lock(session: Session, accept: Collection[str]) -> bool:
                 out.print(f"{plain(name)}: {plain(change.label)} ({change.kind}, {mark})")
                 for line in describe(change):
                     out.print(f"  {plain(line)}", highlight=False)
-            if wanted:
-                lock = updated(lock, name, definitions, accept=sorted(wanted))
+            lock = updated(lock, name, definitions, accept=sorted(wanted))
             if not changes:
                 out.print(f"{plain(name)}: as pinned")
             is_whole = is_whole and len(wanted) == len(changes)

@@ -15,6 +15,9 @@ import hostile_tools
 from callpact import CallError, Catalog, Runtime, UpstreamError
 from callpact.context import Client, Elicited, Identity, Root, Sampled
 from callpact.sources import from_mcp
+from callpact.sources.mcp.mcp_source import McpSource
+from callpact.sources.mcp.pins import Lock, updated, write_lock
+from callpact.sources.mcp.server_settings import ServerSettings
 from callpact.tool import Call
 
 CODES = {"upstream_error", "timeout", "output_validation_failed"}
@@ -208,6 +211,39 @@ def test_an_answer_to_another_request_is_not_taken_for_the_answer(era):
                 assert envelope.data[0]["text"] == "yours"
                 with pytest.raises(CallError):
                     await runtime.execute("h.only_wrong_id", {}, deadline=later(1))
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("pins", ["block", "warn", "off"])
+def test_changed_resources_and_prompts_are_blocked_as_tools_are(pins, tmp_path):
+    changes = [
+        {"kind": "resources", "name": "note", "fields": {"description": "Read me first."}},
+        {"kind": "prompts", "name": "greet", "fields": {"description": "Another one."}},
+        {"kind": "tools", "name": "greet", "fields": {"description": "A namesake."}},
+    ]
+
+    def source(**options):
+        command = tuple(hostile_server.command(era="legacy", **options))
+        servers = [ServerSettings(name="h", command=command)]
+        return McpSource(servers, pins=pins, lock=tmp_path / "lock")
+
+    async def go():
+        before = source(changes=changes[2:])
+        lock = Lock()
+        for name, found in (await before.definitions()).items():
+            lock = updated(lock, name, found.plain())
+        write_lock(tmp_path / "lock", lock)
+        await before.aclose()
+        after = source(changes=[changes[2], *changes[:2]])
+        tools = await after.load()
+        await after.aclose()
+        blocked = [tool.id for tool in tools if tool.disabled is not None]
+        offers = (*tools.resources, *tools.prompts)
+        blocked += [each.tool.id for each in offers if each.tool.disabled is not None]
+        assert blocked == (["h.note", "h.greet"] if pins == "block" else [])
+        found = [each for each in tools.report if "pinned" in each.message]
+        assert len(found) == (0 if pins == "off" else 2)
 
     asyncio.run(go())
 

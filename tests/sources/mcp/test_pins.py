@@ -494,6 +494,39 @@ def test_labels_are_unambiguous():
     assert (after.tools, after.prompts.keys()) == ({}, {"x"})
 
 
+NOTE = {"uri": "notes://1", "name": "note", "description": "A note."}
+NOTES = {"uriTemplate": "notes://{number}", "name": "notes"}
+
+
+def offered(resources=(NOTE,), templates=(NOTES,)):
+    return {**defined(), "resources": list(resources), "templates": list(templates)}
+
+
+def test_changed_resources_and_templates_are_changes_by_their_addresses(tmp_path):
+    lock = updated(Lock(), "s", offered())
+    write_lock(tmp_path / "lock", lock)
+    assert read_lock(tmp_path / "lock") == lock
+    now = offered([but(NOTE, description="Another.")], [but(NOTES, title="New")])
+    changes = compare(lock.sources["s"], now)
+    assert [(change.kind, change.label) for change in changes] == [
+        ("changed", "resource:notes://1"),
+        ("changed", "template:notes://{number}"),
+    ]
+    after = updated(lock, "s", now, accept=["resource:notes://1"])
+    assert [change.part for change in compare(after.sources["s"], now)] == ["template"]
+
+
+def test_resources_come_and_go_and_templates_do_not():
+    lock = updated(Lock(), "s", offered())
+    now = offered([but(NOTE, uri="notes://2")], [but(NOTES, uriTemplate="n://{a}"), NOTES])
+    assert [change.label for change in compare(lock.sources["s"], now)] == ["template:n://{a}"]
+    after = updated(lock, "s", now, accept=[]).sources["s"]
+    assert after.resources.keys() == {"notes://2"}
+    assert after.templates.keys() == {"notes://{number}"}
+    gone = compare(lock.sources["s"], offered(templates=()))
+    assert [(change.kind, change.part) for change in gone] == [("removed", "template")]
+
+
 def test_to_accept_an_unknown_name_is_an_error_and_an_unchanged_one_nothing():
     lock = Lock({"s": pinned(TOOL)})
     assert updated(lock, "s", defined(TOOL), accept=["read_file"]) == lock

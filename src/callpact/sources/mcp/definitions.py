@@ -43,6 +43,8 @@ class Definitions(Struct, frozen=True):
         return {
             "tools": list(self.tools),
             "prompts": list(self.prompts),
+            "resources": list(self.resources),
+            "templates": list(self.templates),
             "instructions": self.instructions,
             "server": self.server,
         }

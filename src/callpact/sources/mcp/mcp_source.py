@@ -27,7 +27,7 @@ from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets
 from callpact.sources.base import Finding, Opening, PinMode, Tools
 from callpact.sources.mcp.definitions import Definitions, read_definitions
-from callpact.sources.mcp.pins import Lock, PinChange, PinnedSource, compare, read_lock
+from callpact.sources.mcp.pins import Lock, Part, PinChange, PinnedSource, compare, read_lock
 from callpact.sources.mcp.server_settings import (
     ServerSettings,
     read_servers,
@@ -139,16 +139,21 @@ def _pin_finding(place: str, change: PinChange) -> Finding:
     return Finding(f"{place}:{change.name}", "warning", text)
 
 
-def _blocked(loaded: Tools, findings: Iterable[Finding]) -> Tools:
-    """The same tools; those that differ from their pins are disabled."""
-    reasons = {each.place: each.message for each in findings}
-    tools = [
-        replace(tool, disabled=Disabled("upstream_error", reasons[tool.source]))
-        if tool.source in reasons
-        else tool
-        for tool in loaded
-    ]
-    return Tools(tools, loaded.report, loaded.resources, loaded.prompts)
+def _blocked(loaded: Tools, findings: Mapping[tuple[Part, str], Finding]) -> Tools:
+    """The same tools, resources and prompts; those that differ from their pins are disabled."""
+
+    def checked(tool: Tool, *parts: Part) -> Tool:
+        for part in parts:
+            if (found := findings.get((part, tool.source))) is not None:
+                return replace(tool, disabled=Disabled("upstream_error", found.message))
+        return tool
+
+    return Tools(
+        [checked(tool, "tool") for tool in loaded],
+        loaded.report,
+        [replace(r, tool=checked(r.tool, "resource", "template")) for r in loaded.resources],
+        [replace(prompt, tool=checked(prompt.tool, "prompt")) for prompt in loaded.prompts],
+    )
 
 
 def _unique(resources: list[Resource], report: list[Finding]) -> list[Resource]:
@@ -182,7 +187,7 @@ class _Server:
         self.settings = pool.settings
         self.is_down = False
         self.is_waited_for = False
-        self.pin_findings: tuple[Finding, ...] = ()
+        self.pin_findings: dict[tuple[Part, str], Finding] = {}
         """The definitions that differ from their pins."""
         self._last = Tools()
 
@@ -203,8 +208,12 @@ class _Server:
         self.is_down = False
         self._last = Builder(self.pool, found).build()
         changes = () if pinned is None else compare(pinned, cast("Any", found.plain()))
-        self.pin_findings = tuple(_pin_finding(self.settings.place, each) for each in changes)
-        self._last.report += self.pin_findings
+        findings = [_pin_finding(self.settings.place, each) for each in changes]
+        self.pin_findings = {
+            (change.part, found.place): found
+            for change, found in zip(changes, findings, strict=True)
+        }
+        self._last.report += tuple(findings)
         return self._last
 
     async def examine(self) -> ServerState:

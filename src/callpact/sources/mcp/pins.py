@@ -47,10 +47,18 @@ _AROUND = 60
 _MAX_INFO = 200
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "renamed"]
-Part: TypeAlias = Literal["tool", "prompt", "instructions"]
+Part: TypeAlias = Literal["tool", "prompt", "resource", "template", "instructions"]
 _Place: TypeAlias = tuple[Part, str]
 PlainDefinitions: TypeAlias = Mapping[str, Any]
-"""A server's definitions as on the wire: `tools`, `prompts`, `instructions`, `server`."""
+"""A server's definitions as on the wire, by `tools`, `prompts`, `resources`, `templates`,
+`instructions` and `server`."""
+_NAMED: dict[Part, str] = {
+    "tool": "name",
+    "prompt": "name",
+    "resource": "uri",
+    "template": "uriTemplate",
+}
+"""The member that names a definition, by part; the key of all of them is the plural of the part."""
 
 
 class Pin(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +75,8 @@ class PinnedSource(Struct, frozen=True, forbid_unknown_fields=True):
     tools: dict[str, Pin] = {}
     prompts: dict[str, Pin] = {}
     instructions: Pin | None = None
+    resources: dict[str, Pin] = {}
+    templates: dict[str, Pin] = {}
 
 
 class Lock(Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,8 +114,8 @@ class PinChange(Struct, frozen=True):
     def label(self) -> str:
         """The name to accept the change by.
 
-        A tool's name, `prompt:NAME` or `server:instructions`; `tool:NAME` for a tool with a colon
-        in its name.
+        A tool's name, `prompt:NAME`, `resource:URI`, `template:URI` or `server:instructions`;
+        `tool:NAME` for a tool with a colon in its name.
         """
         return _label(self.part, self.name)
 
@@ -195,13 +205,14 @@ def _verify(path: Path, source: str, pinned: PinnedSource) -> None:
             _damaged(path, f"at {place}: {found.reason}")
         if found.digest != pin.digest:
             _damaged(path, f"at {place}: the definition does not have this digest")
-        if part != "instructions" and _name(pin.definition) != name:
+        if part != "instructions" and _name(part, pin.definition) != name:
             _damaged(path, f"at {place}: the definition has another name")
 
 
 def _pins(pinned: PinnedSource) -> dict[_Place, Pin]:
-    pins: dict[_Place, Pin] = {("tool", name): pin for name, pin in pinned.tools.items()}
-    pins |= {("prompt", name): pin for name, pin in pinned.prompts.items()}
+    pins: dict[_Place, Pin] = {
+        (part, name): pin for part in _NAMED for name, pin in getattr(pinned, f"{part}s").items()
+    }
     if pinned.instructions:
         pins["instructions", ""] = pinned.instructions
     return pins
@@ -253,7 +264,8 @@ def updated(
 ) -> Lock:
     """A lock with the source pinned as it is now; with `accept`, only the changes of these labels.
 
-    To accept a renamed one, its new or its old name will do. An accepted removal drops the pin.
+    Resources come and go, as files do: new ones are always pinned, and pins of others dropped. To
+    accept a renamed one, its new or its old name will do. An accepted removal drops the pin.
 
     Raises:
         InvalidConfig: a definition cannot be pinned, or a label names nothing.
@@ -273,11 +285,19 @@ def updated(
         pins.pop(place if change.previous is None else (change.part, change.previous), None)
         if change.kind != "removed":
             pins[place] = Pin(now[place].digest, now[place].definition)
+    for place, found in now.items():
+        if place[0] == "resource" and found.digest:
+            pins.setdefault(place, Pin(found.digest, found.definition))
+    by_part = {
+        f"{part}s": {
+            name: pin
+            for (other, name), pin in pins.items()
+            if other == part and (part != "resource" or (part, name) in now)
+        }
+        for part in _NAMED
+    }
     pinned = PinnedSource(
-        _server(definitions.get("server")),
-        {name: pin for (part, name), pin in pins.items() if part == "tool"},
-        {name: pin for (part, name), pin in pins.items() if part == "prompt"},
-        pins.get(("instructions", "")),
+        _server(definitions.get("server")), instructions=pins.get(("instructions", "")), **by_part
     )
     return Lock({**lock.sources, source: pinned})
 
@@ -306,9 +326,7 @@ def _accepted(
 def _label(part: Part, name: str) -> str:
     if part == "instructions":
         return "server:instructions"
-    if part == "prompt":
-        return f"prompt:{name}"
-    return f"tool:{name}" if ":" in name else name
+    return name if part == "tool" and ":" not in name else f"{part}:{name}"
 
 
 def _server(info: Any) -> dict[str, str]:
@@ -318,8 +336,8 @@ def _server(info: Any) -> dict[str, str]:
     return {key: text[:_MAX_INFO] for key, text in texts.items() if isinstance(text, str)}
 
 
-def _name(definition: Any) -> str | None:
-    name = definition.get("name") if is_object(definition) else None
+def _name(part: Part, definition: Any) -> str | None:
+    name = definition.get(_NAMED[part]) if is_object(definition) else None
     return name if isinstance(name, str) else None
 
 
@@ -334,11 +352,10 @@ class _Found(Struct, frozen=True):
 def _defined(definitions: PlainDefinitions) -> dict[_Place, _Found]:
     """The definitions by part and name. Entries without a name are left out: nobody can call them."""
     defined: dict[_Place, _Found] = {}
-    parts: tuple[tuple[Part, str], ...] = (("tool", "tools"), ("prompt", "prompts"))
-    for part, key in parts:
-        entries = definitions.get(key)
+    for part in _NAMED:
+        entries = definitions.get(f"{part}s")
         for entry in entries if is_array(entries) else []:
-            name = _name(entry)
+            name = _name(part, entry)
             if name is None:
                 continue
             found, other = _found(entry), defined.get((part, name))
@@ -362,7 +379,10 @@ def _found(definition: Any) -> _Found:
 
 
 def compare(pinned: PinnedSource, definitions: PlainDefinitions) -> tuple[PinChange, ...]:
-    """The differences between the pins and the definitions of now; none if all is as pinned."""
+    """The differences between the pins and the definitions of now; none if all is as pinned.
+
+    A resource counts only if its definition is another: resources come and go, as files do.
+    """
     pins = _pins(pinned)
     changes: list[PinChange] = []
     added: dict[_Place, Any] = {}
@@ -372,12 +392,13 @@ def compare(pinned: PinnedSource, definitions: PlainDefinitions) -> tuple[PinCha
             kind: ChangeKind = "added" if pin is None else "changed"
             changes.append(PinChange(kind, *place, reason=found.reason))
         elif pin is None:
-            added[place] = found.definition
+            if place[0] != "resource":
+                added[place] = found.definition
         elif found.digest != pin.digest:
             changes.append(_changed("changed", place, pin.definition, found.definition))
     changes += _renamed(pins, added)
     changes += [_changed("added", place, UNSET, now) for place, now in added.items()]
-    changes += [PinChange("removed", *place) for place in pins]
+    changes += [PinChange("removed", *place) for place in pins if place[0] != "resource"]
     return tuple(changes)
 
 
@@ -385,7 +406,7 @@ def _renamed(pins: dict[_Place, Pin], added: dict[_Place, Any]) -> Iterator[PinC
     """The renamed ones, taken out of both: first those equal but for the name, then alike ones."""
     for likeness in (_without_name, _core):
         gone: dict[str, list[_Place]] = {}
-        for place in sorted(pins, reverse=True):
+        for place in sorted((place for place in pins if place[0] != "resource"), reverse=True):
             gone.setdefault(likeness(place[0], pins[place].definition), []).append(place)
         gone.pop("", None)
         for place in sorted(added):
@@ -399,7 +420,8 @@ def _renamed(pins: dict[_Place, Pin], added: dict[_Place, Any]) -> Iterator[PinC
 def _without_name(part: Part, definition: Any) -> str:
     if not is_object(definition):
         return ""
-    return part + digest({key: value for key, value in definition.items() if key != "name"})
+    rest = {key: value for key, value in definition.items() if key != _NAMED.get(part)}
+    return part + digest(rest)
 
 
 def _core(part: Part, definition: Any) -> str:

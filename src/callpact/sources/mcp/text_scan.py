@@ -243,8 +243,8 @@ def _rank(finding: Finding) -> int:
 
 
 def _definitions(definitions: PlainDefinitions) -> Iterator[tuple[str, Any]]:
-    for part, key in (("tool", "tools"), ("prompt", "prompts")):
-        entries = definitions.get(key)
+    for part in ("tool", "prompt", "resource", "template"):
+        entries = definitions.get(f"{part}s")
         for i, entry in enumerate(entries if is_array(entries) else []):
             name = entry.get("name") if is_object(entry) else None
             yield f"{part} {_shown(name) if isinstance(name, str) else i}", entry
