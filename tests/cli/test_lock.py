@@ -78,6 +78,18 @@ def test_doctor_reports_each_server_and_what_its_texts_say(project, run):
     assert run("doctor").code == 0
 
 
+def test_doctor_reports_what_changed_since_the_lock(project, run):
+    project(pins="off")
+    run("lock")
+    assert "TXT05" not in run("doctor").out
+    changed = {"name": "echo", "fields": {"description": "Another one."}}
+    project(pins="off", changes=[changed, {"name": "new", "fields": {}}])
+    done = run("doctor")
+    assert done.code == 0
+    assert "h tool echo: TXT050" in done.out
+    assert "h tool new: TXT051" in done.out
+
+
 def test_without_an_mcp_server_there_is_nothing_to_pin(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.py").write_text(

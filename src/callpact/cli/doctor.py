@@ -49,9 +49,11 @@ async def examine_servers(session: Session) -> bool:
     servers = [source for source in session.loaded.sources if isinstance(source, Live)]
     if not servers:
         return True
-    from callpact.sources.mcp.mcp_source import McpSource
+    from callpact.sources.mcp.mcp_source import LOCK_FILE, McpSource
+    from callpact.sources.mcp.pins import compare, read_lock
     from callpact.sources.mcp.text_scan import scan
 
+    lock = read_lock(session.configuration.folder / LOCK_FILE)
     states = [
         state
         for source in servers
@@ -75,7 +77,10 @@ async def examine_servers(session: Session) -> bool:
         rows.append(
             TableRow((state.name, found.version, f"{len(found.tools):,}", f"{schemas:,}", answer))
         )
-        findings += await asyncio.to_thread(scan, state.name, cast("Any", found.plain()), names)
+        definitions = cast("Any", found.plain())
+        pinned = lock.sources.get(state.name)
+        changes = () if pinned is None else compare(pinned, definitions)
+        findings += await asyncio.to_thread(scan, state.name, definitions, names, changes)
     out.print()
     print_table(rows, ["SERVER", "PROTOCOL", "TOOLS", "OUTPUT SCHEMAS", "BAD ARGUMENTS"])
     for each in findings:
