@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API, FlowMCP.
+"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API, FlowMCP, MCP.
 
 Of call-protocol.md it fills the sections between marks; the rest of that page is written by hand.
 With `--check` it writes nothing, and exits with 1 if a page is not what the code says.
@@ -29,6 +29,7 @@ from callpact.config import (
 )
 from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
+from callpact.sources.mcp.text_scan import TEXT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,6 +104,28 @@ def flowmcp_codes() -> str:
         lines += ["| code | strict | compat | what holds | what to do | from |"]
         lines += ["| --- | --- | --- | --- | --- | --- |"]
         lines += [_rule_row(rule) for rule in RULES.values() if rule.code.startswith(family)]
+    return "\n".join(lines) + "\n"
+
+
+def mcp_text_codes() -> str:
+    """Every code that the scan of an MCP server's texts can give."""
+    lines = [
+        "# MCP text codes",
+        "",
+        (
+            "What `callpact doctor` reports about the texts of an MCP server's definitions, found "
+            "offline by fixed rules. An **error** makes the exit code 1; a **warning** wants to be "
+            "read; an **info** is often harmless. What the scan is for: "
+            "[put other MCP servers under contract](../guides/mcp-gateway.md#examine-servers)."
+        ),
+        "",
+        "| code | severity | what was found | what to do |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| `{rule.code}` | {rule.severity} | {rule.meaning} | {rule.remedy} |"
+        for rule in TEXT_RULES.values()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -230,8 +253,11 @@ LIMITS: dict[str, tuple[str, str]] = {
     "MCP servers": (
         "sources.mcp",
         (
-            "CALL_SECONDS CONNECT_SECONDS CONCURRENCY MAX_LINE_BYTES MAX_DEFINITIONS "
-            "MAX_PAUSE_SECONDS MAX_CALLER_SESSIONS IDLE_SESSION_SECONDS TOKEN_SECONDS "
+            "CALL_SECONDS CONNECT_SECONDS CONCURRENCY MAX_FAILURES PAUSE_SECONDS MAX_PAUSE_SECONDS "
+            "STOP_SECONDS MAX_LINE_BYTES MAX_ERROR_LINE MAX_LOGGED MAX_PAGES MAX_DEFINITIONS "
+            "LIST_SECONDS MAX_ROUNDS MAX_SENT_TO MAX_FOLLOWED MAX_CONFIG_BYTES MAX_SERVERS "
+            "MAX_LOCK_BYTES MAX_DESCRIPTION MAX_SCANNED MAX_SCANNED_SERVER MAX_PARTS MAX_OF_A_RULE "
+            "MAX_FINDINGS MAX_CALLER_SESSIONS IDLE_SESSION_SECONDS TOKEN_SECONDS "
             "MAX_TOKEN_RESPONSE DEFAULT_TOKEN_LIFE REFRESH_SECONDS RETRY_SECONDS"
         ),
     ),
@@ -396,6 +422,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "command-line.md": lambda: NOTE + command_line(),
     "configuration.md": lambda: NOTE + configuration(),
     "flowmcp-codes.md": lambda: NOTE + flowmcp_codes(),
+    "mcp-text-codes.md": lambda: NOTE + mcp_text_codes(),
     "limits.md": lambda: NOTE + limits(),
 }
 

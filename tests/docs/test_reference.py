@@ -18,6 +18,7 @@ from callpact.codes import CODES
 from callpact.sandbox import HookLimits
 from callpact.schema import check
 from callpact.sources.flowmcp.check.rule_table import RULES
+from callpact.sources.mcp.text_scan import TEXT_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -48,6 +49,7 @@ STALE = [
     ("codes.md", "ACCESS_DENIED", "DENIED"),
     ("flowmcp-codes.md", "| `VAL031` | error | error |", "| `VAL031` | error | warning |"),
     ("flowmcp-codes.md", "| `TST001` ", "| `TST000` "),
+    ("mcp-text-codes.md", "| `TXT001` | warning |", "| `TXT001` | error |"),
 ]
 
 
@@ -138,6 +140,19 @@ def test_every_code_of_flowmcp_has_one_row_with_both_severities_and_a_remedy():
         f"{code}:{part}" if part else code for code, part in re.findall(row, page, re.MULTILINE)
     )
     assert found == Counter(list(RULES))
+
+
+def test_every_code_of_the_text_scan_has_one_row():
+    page = (REFERENCE / "mcp-text-codes.md").read_text("utf-8")
+    row = r"^\| `(TXT\d+)` \| (?:error|warning|info) \| \S.* \| \S.* \|$"
+    assert re.findall(row, page, re.MULTILINE) == list(TEXT_RULES)
+
+
+def test_every_limit_of_the_gateway_that_a_user_can_meet_has_a_row():
+    page = (REFERENCE / "limits.md").read_text("utf-8")
+    servers = page.partition("## MCP servers")[2].partition("##")[0]
+    for name in ("MAX_PAGES", "LIST_SECONDS", "MAX_FOLLOWED", "MAX_FINDINGS", "MAX_LOCK_BYTES"):
+        assert f"| `{name}` | " in servers
 
 
 def test_every_limit_of_hooks_has_a_row_and_a_field_of_hook_limits_keeps_it():

@@ -23,9 +23,9 @@ from callpact.sources.mcp.server_settings import ServerSettings
 
 MAX_FOLLOWED = 1_000
 """Resources of one server that are followed at a time."""
-PAUSE_SECONDS = 0.5
-"""Seconds before a stream or connection that ended is opened again, at least."""
 
+# Seconds before a stream or connection that ended is opened again, at least.
+_PAUSE_SECONDS = 0.5
 _log = logging.getLogger("callpact.sources.mcp")
 
 
@@ -173,7 +173,7 @@ class ResourceUpdates:
 
     async def _reconnect(self) -> None:
         while self._followers and self._connection is None:
-            await asyncio.sleep(max(self._server.pause, PAUSE_SECONDS) * (1 + random.random()))  # noqa: S311 - jitter
+            await asyncio.sleep(max(self._server.pause, _PAUSE_SECONDS) * (1 + random.random()))  # noqa: S311 - jitter
             with suppress(CallError):
                 await self._server.connection()
 
@@ -210,7 +210,7 @@ class ResourceUpdates:
                     ready.set_exception(self._error(f"does not report changes: {error}"[:500]))
                     return
                 _log.debug("%s: %s", self._name, error)
-            await asyncio.sleep(PAUSE_SECONDS * (1 + random.random()))  # noqa: S311 - jitter
+            await asyncio.sleep(_PAUSE_SECONDS * (1 + random.random()))  # noqa: S311 - jitter
 
     def _missed(self) -> None:
         """Notify of all addresses: there may have been changes that nobody reported."""

@@ -31,7 +31,7 @@ from callpact.sources.mcp.token_endpoint import TokenGrant
 PAUSE_SECONDS = 0.5
 """Seconds before a server that could not be reached is tried again; doubled with each failure."""
 MAX_PAUSE_SECONDS = 30.0
-"""Seconds that such a pause takes at most."""
+"""Seconds that a server which failed is left alone at most."""
 MAX_FAILURES = 3
 """Failures in a row, such as requests without an answer, after which a server is left alone."""
 MAX_ROUNDS = 10
