@@ -236,10 +236,11 @@ def naive_causes(kept: Sequence[Record], where: Filter) -> list[Cause]:
     for record in naive_log(kept, where):
         if record.key is not None:
             causes[record.tool, record.key].append(record)
-    told = [
-        Cause(tool, key, those[0].message or "", len(those), of[tool], those[-1].at, those[0].at)
-        for (tool, key), those in causes.items()
-    ]
+    told: list[Cause] = []
+    for (tool, key), those in causes.items():
+        messages = [record.message or "" for record in those]
+        counts = (len(those), of[tool], those[-1].at, those[0].at)
+        told.append(Cause(tool, key, messages[0], *counts, min(messages), max(messages)))
     return sorted(told, key=lambda cause: (-cause.calls, cause.tool, cause.key))
 
 

@@ -8,8 +8,11 @@ import io
 import json
 import time
 
+import pytest
+
 import asked
-from asked import HOUR, NOON, called, refused
+from asked import HOUR, NOON, called, on_terminal, raw_on_terminal, refused
+from callpact.audit import Note
 from callpact.audit.journal.health import add_health
 from callpact.audit.store.parquet import ParquetStore
 from callpact.audit.store.retention import keep
@@ -82,9 +85,9 @@ def test_causes_are_told_with_their_share_of_all_calls(ask, log):
     for options in ((), ("--failed",)):
         answer = ask("audit", "stats", "--by", "key", *options, *there)
         header, *rows = answer.out.splitlines()
-        assert "SHARE" in header.split()
+        assert header.split()[:3] == ["KEY", "CALLS", "SHARE"]
         [cause] = [row for row in rows if row.startswith("schema_validation_failed")]
-        assert cause.split()[3:5] == ["15.0", "%"]
+        assert cause.split()[1:4] == ["3", "15.0", "%"]
         told = json.loads(ask("audit", "stats", "--by", "key", "--json", *options, *there).out)
         shares = {row["group"]: row["share"] for row in told["groups"]}
         assert shares["schema_validation_failed:/limit:maximum"] == 0.15
@@ -141,10 +144,13 @@ def test_what_was_before_and_after_a_version_stands_side_by_side(ask, log):
     answer = ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", *there)
     assert answer.code == 0
     header, rates, _, causes_header, causes = answer.out.splitlines()
-    assert header.split() == ["TOOL", "CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99"]
-    assert rates.startswith("shop.search  10 → 2  1       10.0 % → 50.0 %  +40.0   2.0 → 2")
-    assert causes_header.split() == ["TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE"]
+    named = ["CALLS", "FAILED", "RATE", "CHANGE", "WARNED", "P50", "P95", "P99"]
+    assert header.split() == ["TOOL", *named]
+    wanted = "shop.search 10 → 2 1 10.0 % → 50.0 % +40.0 0 2.00 ms → 20.0 ms"
+    assert " ".join(rates.split()).startswith(wanted)
+    assert causes_header.split() == ["TOOL", "BEFORE", "AFTER", "CHANGE", "KEY", "CAUSE"]
     assert causes.split()[:6] == ["shop.search", "10.0", "%", "50.0", "%", "+40.0"]
+    assert causes.endswith("schema_validation_failed:/limit:maximum  Property 'limit' must be ≤ 50")
     told = json.loads(
         ask("audit", "stats", "--version", "1.10.0", "--compare", "1.9.0", "--json", *there).out
     )
@@ -169,8 +175,8 @@ def test_the_versions_of_a_tool_follow_each_other_with_the_change_in_points(ask,
     there = log(*versions(), called(12, version=None), called(13, tool="mail.send", version="7"))
     answer = ask("audit", "stats", "--tool", "shop.search", "--by", "version", *there)
     header, *rows = [line.split() for line in answer.out.splitlines()[:4]]
-    assert header[8] == "CHANGE"
-    assert [(row[0], row[3], row[9]) for row in rows] == [
+    assert header[9] == "CHANGE"
+    assert [(row[0], row[3], row[13]) for row in rows] == [
         ("(none)", "0.0", "-"),
         ("1.9.0", "10.0", "+10.0"),
         ("1.10.0", "50.0", "+40.0"),
@@ -224,3 +230,91 @@ def test_a_retention_run_that_waits_is_told(ask, log, tmp_path):
     assert "is the clock of this machine right?" in " ".join(answer.err.split())
     told = json.loads(ask("audit", "stats", "--json", *there).out)["health"]["held"]
     assert (told["at"], told["parts"]) == (NOON + 400 * 24 * HOUR, 1)
+
+
+# --- the screen -----------------------------------------------------------------------------
+
+
+def mixed():
+    """Calls with results, with warnings, refused, and failed in a tool's own words."""
+    orders = [
+        called(
+            *(n,),
+            tool="shop.order",
+            ms=1_500.0 * n,
+            gate="handler",
+            code="no_order",
+            key="no_order::",
+            message=f"Order {n}-{n * 7} of 'customer {n}' was not found",
+        )
+        for n in range(20, 26)
+    ]
+    warned = (called(n, warnings=(Note("type", "/price", "must be a number"),)) for n in (5, 6))
+    return (*(called(n) for n in range(5)), *warned, *(refused(n, 80 + n) for n in (7, 8)), *orders)
+
+
+def test_results_with_warnings_have_a_column(ask, log):
+    answer = ask("audit", "stats", *log(*mixed()))
+    header, *rows = [line.split() for line in answer.out.splitlines()]
+    [row] = [row for row in rows if row[:2] == ["shop.search", "9"]]
+    assert row[header.index("WARNED") + 1] == "2"  # The rate is two words.
+    assert "; 2 with warnings" in answer.err
+
+
+def test_the_messages_of_a_cause_are_one_pattern(ask, log):
+    there = log(*mixed())
+    told = json.loads(ask("audit", "stats", "--json", *there).out)["causes"]
+    assert {cause["key"]: (cause["calls"], cause["pattern"]) for cause in told} == {
+        "no_order::": (6, "Order … of 'customer …' was not found"),
+        "schema_validation_failed:/limit:maximum": (2, "Property 'limit' must be ≤ 50"),
+    }
+    assert told[0]["message"] == "Order 25-175 of 'customer 25' was not found"
+    shown = ask("audit", "stats", *there).out
+    assert "  6  100.0 %  no_order::                               Order … of" in shown
+    assert "customer 2" not in shown
+
+
+def test_a_view_shows_only_what_it_is_about(ask, log):
+    there = log(*mixed())
+    for by in ("tool", "namespace"):
+        answer = ask("audit", "stats", "--by", by, *there)
+        assert "CAUSE" in answer.out
+        assert "health of the log" in answer.err
+        assert "refused inputs" in answer.err
+    for by in ("caller", "client", "via", "version", "hour"):
+        answer = ask("audit", "stats", "--by", by, *there)
+        assert "CAUSE" not in answer.out
+        assert "P95" in answer.out
+        assert "health of the log" not in answer.err
+        assert "refused inputs" not in answer.err
+    for by in ("gate", "code", "key"):
+        answer = ask("audit", "stats", "--by", by, *there)
+        assert answer.out.split()[:3] == [by.upper(), "CALLS", "SHARE"]
+        assert not {"CAUSE", "FAILED", "P50"} & set(answer.out.split())
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_numbers_are_aligned_and_nothing_is_wider_than_the_terminal(log, columns):
+    there = log(*mixed())
+    shown = on_terminal(columns, "audit", "stats", *there)
+    assert max(map(len, shown)) <= columns
+    header, *rows = shown
+    for name, cells in {"CALLS": "9 6", "FAILED": "2 6", "WARNED": "2 0"}.items():
+        end = header.index(name) + len(name)
+        assert [row[:end].split()[-1] for row in rows[:2]] == cells.split()
+        assert not any(row[end : end + 1].strip() for row in rows[:2])
+    assert rows[1].split()[-1] == ("█" if columns == 120 else "s")
+    end = header.index("P95") + len("P95")
+    assert [row[:end].split()[-2:] for row in rows[:2]] == [["2.00", "ms"], ["37.5", "s"]]
+    causes = next(line for line in shown if "CAUSE" in line)
+    assert ("KEY" in causes) == (columns == 120)
+    assert " ".join(" ".join(shown).split()).count("Order … of 'customer …' was") == 1
+
+
+def test_without_colour_only_the_weight_of_letters_is_styled(log):
+    there = log(*mixed())
+    for command in ("stats", "log"):
+        styled = "".join(raw_on_terminal(120, "audit", command, *there))
+        plain = "".join(raw_on_terminal(120, "audit", command, *there, NO_COLOR="1"))
+        assert ("\x1b[31m" in styled) == (command == "log")
+        assert "\x1b[3" not in plain

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
 import time
@@ -139,6 +141,37 @@ def record_calls(folder, source, calls):
 
     asyncio.run(go())
     return ("--audit", str(folder))
+
+
+def on_terminal(columns, *args, **variables):
+    """Run `callpact` in a terminal of some columns: the lines that it shows, without styles."""
+    return [
+        re.sub(r"\x1b\[[0-9;]*m", "", line) for line in raw_on_terminal(columns, *args, **variables)
+    ]
+
+
+def raw_on_terminal(columns, *args, **variables):
+    """The same with its styles."""
+    fcntl, pty, struct, termios = map(pytest.importorskip, ("fcntl", "pty", "struct", "termios"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    left = {
+        name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "callpact", *map(str, args)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**left, "TERM": "xterm-256color", **variables},
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError), os.fdopen(ours, "rb", 0) as screen:
+            while data := screen.read(65_536):  # At the end, Linux raises EIO.
+                shown += data
+        assert process.wait(60) == 0
+    return shown.decode().replace("\r\n", "\n").splitlines()
 
 
 @contextlib.contextmanager

@@ -7,11 +7,12 @@ control characters. Times are local in tables, and UTC in JSON and CSV.
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -24,13 +25,23 @@ from callpact.schema.json_text import json_text
 
 BARS = 24
 """The most columns of a sparkline."""
-RECORD_HEADERS = ("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "VIA", "ID")
-RATE_HEADERS = ("CALLS", "FAILED", "RATE", "REJECTED", "P50", "P95", "P99")
-CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CHANGE", "CAUSE")
-SPARE_RECORD_HEADERS = ("VIA", "CALLER", "MS")
+RECORD_HEADERS = ("TIME", "TOOL", "OUTCOME", "TOOK", "CALLER", "VIA", "ID")
+RATE_HEADERS = ("CALLS", "FAILED", "RATE", "WARNED", "REJECTED", "P50", "P95", "P99")
+SHARE_HEADERS = ("CALLS", "SHARE")
+"""Of the groups of a field of the outcome, such as the code."""
+CAUSE_HEADERS = ("TOOL", "CALLS", "SHARE", "KEY", "CAUSE")
+SPARE_RECORD_HEADERS = ("VIA", "CALLER", "TOOK")
 """Columns that a narrow terminal drops, in this order; the same below."""
 SPARE_RATE_HEADERS = ("TREND", "REJECTED", "P99", "P50")
-COMPARED_HEADERS = ("CALLS", "FAILED", "RATE", "CHANGE", "P50", "P95", "P99")
+SPARE_CAUSE_HEADERS = ("KEY",)
+COMPARED_HEADERS = ("CALLS", "FAILED", "RATE", "CHANGE", "WARNED", "P50", "P95", "P99")
+COMPARED_SHARE_HEADERS = ("CALLS", "SHARE", "CHANGE")
+COMPARED_CAUSE_HEADERS = ("TOOL", "BEFORE", "AFTER", "CHANGE", "KEY", "CAUSE")
+NUMBER_HEADERS = frozenset(
+    {*RATE_HEADERS, *SHARE_HEADERS, "TOOK", "CHANGE", "BEFORE", "AFTER", "OUTPUTS", "REFUSED"}
+    | {"SAVED"}
+)
+"""Columns that are aligned to the right."""
 CSV_HEADERS = (
     *("id", "at", "ms", "tool", "kind", "version", "contract", "policy", "outcome", "gate", "code"),
     *("path", "message", "key", "issues", "warnings", "changes", "source", "status", "server"),
@@ -44,6 +55,11 @@ _DAYS = {"today": 0, "yesterday": 1}
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _GOT = re.compile(r", got (?:(?!, got ).)*\Z", re.DOTALL)
+_WORDS = re.compile(r"\s+|[^\s'\"`,;:(){}\[\]]+|.", re.DOTALL)
+_GAP = "…"
+_GAPS = re.compile(rf"{_GAP}(?:[\s'\"`,;:(){{}}\[\]]*{_GAP})+")
+_MAX_PATTERN = 300
+_WRAPPED = 40
 
 
 # --- times ----------------------------------------------------------------------------------
@@ -102,8 +118,17 @@ def points(change: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """Milliseconds with a useful number of digits."""
-    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 1 else f"{ms:.2f}"
+    """A duration with its unit and a useful number of digits: `0.25 ms`, `12 ms`, `1.50 s`."""
+    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if ms >= size:
+            return f"{_digits(ms / size)} {unit}"
+    return f"{_digits(ms)} ms"
+
+
+def _digits(number: float) -> str:
+    return (
+        f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    )
 
 
 def sparkline(values: Sequence[int]) -> str:
@@ -145,10 +170,11 @@ def record_cells(record: Record, *, is_short: bool = False) -> tuple[str, ...]:
 def fitted(
     headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Iterable[str]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """A table without the spare columns that exceed a width."""
+    """A table without the spare columns that exceed a width; its last column may be wrapped."""
     table = [tuple(headers), *map(tuple, rows)]
     for name in spare:
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        widths[-1] = min(widths[-1], _WRAPPED)
         if sum(widths) + 2 * len(widths) <= width or name not in table[0]:
             continue
         at = table[0].index(name)
@@ -216,7 +242,7 @@ def facts(record: Record) -> dict[str, str]:
     """The fields of one call except its notes, input and output."""
     form = {
         "time": f"{local(record.at)} ({utc(record.at)})",
-        "took": f"{duration(record.ms)} ms",
+        "took": duration(record.ms),
         "outcome": outcome(record),
         "stopped at": record.gate,
         "message": record.message,
@@ -259,20 +285,21 @@ def payload_lines(name: str, payload: Payload | None) -> list[str]:
 # --- rates and causes -----------------------------------------------------------------------
 
 
-def as_shares(headers: Sequence[str], of: int | None) -> tuple[str, ...]:
-    """The headers of rates, with SHARE for RATE if the shares are of `of` calls."""
-    return tuple(headers if of is None else (n.replace("RATE", "SHARE") for n in headers))
-
-
-def rate_cells(rate: Rate, of: int | None = None) -> tuple[str, ...]:
-    """A rate as a row under `RATE_HEADERS`, with its share of `of` calls if given."""
+def rate_cells(rate: Rate) -> tuple[str, ...]:
+    """A rate as a row under `RATE_HEADERS`."""
     return (
         f"{rate.calls:,}",
         f"{rate.failed:,}",
-        percent(_rate_or_share(rate, of)),
+        percent(rate.rate),
+        f"{rate.warned:,}",
         f"{rate.rejected:,}",
         *map(duration, (rate.p50, rate.p95, rate.p99)),
     )
+
+
+def share_cells(rate: Rate, of: int) -> tuple[str, ...]:
+    """A group of a field of the outcome as a row under `SHARE_HEADERS`, of all `of` calls."""
+    return f"{rate.calls:,}", percent(_share(rate, of))
 
 
 def encode_rate(rate: Rate, by: str, of: int | None = None) -> dict[str, Any]:
@@ -289,10 +316,13 @@ def _share(rate: Rate, of: int) -> float:
     return rate.calls / of if of else 0.0
 
 
-def cause_line(cause: Cause) -> str:
-    """A cause as a sentence: the share of all calls of the tool, the message, and the key."""
-    reason = f"{_message(cause)} ({cause.key})" if cause.message else cause.key
-    return f"{percent(cause.rate)} of {cause.tool} calls fail with: {reason}"
+def cause_cells(cause: Cause) -> tuple[str, ...]:
+    """A cause as a row under `CAUSE_HEADERS`; the share is of all calls of the tool."""
+    return cause.tool, f"{cause.calls:,}", percent(cause.rate), cause.key, _words(cause)
+
+
+def _words(cause: Cause) -> str:
+    return pattern_of(cause) or cause.key  # Beside hashes no message is kept.
 
 
 def without_value(message: str) -> str:
@@ -302,63 +332,83 @@ def without_value(message: str) -> str:
     return message[: got.start()] if got is not None and is_value else message
 
 
-def _message(cause: Cause) -> str:
-    """The message of a cause; only messages about rules are known to end with the value."""
-    return cause.message if cause.key.endswith(":") else without_value(cause.message)
+def pattern_of(cause: Cause) -> str:
+    """The words that the messages of a cause share, with `…` for those that differ."""
+    messages = (cause.message, cause.lowest, cause.highest)
+    if not cause.key.endswith(":"):  # Only messages about rules are known to end with the value.
+        messages = map(without_value, messages)
+    found, *others = (_WORDS.findall(each[:_MAX_PATTERN]) for each in messages)
+    for words in filter(None, others):
+        found = _shared(found, words)
+    return _GAPS.sub(_GAP, "".join(found))
+
+
+def _shared(one: list[str], other: list[str]) -> list[str]:
+    """The words that two messages have in the same order, with gaps between them."""
+    steps = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    return list(
+        chain.from_iterable(one[a:b] if op == "equal" else (_GAP,) for op, a, b, *_ in steps)
+    )
 
 
 def encode_cause(cause: Cause) -> dict[str, Any]:
     """A cause as JSON."""
     form: dict[str, Any] = msgspec.to_builtins(cause)
-    return {**form, "rate": cause.rate, "first": utc(cause.first), "last": utc(cause.last)}
+    del form["lowest"], form["highest"]
+    more = {"pattern": pattern_of(cause), "rate": cause.rate}
+    return {**form, **more, "first": utc(cause.first), "last": utc(cause.last)}
 
 
 def compared(before: Iterable[Cause], after: Iterable[Cause]) -> list[tuple[str, ...]]:
-    """Causes before and after, as rows under `CAUSE_HEADERS`, the largest change first."""
+    """Causes before and after, as rows under `COMPARED_CAUSE_HEADERS`, the largest change first."""
     found: dict[tuple[str, str], list[float]] = {}
     words: dict[tuple[str, str], str] = {}
     for number, causes in enumerate((before, after)):
         for cause in causes:
             key = (cause.tool, cause.key)
             found.setdefault(key, [0.0, 0.0])[number] = cause.rate
-            words[key] = f"{_message(cause)} ({cause.key})"
+            words[key] = _words(cause)
     ordered = sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
     return [
-        (key[0], percent(old), percent(new), points(new - old), words[key])
+        (key[0], percent(old), percent(new), points(new - old), key[1], words[key])
         for key, (old, new) in ordered
     ]
 
 
-def compared_rates(
-    before: Iterable[Rate],
-    after: Iterable[Rate],
-    of: tuple[int | None, int | None] = (None, None),
-) -> list[tuple[str, ...]]:
-    """Groups before and after, as rows under a name and `COMPARED_HEADERS`.
-
-    `of` are the numbers of all calls before and after, to show shares of them.
-    """
-    old, new = ({rate.group: rate for rate in rates} for rates in (before, after))
+def compared_rates(before: Iterable[Rate], after: Iterable[Rate]) -> list[tuple[str, ...]]:
+    """Groups before and after, as rows under a name and `COMPARED_HEADERS`."""
     rows: list[tuple[str, ...]] = []
-    for group in dict.fromkeys((*new, *old)):
-        a, b = (rates.get(group, Rate(group, 0, 0, 0, 0)) for rates in (old, new))
-        calls, failed, rate, _, *times = (
-            f"{one} → {other}" if one != other else one
-            for one, other in zip(_compared_cells(a, of[0]), _compared_cells(b, of[1]), strict=True)
-        )
-        change = points(_rate_or_share(b, of[1]) - _rate_or_share(a, of[0]))
-        change = change if (a.calls and b.calls) or of[0] is not None else "-"
-        rows.append((group, calls, failed, rate, change, *times))
+    for a, b in _paired(before, after):
+        cells = (rate_cells(r) if r.calls else ("0", *"-------") for r in (a, b))
+        calls, failed, rate, warned, _, *times = map(_arrow, *cells)
+        change = points(b.rate - a.rate) if a.calls and b.calls else "-"
+        rows.append((b.group, calls, failed, rate, change, warned, *times))
     return rows
 
 
-def _rate_or_share(rate: Rate, of: int | None) -> float:
-    return rate.rate if of is None else _share(rate, of)
+def compared_shares(
+    before: Iterable[Rate], after: Iterable[Rate], of: tuple[int, int]
+) -> list[tuple[str, ...]]:
+    """Groups before and after, as rows under a name and `COMPARED_SHARE_HEADERS`.
+
+    `of` are the numbers of all calls before and after.
+    """
+    rows: list[tuple[str, ...]] = []
+    for a, b in _paired(before, after):
+        cells = map(_arrow, share_cells(a, of[0]), share_cells(b, of[1]))
+        rows.append((b.group, *cells, points(_share(b, of[1]) - _share(a, of[0]))))
+    return rows
 
 
-def _compared_cells(rate: Rate, of: int | None) -> tuple[str, ...]:
-    cells = rate_cells(rate, of)
-    return cells if rate.calls else ("0", *("-" for _ in cells[1:]))
+def _paired(before: Iterable[Rate], after: Iterable[Rate]) -> Iterator[tuple[Rate, Rate]]:
+    old, new = ({rate.group: rate for rate in rates} for rates in (before, after))
+    for group in dict.fromkeys((*new, *old)):
+        nothing = Rate(group, 0, 0, 0, 0)
+        yield old.get(group, nothing), new.get(group, nothing)
+
+
+def _arrow(old: str, new: str) -> str:
+    return f"{old} → {new}" if old != new else old
 
 
 def changes_of(rates: Sequence[Rate]) -> list[str]:

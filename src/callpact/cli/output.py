@@ -17,6 +17,7 @@ import sys
 from collections.abc import (
     AsyncGenerator,
     Callable,
+    Collection,
     Coroutine,
     Generator,
     Iterable,
@@ -416,14 +417,27 @@ class TableRow(NamedTuple):
     """The style of its first cell."""
 
 
-def print_table(rows: Sequence[TableRow], headers: Sequence[str] = (), *, indent: int = 0) -> None:
-    """Write a table: fitted to the terminal, or elsewhere one line per row, for grep."""
-    if not out.is_terminal:
-        print_lines(_lined([*([TableRow(tuple(headers))] if headers else []), *rows], indent))
-        return
-    from rich.table import Table
+def print_table(
+    rows: Sequence[TableRow],
+    headers: Sequence[str] = (),
+    *,
+    indent: int = 0,
+    right: Collection[str] = (),
+) -> None:
+    """Write a table: fitted to the terminal, or elsewhere one line per row, for grep.
 
-    table = Table(*headers, box=None, pad_edge=False, show_header=bool(headers))
+    `right` are the headers of columns of numbers, which are aligned to the right and not wrapped.
+    """
+    if not out.is_terminal:
+        every = [*([TableRow(tuple(headers))] if headers else []), *rows]
+        print_lines(_lined(every, indent, [name in right for name in headers]))
+        return
+    from rich.table import Column, Table
+
+    columns = [
+        Column(name, justify="right", no_wrap=True) if name in right else name for name in headers
+    ]
+    table = Table(*columns, box=None, pad_edge=False, show_header=bool(headers))
     for row in rows:
         first, *others = map(plain, row.cells)
         first = f"[{row.first}]{first}[/]" if row.first else first
@@ -431,12 +445,15 @@ def print_table(rows: Sequence[TableRow], headers: Sequence[str] = (), *, indent
     out.print(table)
 
 
-def _lined(rows: list[TableRow], indent: int) -> Iterator[str]:
+def _lined(rows: list[TableRow], indent: int, is_right: Sequence[bool]) -> Iterator[str]:
     """Rows as lines with padded columns."""
     cells = [[flat(cell) for cell in row.cells] for row in rows]
     widths = [min(max(map(len, column)), _WIDEST) for column in zip(*cells, strict=True)]
+    sides = [">" if each else "<" for each in is_right] or ["<"] * len(widths)
     for row in cells:
-        padded = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        padded = (
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
+        )
         yield " " * indent + "  ".join(padded).rstrip()
 
 

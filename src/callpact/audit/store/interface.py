@@ -99,6 +99,9 @@ class Cause(Struct, frozen=True):
     """All calls of the tool in the window, including those with a result."""
     first: int
     last: int
+    lowest: str = ""
+    """The first and the last message in the order of their texts: they are equal if all are."""
+    highest: str = ""
 
     @property
     def rate(self) -> float:

@@ -162,9 +162,10 @@ def causes(where: Filter, limit: int) -> Query:
     return terms.query(
         f"WITH every AS (SELECT tool, count(*) AS total FROM {{calls}} WHERE {every} GROUP BY tool), "  # noqa: S608 - our own terms
         "cause AS (SELECT tool, key, {latest} AS said, "
-        'count(*) AS times, min("at") AS first, max("at") AS latest '
+        'count(*) AS times, min("at") AS first, max("at") AS latest, '
+        "min(coalesce(message, '')) AS lowest, max(coalesce(message, '')) AS highest "
         f"FROM {{calls}} WHERE key IS NOT NULL AND {terms.text} GROUP BY tool, key) "
-        "SELECT cause.tool, key, said, times, total, first, latest FROM cause "
+        "SELECT cause.tool, key, said, times, total, first, latest, lowest, highest FROM cause "
         "JOIN every ON every.tool = cause.tool "
         f"ORDER BY times DESC, cause.tool, key LIMIT {limit:d}"
     )

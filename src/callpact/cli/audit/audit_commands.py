@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from callpact.audit.store import Cause, Store
 
 _HOUR = 3_600_000
-_OF_RESULTS = ("gate", "code", "key")
+_OUTCOMES = (By.gate, By.code, By.key)
+_WITH_CAUSES = (By.tool, By.namespace)
 _TRIES = 10  # Before and after the shown call.
 _IN_ORDER = (By.hour, By.version)
 
@@ -195,7 +196,7 @@ def show_call(
         rows = [
             TableRow((("→" if r.id == record.id else " "), *_cells(r)), _style(r)) for r in near
         ]
-        print_table(rows, ("", *text.RECORD_HEADERS))
+        print_table(rows, ("", *text.RECORD_HEADERS), right=text.NUMBER_HEADERS)
         if len(near) < len(tries):
             err.print(f"{len(near)} of {len(tries):,} tries; --json has all", style="dim")
 
@@ -238,7 +239,7 @@ def count_calls(
         causes = store.causes(where, limit=limit)
         repairs = repairs_of(store, where)
         causes_before = [] if former is None else store.causes(former, limit=limit)
-        of = _all_calls(store, where) if by.value in _OF_RESULTS else None
+        of = _all_calls(store, where) if by in _OUTCOMES else None
         of_before = None if former is None or of is None else _all_calls(store, former)
         groups = [text.encode_rate(rate, by.value, of) for rate in rates]
         groups_before = [text.encode_rate(rate, by.value, of_before) for rate in before]
@@ -261,18 +262,21 @@ def count_calls(
                 print_no_match(store, former, f"no call on record fits --compare {compare}")
             if former is None:
                 _print_rates(store, where, by, rates, of)
-                _print_causes(causes)
             else:
                 _print_compared(before, rates, by, (of_before, of))
-                _print_compared_causes(causes_before, causes)
-            _print_repairs(repairs)
+            if by in _WITH_CAUSES:
+                if former is None:
+                    _print_causes(causes)
+                else:
+                    _print_compared_causes(causes_before, causes)
+                _print_repairs(repairs)
             if len(rates) < len(every):
                 which = "last" if by in _IN_ORDER else "largest"
                 shown_groups = f"the {which} {len(rates):,} of {len(every):,} groups"
                 err.print(f"{shown_groups}; --limit shows more", style="dim")
             _print_total(every)
         if not as_json:
-            _print_health(log_health(store, session))
+            _print_health(log_health(store, session), is_wanted=by in _WITH_CAUSES)
 
 
 def _all_calls(store: Store, where: Filter) -> int:
@@ -313,13 +317,13 @@ def _print_rates(store: Store, where: Filter, by: By, rates: list[Rate], of: int
     is_one = by is By.version and where.tool is not None and "*" not in where.tool
     changes = text.changes_of(rates) if is_one else []
     extra = ("CHANGE",) * bool(changes), ("TREND",) * bool(trends)
-    headers = (by.value.upper(), *text.as_shares(text.RATE_HEADERS, of), *chain(*extra))
+    own = text.RATE_HEADERS if of is None else text.SHARE_HEADERS
+    headers = (by.value.upper(), *own, *chain(*extra))
     rows: list[TableRow] = []
     for number, rate in enumerate(rates):
+        cells = text.rate_cells(rate) if of is None else text.share_cells(rate, of)
         more = (*changes[number : number + 1], *trends[number : number + 1])
-        rows.append(
-            TableRow((_group(rate.group, by), *text.rate_cells(rate, of), *more), first="bold")
-        )
+        rows.append(TableRow((_group(rate.group, by), *cells, *more), first="bold"))
     shown_headers = print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
     if by is By.version and not is_one:
         err.print("--tool ID shows the change from version to version", style="dim")
@@ -342,31 +346,34 @@ def _trends(store: Store, where: Filter, by: By, rates: list[Rate]) -> tuple[lis
 def _group(group: str, by: By) -> str:
     if by is By.hour:
         return text.local(int(group))[:-3]
-    return group or ("(a result)" if by.value in _OF_RESULTS else "(none)")
+    return group or ("(a result)" if by in _OUTCOMES else "(none)")
 
 
 def _print_causes(causes: list[Cause]) -> None:
     if causes:
         out.print()
-        print_plain(flat(text.cause_line(cause)) for cause in causes)
+        rows = [TableRow(text.cause_cells(cause), first="bold") for cause in causes]
+        headers = print_fitted(rows, text.CAUSE_HEADERS, text.SPARE_CAUSE_HEADERS)
+        if "KEY" not in headers:
+            err.print("--by key lists the keys of these causes, for --cause", style="dim")
 
 
 def _print_compared(
     before: list[Rate], after: list[Rate], by: By, of: tuple[int | None, int | None]
 ) -> None:
-    rows = [
-        TableRow((_group(group, by), *cells), first="bold")
-        for group, *cells in text.compared_rates(before, after, of)
-    ]
-    headers = (by.value.upper(), *text.as_shares(text.COMPARED_HEADERS, of[1]))
-    print_fitted(rows, headers, text.SPARE_RATE_HEADERS)
+    headers, groups = text.COMPARED_HEADERS, text.compared_rates(before, after)
+    if of[0] is not None and of[1] is not None:
+        headers = text.COMPARED_SHARE_HEADERS
+        groups = text.compared_shares(before, after, (of[0], of[1]))
+    rows = [TableRow((_group(group, by), *cells), first="bold") for group, *cells in groups]
+    print_fitted(rows, (by.value.upper(), *headers), text.SPARE_RATE_HEADERS)
 
 
 def _print_compared_causes(before: list[Cause], after: list[Cause]) -> None:
     rows = [TableRow(cells, first="bold") for cells in text.compared(before, after)]
     if rows:
         out.print()
-        print_table(rows, text.CAUSE_HEADERS)
+        print_fitted(rows, text.COMPARED_CAUSE_HEADERS, text.SPARE_CAUSE_HEADERS)
 
 
 def _print_repairs(repairs: Repairs) -> None:
@@ -378,11 +385,13 @@ def _print_repairs(repairs: Repairs) -> None:
         err.print(line, style="dim")
 
 
-def _print_health(health: dict[str, Any]) -> None:
+def _print_health(health: dict[str, Any], *, is_wanted: bool) -> None:
+    """Print whether the log is complete: if it is not, or if the view is about the whole log."""
     counts = {name: count for name, count in health.items() if name != "held"}
     words = ", ".join(f"{'?' if n is None else f'{n:,}'} {name}" for name, n in counts.items())
     is_well = not any(count for name, count in counts.items() if name != "waiting")
-    err.print(f"health of the log: {words}", style="dim" if is_well else "bold red")
+    if is_wanted or not is_well:
+        err.print(f"health of the log: {words}", style="dim" if is_well else "bold red")
     if run := health["held"]:
         at = text.local(run["at"])
         err.print(
@@ -393,11 +402,13 @@ def _print_health(health: dict[str, Any]) -> None:
 
 
 def _print_total(rates: list[Rate]) -> None:
-    calls, failed, rejected = (
-        sum(getattr(rate, name) for rate in rates) for name in ("calls", "failed", "rejected")
+    calls, failed, rejected, warned = (
+        sum(getattr(rate, name) for rate in rates)
+        for name in ("calls", "failed", "rejected", "warned")
     )
     share = text.percent(failed / calls if calls else 0)
     line = f"{counted(calls, 'call')}: {failed:,} failed ({share}), {rejected:,} of them rejected"
+    line += f"; {warned:,} with warnings" if warned else ""
     err.print(line, style="dim")
 
 

@@ -21,7 +21,7 @@ from callpact.app import Session
 from callpact.audit.pages import Arrivals, waiting
 from callpact.audit.record import Record
 from callpact.audit.store import Filter
-from callpact.audit.text import fitted, moment
+from callpact.audit.text import NUMBER_HEADERS, fitted, moment
 from callpact.cli.options import option_parameter, with_parameters
 from callpact.cli.output import TableRow, err, fail, flat, out, plain, print_table
 from callpact.envelope import now_ms
@@ -219,7 +219,7 @@ def find_record(store: Store, id: str) -> Record:
 def print_fitted(
     rows: Sequence[TableRow], headers: Sequence[str], spare: Iterable[str], *, indent: int = 0
 ) -> Sequence[str]:
-    """Print a table; a narrow terminal drops spare columns.
+    """Print a table with its numbers to the right; a narrow terminal drops spare columns.
 
     Returns the headers of the printed columns.
     """
@@ -227,7 +227,7 @@ def print_fitted(
         cells = [[flat(cell) for cell in row.cells] for row in rows]
         headers, kept = fitted(headers, cells, out.width - indent, spare)
         rows = [row._replace(cells=cells) for row, cells in zip(rows, kept, strict=True)]
-    print_table(rows, headers, indent=indent)
+    print_table(rows, headers, indent=indent, right=NUMBER_HEADERS)
     return headers
 
 
