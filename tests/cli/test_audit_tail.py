@@ -14,7 +14,8 @@ import time
 import pytest
 
 import asked
-from asked import HOUR, called, following
+from asked import HOUR, called, following, on_terminal, refused
+from callpact.audit import Note, text
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal
 
@@ -69,6 +70,7 @@ def test_tail_of_a_name_that_nobody_has_tells_the_nearest(log):
 def test_tail_ends_when_its_reader_does(log):
     there = log(called(1, at=int(time.time() * 1000)))
     with following(*there) as process:
+        assert process.stdout.readline().split()[:2] == [b"TIME", b"TOOL"]
         assert b"shop.search" in process.stdout.readline()
         process.stdout.close()
         assert process.wait(30) == 141
@@ -102,6 +104,57 @@ def test_tail_shows_every_call_once_though_many_come_at_one_time(log, record):
         record(called(9_999, at=now + 1))
         assert json.loads(process.stdout.readline())["id"] == called(9_999).id
     assert seen == [called(n).id for n in range(10, 1_510)]
+
+
+# --- the screen -----------------------------------------------------------------------------
+
+
+def various(now):
+    return (
+        called(1, at=now - 50 * HOUR),
+        called(2, at=now, warnings=(Note("type", "/price", "must be a number"),)),
+        refused(3, at=now, path="/a/very/long/path/to/one/argument"),
+        called(4, at=now, tool="shop.a_tool_with_a_long_name_shown_whole"),
+        called(5, at=now, caller="two\nlines", ms=90_000.0),
+    )
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tail_has_a_header_and_one_line_for_each_call_on_a_terminal(log, columns):
+    now = int(time.time() * 1000)
+    there = log(*various(now))
+    header, *rows = on_terminal(columns, "audit", "tail", "--until", "0s", *there)
+    assert header.split()[:3] == ["TIME", "TOOL", "OUTCOME"]
+    assert ("CALLER" in header) == (columns == 120)
+    assert len(rows) == 5
+    assert max(map(len, (header, *rows))) <= columns
+    begin = header.index("OUTCOME")
+    outcomes = [row[begin:].split("  ")[0] for row in rows if "long_name" not in row]
+    assert outcomes[:2] == ["ok", "ok, 1 warning"]
+    assert outcomes[2].startswith("schema_validation_failed")
+    assert outcomes[2].endswith("…")
+    assert "shop.a_tool_with_a_long_name_shown_whole" in rows[3]
+    assert [row.split()[-1] for row in rows] == [f"{n:08x}..{n:06d}" for n in range(1, 6)]
+
+
+def test_tail_is_the_same_lines_through_a_pipe_with_nothing_cut(log):
+    now = int(time.time() * 1000)
+    there = log(*various(now))
+    with following("--until", "0s", *there) as process:
+        header, *rows = process.stdout.read().decode().splitlines()
+    assert header.split() == ["TIME", "TOOL", "OUTCOME", "TOOK", "CALLER", "VIA", "ID"]
+    assert len(rows) == 5
+    assert "schema_validation_failed /a/very/long/path/to/one/argument" in rows[2]
+    assert "1.50 min  two lines" in rows[4]
+    assert [row.split()[-1] for row in rows] == [called(n).id for n in range(1, 6)]
+
+
+@pytest.mark.parametrize("width", [1, 8, 40, 80, 120, 200])
+def test_a_line_of_tail_never_exceeds_its_width(width):
+    rows = [text.record_cells(record, is_short=True) for record in various(0)]
+    for first in ([], rows):
+        widths = text.feed_widths(first, width)
+        assert all(len(text.feed_line(row, widths, width)) <= width for row in rows)
 
 
 # --- logs that may only be read -------------------------------------------------------------

@@ -60,6 +60,9 @@ _GAP = "…"
 _GAPS = re.compile(rf"{_GAP}(?:[\s'\"`,;:(){{}}\[\]]*{_GAP})+")
 _MAX_PATTERN = 300
 _WRAPPED = 40
+_MAX_NAME = 24
+_USUAL = (11, 20, 31, 7, 8, 14, 16)
+"""Widths of usual values under `RECORD_HEADERS`."""
 
 
 # --- times ----------------------------------------------------------------------------------
@@ -93,6 +96,12 @@ def local(at: int) -> str:
         return f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
         return f"{at} ms"
+
+
+def recent(at: int, now: int) -> str:
+    """A time in the local zone, short: of today the time of day, else the date with it."""
+    whole, today = local(at), local(now)
+    return whole[11:] if whole[:10] == today[:10] else whole[5:16]
 
 
 def utc(at: int) -> str:
@@ -180,6 +189,53 @@ def fitted(
         at = table[0].index(name)
         table = [(*row[:at], *row[at + 1 :]) for row in table]
     return table[0], table[1:]
+
+
+def feed_widths(rows: Sequence[Sequence[str]], width: int | None = None) -> dict[str, int]:
+    """The widths of the columns of a feed under `RECORD_HEADERS`, from its first rows.
+
+    Later rows are not known yet, so each column has room for a usual value. Within a width, spare
+    columns are dropped, long values have no room of their own, and OUTCOME gets the rest.
+    """
+    columns = zip(*rows, strict=True) if rows else [()] * len(RECORD_HEADERS)
+    widths = {
+        name: max((usual, *map(len, cells)))
+        for name, usual, cells in zip(RECORD_HEADERS, _USUAL, columns, strict=True)
+    }
+    if width is None:  # Times are whole.
+        return {**widths, "TIME": max(widths["TIME"], 19)}
+    longest = widths["OUTCOME"]
+    most = {"TOOL": width // 4, "OUTCOME": _USUAL[2]}
+    widths = {name: min(each, most.get(name, _MAX_NAME)) for name, each in widths.items()}
+    for name in SPARE_RECORD_HEADERS:
+        if _line_width(widths) > width:
+            del widths[name]
+    rest = widths["OUTCOME"] + width - _line_width(widths)
+    return {**widths, "OUTCOME": max(1, min(longest, rest))}
+
+
+def _line_width(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
+
+
+def feed_line(row: Sequence[str], widths: dict[str, int], width: int | None = None) -> str:
+    """A row of a feed as one line; within a width the outcome is cut to make room."""
+    cells = {name: cell for name, cell in zip(RECORD_HEADERS, row, strict=True) if name in widths}
+    if width is not None:
+        more = (len(cells[name]) - widths[name] for name in cells if name != "OUTCOME")
+        left = max(1, widths["OUTCOME"] - sum(each for each in more if each > 0))
+        cells["OUTCOME"] = _shortened(cells["OUTCOME"], left)
+        widths = {**widths, "OUTCOME": left}
+    padded = (
+        f"{cell:{'>' if name in NUMBER_HEADERS else '<'}{widths[name]}}"
+        for name, cell in cells.items()
+    )
+    line = "  ".join(padded).rstrip()
+    return line if width is None else _shortened(line, width)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}{_GAP}"
 
 
 def encode_record(record: Record) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +136,7 @@ def follow_calls(
     audit: AuditOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Show calls as they are recorded, until Ctrl-C or the time of `--until`."""
+    """Show calls as they are recorded, one line each, until Ctrl-C or the time of `--until`."""
 
     async def go() -> int:
         session = Session(Options(config=config, audit=audit))
@@ -146,11 +146,12 @@ def follow_calls(
                 first = store.log(where, limit=limit)
                 if limit and not first:
                     print_no_match(store, where, "no call on record fits so far")
-                _print_new(reversed(first), as_json=as_json)
+                show = _print_lines if as_json else _feed(first)
+                show(reversed(first))
                 seen = {record.id for record in first}
                 while where.until is None or now_ms() < where.until:
                     await asyncio.sleep(every)
-                    _print_new((r for r in look() if r.id not in seen), as_json=as_json)
+                    show(r for r in look() if r.id not in seen)
                     seen.clear()
         return 0
 
@@ -445,7 +446,7 @@ def _print_records(
         if as_csv:
             _print_csv(None, map(text.record_row, page))
         else:
-            print_plain(encode_json(text.encode_record(r), is_line=True) for r in page)
+            _print_lines(page)
 
 
 def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> None:
@@ -454,18 +455,34 @@ def _print_csv(headers: tuple[str, ...] | None, rows: Iterable[list[str]]) -> No
         print_plain(written.removesuffix("\n").split("\n"))
 
 
-def _print_new(records: Iterable[Record], *, as_json: bool) -> None:
-    """Print records as they come."""
-    for record in records:
-        if as_json:
-            print_plain([encode_json(text.encode_record(record), is_line=True)])
-            continue
-        time, tool, outcome, ms, *others = map(flat, _cells(record))
-        line = "  ".join((time, f"{tool:<32}", f"{outcome:<32}", f"{ms:>8}", *others))
-        if out.is_terminal:
-            out.print(plain(line), style=_style(record) or None)
-        else:
+def _print_lines(records: Iterable[Record]) -> None:
+    """Print records as lines of JSON."""
+    print_plain(encode_json(text.encode_record(record), is_line=True) for record in records)
+
+
+def _feed(first: Iterable[Record]) -> Callable[[Iterable[Record]], None]:
+    """Print the header of a feed that begins with these records; returns what prints its lines."""
+    width = out.width if out.is_terminal else None
+    widths = text.feed_widths([_feed_cells(record) for record in first], width)
+
+    def show(row: Sequence[str], style: str) -> None:
+        line = text.feed_line(row, widths, width)
+        if width is None:
             print_plain([line])
+        else:
+            out.print(plain(line), style=style or None)
+
+    def show_all(records: Iterable[Record]) -> None:
+        for record in records:
+            show(_feed_cells(record), _style(record))
+
+    show(text.RECORD_HEADERS, "bold")
+    return show_all
+
+
+def _feed_cells(record: Record) -> list[str]:
+    time, *others = map(flat, _cells(record))
+    return [text.recent(record.at, int(now_ms())) if out.is_terminal else time, *others]
 
 
 def print_plain(lines: Iterable[str]) -> None:
