@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
+import sysconfig
 import threading
+import traceback
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from time import time
 from typing import Any, TypeVar, cast
 
 from callpact.context import Context
 from callpact.envelope import ResponseEnvelope
 from callpact.errors import Aborted, CallError, HandlerCrashed, Timeout, UsageError
+from callpact.observers import Crash
 from callpact.tool import Admitted
 
 _log = logging.getLogger("callpact.runtime")
 _contract_log = logging.getLogger("callpact.contract")
 _ENDING_SECONDS = 1.0
+MAX_CRASH_FRAMES = 50
+"""Innermost calls of an unexpected exception that observers get."""
+_LIBRARIES = (sysconfig.get_path("stdlib"), str(Path(__file__).parent), "<frozen ")
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 T = TypeVar("T")
 
@@ -126,6 +135,29 @@ def failure_of(error: BaseException, context: Context) -> CallError:
         _log.error(text, context.tool_id, context.call_id, exc_info=error, extra=_fields(context))
         return HandlerCrashed(context.tool_id)
     return Aborted(context.tool_id)
+
+
+def crash_of(error: BaseException) -> Crash:
+    """An exception as texts, which keep no frame alive."""
+    found = traceback.TracebackException.from_exception(error, limit=-MAX_CRASH_FRAMES)
+    kind = type(error)
+    home = "" if kind.__module__ in {"builtins", "__main__"} else f"{kind.__module__}."
+    trace = tuple(found.format())[-2 * MAX_CRASH_FRAMES :]
+    return Crash(f"{home}{kind.__qualname__}", _place(error), str(found), trace)
+
+
+def _place(error: BaseException) -> str:
+    """The innermost function of the tool's own code, or of any code.
+
+    Without the line, which every edit above it changes: equal causes keep equal places.
+    """
+    place = own = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        place = f"{frame.f_globals.get('__name__', '?')}:{code.co_qualname}"
+        if not code.co_filename.startswith(_LIBRARIES) and not _INSTALLED.search(code.co_filename):
+            own = place
+    return own or place
 
 
 def is_ours(error: BaseException) -> bool:

@@ -18,6 +18,18 @@ from callpact.tool import Policy, Tool
 _ACCESS = ("access_denied", "not_confirmed")
 
 
+class Crash(Struct, frozen=True, gc=False):
+    """An unexpected exception of a handler, for observers only: its texts may hold secrets."""
+
+    type: str
+    """The name of its class, with the module: `KeyError`, `httpx.ConnectError`."""
+    place: str
+    """The innermost function outside of libraries: `module:function`."""
+    message: str
+    trace: tuple[str, ...] = ()
+    """The traceback in the parts that `traceback` makes, the last ones."""
+
+
 class CallFinished(Struct, frozen=True, gc=False):
     """One call and its result or error. `started` is epoch milliseconds, `duration` seconds.
 
@@ -46,6 +58,8 @@ class CallFinished(Struct, frozen=True, gc=False):
     """The first lines that the tool logged."""
     refused: ResponseEnvelope[Any] | None = None
     """The output that the contract refused; only observers see it."""
+    crash: Crash | None = None
+    """The exception behind a `HandlerCrashed`; only observers see it."""
 
     @property
     def answer(self) -> ResponseEnvelope[Any] | None:

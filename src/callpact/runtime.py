@@ -27,6 +27,7 @@ from callpact.errors import (
     AccessDenied,
     CallError,
     Failed,
+    HandlerCrashed,
     NotRecorded,
     OutputRejected,
     UsageError,
@@ -35,6 +36,7 @@ from callpact.execution import (
     END,
     LoopThread,
     close_values,
+    crash_of,
     failure_of,
     is_ours,
     log_warnings,
@@ -42,7 +44,7 @@ from callpact.execution import (
     run_in_time,
 )
 from callpact.gate import admit, grant, release, tightened
-from callpact.observers import CallFinished, Observer
+from callpact.observers import CallFinished, Crash, Observer
 from callpact.protocol.events import new_id
 from callpact.protocol.pending import PendingRequestMap, check_deadline, check_identity
 from callpact.tool import OPEN, Admitted, Call, Disabled, Policy, Tool
@@ -136,6 +138,7 @@ class Runtime:
         answer: ResponseEnvelope[Any] | None = None
         refused: ResponseEnvelope[Any] | None = None
         failure: CallError | None = None
+        crash: Crash | None = None
         may_refuse = True
         try:
             tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
@@ -164,6 +167,8 @@ class Runtime:
             failure = failure_of(error, context)
             if type(failure) is OutputRejected:
                 refused = answer
+            elif type(failure) is HandlerCrashed and failure is not error and self._observers:
+                crash = crash_of(error)
             may_refuse = failure is error or is_ours(error)
             if failure is error or not may_refuse:
                 raise
@@ -183,6 +188,7 @@ class Runtime:
                     envelope,
                     failure,
                     refused=refused,
+                    crash=crash,
                 )
             # The error refers to this frame; a reference back would be a cycle for the collector.
             del failure
@@ -209,7 +215,7 @@ class Runtime:
         call = Call(tool_id, arguments, "", None, deadline, policy)
         return self.stream(call, identity, trusted=True)
 
-    async def stream(
+    async def stream(  # noqa: PLR0915 - the steps of a subscription, in their order
         self,
         call: Call,
         identity: Identity | None = None,
@@ -227,6 +233,7 @@ class Runtime:
         arguments: Any = {} if call.arguments is None else call.arguments
         started, begun = time_ns() // 1_000_000, perf_counter()
         failure: CallError | None = None
+        crash: Crash | None = None
         values: AsyncGenerator[Any, None] | None = None
         count, may_refuse = 0, True
         try:
@@ -254,6 +261,8 @@ class Runtime:
             raise
         except BaseException as error:
             failure = failure_of(error, context)
+            if type(failure) is HandlerCrashed and failure is not error and self._observers:
+                crash = crash_of(error)
             may_refuse = failure is error or is_ours(error)
             if failure is error or not may_refuse:
                 raise
@@ -266,7 +275,8 @@ class Runtime:
             finally:
                 if self._observers:
                     unrecorded = self._finish(
-                        call, found, context, arguments, started, begun, None, failure, count
+                        *(call, found, context, arguments, started, begun, None, failure, count),
+                        crash=crash,
                     )
                 del failure
             if unrecorded is not None and may_refuse:
@@ -395,6 +405,7 @@ class Runtime:
         failure: CallError | None,
         count: int | None = None,
         refused: ResponseEnvelope[Any] | None = None,
+        crash: Crash | None = None,
     ) -> NotRecorded | None:
         event = CallFinished(
             context.call_id,
@@ -413,6 +424,7 @@ class Runtime:
             call.client_name,
             context.logged,
             refused,
+            crash,
         )
         return self.publish(event)
 

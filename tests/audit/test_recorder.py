@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from on_record import (
     KEY,
     LIMIT,
+    PASSWORD,
     SECRET_INPUT,
     Foreign,
     call,
@@ -19,13 +20,20 @@ from on_record import (
     raw,
     recorded,
     tool,
+    written,
 )
 
-from callpact import Call, Contract, Identity, Runtime, Tool, ToolError
+from callpact import Call, CallError, Contract, Identity, Runtime, Tool, ToolError
 from callpact.audit import Payload, Record, Recorder
 from callpact.audit.journal.recorder import hash_contract
 from callpact.audit.journal.segments import Journal
-from callpact.audit.record import MAX_PAYLOAD_BYTES, MAX_RECORDED_ISSUES, payload_of
+from callpact.audit.record import (
+    MAX_PAYLOAD_BYTES,
+    MAX_RECORDED_ISSUES,
+    MAX_RECORDED_TEXT,
+    MAX_RECORDED_TRACE,
+    payload_of,
+)
 from callpact.context import LogLine
 from callpact.envelope import (
     HTTPResponseMeta,
@@ -353,3 +361,125 @@ def test_a_journal_that_cannot_be_written_fails_no_call(tmp_path):
     assert envelope.data == {"a": 1}
     assert journal.lost == 1
     assert runtime.observer_failures == 0
+
+
+# --- unexpected exceptions ------------------------------------------------------------------
+
+
+async def look_up(arguments, _context):
+    return {"tea": 3}[arguments["product"]]
+
+
+async def subscribe_to_nothing(_arguments, _context):
+    yield 1
+    raise OSError("the line is gone")
+
+
+class Unshowable(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def crashed(folder, handler, arguments=None, **more):
+    """The record of a call whose handler breaks."""
+    options = {name: more.pop(name) for name in ("secrets", "hashes_only") if name in more}
+    [record] = call(folder, [tool(handler, **more)], [Call("shop.search", arguments)], **options)
+    return record
+
+
+def test_an_unexpected_exception_is_on_record_with_its_type_place_and_traceback(tmp_path):
+    record = crashed(tmp_path, look_up, {"product": "oil"})
+    assert (record.gate, record.code, record.path) == ("handler", "handler_error", None)
+    assert record.message == "KeyError: 'oil'"
+    assert record.key == f"handler_error:{__name__}:look_up:KeyError"
+    first, *_, last = record.trace.split("\n")
+    assert (first, last) == ("Traceback (most recent call last):", "KeyError: 'oil'")
+    assert 'return {"tea": 3}[arguments["product"]]' in record.trace
+
+
+def test_the_place_of_an_exception_is_in_the_code_of_the_tool_and_not_of_a_library(tmp_path):
+    async def parse(_arguments, _context):
+        return json.loads("{")
+
+    record = crashed(tmp_path, parse)
+    place = f"{__name__}:{parse.__qualname__}"
+    assert record.key == f"handler_error:{place}:json.decoder.JSONDecodeError"
+    assert record.message.startswith("json.decoder.JSONDecodeError: Expecting property name")
+    assert "raw_decode" in record.trace
+
+
+def test_an_exception_of_a_subscription_is_on_record_too(tmp_path):
+    feed = tool(subscribe_to_nothing, kind="subscription")
+    journal = Journal(tmp_path)
+    runtime = Runtime([feed], [Recorder(journal)])
+
+    async def read():
+        with pytest.raises(CallError):
+            _ = [each async for each in runtime.subscribe("shop.search")]
+
+    asyncio.run(read())
+    journal.close()
+    [record] = written(tmp_path)
+    assert (record.count, record.message) == (1, "OSError: the line is gone")
+    assert record.key == f"handler_error:{__name__}:subscribe_to_nothing:OSError"
+
+
+def test_secrets_in_an_exception_and_its_causes_are_masked(tmp_path):
+    async def log_in(arguments, _context):
+        try:
+            raise ValueError(f"{KEY} was refused for {arguments['login']['password']}")
+        except ValueError as error:
+            raise RuntimeError(f"no login with {PASSWORD}") from error
+
+    sent = {"login": {"password": PASSWORD}}
+    contract = Contract(input=SECRET_INPUT)
+    record = crashed(tmp_path, log_in, sent, secrets=Secrets({"KEY": KEY}), contract=contract)
+    assert record.message == "RuntimeError: no login with ***"
+    assert "ValueError: *** was refused for ***" in record.trace
+    assert "The above exception was the direct cause" in record.trace
+    everything = raw(tmp_path).decode()
+    assert PASSWORD not in everything
+    assert "Zq7" not in everything
+
+
+def test_of_a_tool_that_is_kept_as_hashes_only_the_type_and_place_are_on_record(tmp_path):
+    record = crashed(tmp_path, look_up, {"product": "oil"}, hashes_only=["shop.*"])
+    assert (record.message, record.trace, record.logs) == ("KeyError", None, ())
+    assert record.key == f"handler_error:{__name__}:look_up:KeyError"
+    assert b"oil" not in raw(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [1, 5_000])
+def test_an_exception_without_measure_is_cut_and_no_secret_with_it(tmp_path, depth):
+    async def burst(_arguments, _context):
+        def deeper(left):
+            if left:
+                deeper(left - 1)
+            raise ValueError("x" * (MAX_RECORDED_TEXT - 10) + KEY + "y" * 1_000_000)
+
+        deeper(depth)
+
+    record = crashed(tmp_path, burst, secrets=Secrets({"KEY": KEY}))
+    assert len(record.message) <= MAX_RECORDED_TEXT
+    assert len(record.trace) <= MAX_RECORDED_TRACE
+    assert "sk-Zq7" not in raw(tmp_path).decode()
+    assert "deeper" in record.key
+
+
+def test_an_exception_that_cannot_be_shown_is_on_record_by_its_type(tmp_path):
+    async def fail(_arguments, _context):
+        raise Unshowable
+
+    record = crashed(tmp_path, fail)
+    assert record.message.startswith(f"{__name__}.Unshowable: <exception str() failed>")
+
+
+def test_the_caller_of_a_broken_tool_sees_nothing_of_the_exception():
+    seen = []
+    runtime = Runtime([tool(look_up)], [seen.append])
+    with pytest.raises(CallError) as caught:
+        asyncio.run(runtime.execute("shop.search", {"product": "oil"}))
+    assert "oil" not in f"{caught.value} {caught.value!r} {caught.value.__dict__}"
+    assert caught.value.__suppress_context__
+    [event] = seen
+    assert (event.crash.type, event.crash.message) == ("KeyError", "'oil'")

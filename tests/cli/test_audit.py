@@ -96,6 +96,33 @@ def test_replay_tells_which_calls_a_changed_contract_would_turn(ask, tmp_path):
     assert (same["now_refused"], same["now_admitted"]) == (0, 0)
 
 
+def test_an_unexpected_exception_is_shown_with_its_traceback_and_counted_by_its_place(
+    ask, tmp_path, caplog
+):
+    source = tmp_path / "stock.py"
+    source.write_text(
+        "from callpact import tool\n\n@tool\ndef count(product: str) -> int:\n"
+        '    "Count products."\n    return {"tea": 3}[product]\n',
+        "utf-8",
+    )
+    calls = [("stock.count", {"product": name}) for name in ("tea", "oil", "rye")]
+    there = record_calls(tmp_path / "log", source, calls)
+    assert "KeyError" in caplog.text
+    [cause] = json.loads(ask("audit", "stats", "--json", *there).out)["causes"]
+    assert (cause["calls"], cause["of"]) == (2, 3)
+    assert (cause["key"], cause["pattern"]) == (
+        "handler_error:stock:count:KeyError",
+        "KeyError: '…'",
+    )
+    [row, _] = lines(ask("audit", "log", "--cause", cause["key"], "--json", *there))
+    shown = ask("audit", "show", row["id"], *there).out.splitlines()
+    assert "     message  KeyError: 'rye'" in shown
+    begin = shown.index("Traceback")
+    assert shown[begin + 1] == "  Traceback (most recent call last):"
+    assert "  KeyError: 'rye'" in shown[begin:]
+    assert "Logs" not in shown
+
+
 # --- log and its filters --------------------------------------------------------------------
 
 

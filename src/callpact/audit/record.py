@@ -23,6 +23,10 @@ MAX_RECORDED_BEFORE = 300
 """Characters of a replaced value that the record of a change keeps."""
 MAX_RECORDED_TEXT = 1_000
 """Characters of a message in a record."""
+MAX_RECORDED_TRACE = 16_000
+"""Characters of the traceback in a record: its end, by whole parts."""
+TRACE_LEVEL = "exception"
+"""The level of the log line that holds a traceback."""
 
 Gate = Literal["find", "access", "input", "handler", "output"]
 _INDEX = re.compile(r"/\d+(?=/|$)")
@@ -76,7 +80,10 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     path: str | None = None
     message: str | None = None
     key: str | None = None
-    """The cause without values of the call: code, path with `*` for indexes, rule."""
+    """The cause without values of the call: code, path with `*` for indexes, rule.
+
+    Of an unexpected exception: code, `module:function` that raised it, its type.
+    """
     issues: tuple[Note, ...] = ()
     warnings: tuple[Note, ...] = ()
     changes: tuple[Note, ...] = ()
@@ -99,12 +106,18 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     tool_error: bool = False
     """True if the tool reported an error (`isError` over MCP); its output is not checked."""
     logs: tuple[LogLine, ...] = ()
-    """The first lines that the tool logged during the call."""
+    """The first lines that the tool logged, and the traceback of an unexpected exception."""
 
     @property
     def namespace(self) -> str:
         """The first part of the tool's id."""
         return self.tool.partition(".")[0]
+
+    @property
+    def trace(self) -> str | None:
+        """The traceback of an unexpected exception."""
+        found = (line.message for line in self.logs if line.level == TRACE_LEVEL)
+        return next(found, None)
 
     @property
     def is_error(self) -> bool:

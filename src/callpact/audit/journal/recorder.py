@@ -26,6 +26,8 @@ from callpact.audit.record import (
     MAX_RECORDED_BEFORE,
     MAX_RECORDED_ISSUES,
     MAX_RECORDED_TEXT,
+    MAX_RECORDED_TRACE,
+    TRACE_LEVEL,
     Note,
     Payload,
     Record,
@@ -40,7 +42,7 @@ from callpact.envelope import (
     MCPResponseMeta,
 )
 from callpact.errors import CallError, InvalidInput, InvalidSchema, Issue, NotRecorded
-from callpact.observers import CallFinished
+from callpact.observers import CallFinished, Crash
 from callpact.schema import Change, canonical_json, is_array, is_json, is_object
 from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets
@@ -153,6 +155,8 @@ class Recorder:
                 and not event.logs
             ):  # The commonest by far.
                 line = dumps((*own, envelope.data), None, OPT_APPEND_NEWLINE)
+            elif event.crash is not None:
+                return None
             else:
                 line = dumps(own + _outcome(event), None, OPT_APPEND_NEWLINE)
         except TypeError:  # A value is not JSON.
@@ -188,7 +192,7 @@ class Recorder:
                 "server": text(_server(envelope.meta)),
             }
         if error is not None:
-            more |= {"gate": event.gate, **writing.error(error)}
+            more |= {"gate": event.gate, **writing.error(error, event.crash)}
         record = Record(
             _id(event.call_id),
             event.started,
@@ -205,7 +209,7 @@ class Recorder:
             parent=None if event.parent_id is None else _id(event.parent_id),
             count=event.count,
             input=writing.payload(arguments),
-            logs=writing.logs(event.logs),
+            logs=writing.logs(event.logs, event.crash),
             **more,
         )
         return encode_line(record)
@@ -424,9 +428,17 @@ class _Writing:
             return payload_of(data, hashes_only=self._is_hashed)
         return Payload("", len(data), data.decode())
 
-    def error(self, error: CallError) -> dict[str, Any]:
+    def error(self, error: CallError, crash: Crash | None) -> dict[str, Any]:
         text, issues, path = self._configured.text, error.issues, error.path
         code = text(error.code)
+        if crash is not None:  # The caller's message says only that there was one.
+            kind = text(crash.type)
+            message = self._words(f"{crash.type}: {crash.message}") or kind
+            return {
+                "code": code,
+                "message": message,
+                "key": error_key(code, text(crash.place), kind),
+            }
         place = None if path is None else self._place(path)
         return {
             "code": code,
@@ -450,11 +462,26 @@ class _Writing:
                 notes.append(Note(word(item.code), place, self._words(item.message)))
         return tuple(notes)
 
-    def logs(self, given: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    def logs(self, given: Sequence[LogLine], crash: Crash | None) -> tuple[LogLine, ...]:
         if self._is_hashed:
             return ()
         text = self._mask.text
-        return tuple(LogLine(text(line.level), text(line.message)) for line in given)
+        logs = [LogLine(text(line.level), text(line.message)) for line in given]
+        if crash is not None:
+            logs.append(LogLine(TRACE_LEVEL, self._trace(crash.trace)))
+        return tuple(logs)
+
+    def _trace(self, parts: Sequence[str]) -> str:
+        """The last parts of a traceback that fit, each masked as a whole before it is cut."""
+        kept: list[str] = []
+        left = MAX_RECORDED_TRACE
+        for part in reversed(parts):
+            masked = self._mask.text(part).rstrip("\n")
+            left -= len(masked) + 1
+            if left < 0:
+                break
+            kept.append(masked)
+        return "\n".join(reversed(kept))
 
     def _place(self, path: str) -> str:
         """A path without the keys that must not be recorded."""

@@ -20,7 +20,7 @@ from callpact.app import Options, Session
 from callpact.audit import text
 from callpact.audit.analysis.retry_chains import Repairs, repairs_of, retry_chain
 from callpact.audit.pages import pages_of
-from callpact.audit.record import Record
+from callpact.audit.record import TRACE_LEVEL, Record
 from callpact.audit.store import MAX_ROWS, Filter, Rate
 from callpact.cli.audit.filters import (
     AsCsv,
@@ -183,9 +183,12 @@ def show_call(
         if notes := getattr(record, title):
             out.print(f"\n[bold]{title.capitalize()}[/]")
             print_plain(f"  {text.note_line(note)}" for note in notes)
-    if record.logs:
+    if logs := [line for line in record.logs if line.level != TRACE_LEVEL]:
         out.print("\n[bold]Logs[/]")
-        print_plain(f"  {line.level}  {line.message}" for line in record.logs)
+        print_plain(f"  {line.level}  {line.message}" for line in logs)
+    if record.trace is not None:
+        out.print("\n[bold]Traceback[/]")
+        print_plain(f"  {line}" for line in record.trace.split("\n"))
     for title, payload in (("Input", record.input), ("Output", record.output)):
         if lines := text.payload_lines(title, payload):
             out.print()
