@@ -50,6 +50,8 @@ def test_anything_else_is_an_unknown_tool(name):
 def test_an_unknown_tool_comes_with_the_nearest_names():
     with pytest.raises(UnknownTool, match=r"did you mean 'shop.search'"):
         CATALOG.find("shop.serch")
+    with pytest.raises(UnknownTool, match=r"did you mean 'shop_search'"):
+        CATALOG.find("shop.serch", uses_wire_names=True)
     with pytest.raises(UnknownTool) as caught:
         CATALOG.find("zzz")
     assert "did you mean" not in caught.value.message

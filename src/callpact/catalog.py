@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OfferT = TypeVar("OfferT", Resource, Prompt)
 _COMPARED = 200
-"""Ids that an unknown name is compared with in full."""
+"""Names that an unknown name is compared with in full."""
 
 
 class Catalog:
@@ -71,18 +71,25 @@ class Catalog:
         self.resources = _distinct(resources, Resource, "resource", lambda offer: offer.uri)
         self.prompts = _distinct(prompts, Prompt, "prompt", lambda offer: offer.tool.wire_name)
 
-    def find(self, name: str, *, suggested: Callable[[Tool], bool] | None = None) -> Tool:
+    def find(
+        self,
+        name: str,
+        *,
+        suggested: Callable[[Tool], bool] | None = None,
+        uses_wire_names: bool = False,
+    ) -> Tool:
         """The tool of this id, wire name or alias.
 
         Raises:
-            UnknownTool: with the nearest names, of tools that may be `suggested`.
+            UnknownTool: with the nearest ids, or wire names, of tools that may be `suggested`.
         """
         try:
             return self._names[name]
         except (KeyError, TypeError):
             text = str(name)[:100]
-            ids = [tool.id for tool in self if suggested is None or suggested(tool)]
-            raise UnknownTool(text, _nearest(text, ids)) from None
+            tools = self if suggested is None else filter(suggested, self)
+            names = [tool.wire_name if uses_wire_names else tool.id for tool in tools]
+            raise UnknownTool(text, _nearest(text, names)) from None
 
     def get(self, name: str) -> Tool | None:
         """The tool of this id, wire name or alias, or None."""
@@ -180,12 +187,14 @@ def _with_policy(tool: Tool, policy: Policy) -> Tool:
     return replace(tool, contract=tool.contract.with_policy(policy))
 
 
-def _nearest(name: str, ids: list[str]) -> list[str]:
-    if len(ids) > _COMPARED:
-        # difflib takes 40 µs per id: compare only the ids that share the most trigrams.
+def _nearest(name: str, names: list[str]) -> list[str]:
+    if len(names) > _COMPARED:
+        # difflib takes 40 µs per name: compare only those that share the most trigrams.
         parts = {name[i : i + 3] for i in range(min(len(name), 40) - 2)}
-        ids = heapq.nlargest(_COMPARED, ids, key=lambda known: sum(part in known for part in parts))
-    return difflib.get_close_matches(name, ids, n=3, cutoff=0.6)
+        names = heapq.nlargest(
+            _COMPARED, names, key=lambda known: sum(part in known for part in parts)
+        )
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.6)
 
 
 def _patterns(given: Iterable[str]) -> tuple[str, ...]:

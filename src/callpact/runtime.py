@@ -141,7 +141,7 @@ class Runtime:
         crash: Crash | None = None
         may_refuse = True
         try:
-            tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
+            tool = found or self._not_found(call, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:
                 grant(tool, identity)
             if tool.kind == "subscription":
@@ -237,7 +237,7 @@ class Runtime:
         values: AsyncGenerator[Any, None] | None = None
         count, may_refuse = 0, True
         try:
-            tool = found or self._not_found(call.tool_id, identity, trusted=trusted)
+            tool = found or self._not_found(call, identity, trusted=trusted)
             if not trusted and tool.access is not OPEN:
                 grant(tool, identity)
             if tool.kind != "subscription":
@@ -314,10 +314,10 @@ class Runtime:
             [*call.logs],
         )
 
-    def _not_found(self, tool_id: str, identity: Identity | None, *, trusted: bool) -> NoReturn:
+    def _not_found(self, call: Call, identity: Identity | None, *, trusted: bool) -> NoReturn:
         """Raise `UnknownTool`; only names that the caller may use are suggested."""
         suggested = None if trusted else partial(_is_granted, identity)
-        self.catalog.find(tool_id, suggested=suggested)
+        self.catalog.find(call.tool_id, suggested=suggested, uses_wire_names=call.uses_wire_names)
         raise AssertionError("it was not there a moment ago")
 
     def execute_sync(

@@ -161,6 +161,8 @@ class Call(Struct, frozen=True, gc=False):
     """The name that the client program gives itself; empty if it gives none."""
     logs: tuple[LogLine, ...] = ()
     """Log lines of the call from before its tool runs, such as repairs of its arguments."""
+    uses_wire_names: bool = False
+    """True if the door names tools by their wire names; errors suggest names of the same kind."""
 
 
 Handler = Callable[[dict[str, Any], Context], Awaitable[Any] | AsyncGenerator[Any, None]]

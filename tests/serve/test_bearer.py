@@ -300,7 +300,26 @@ def test_a_token_that_cannot_be_used_is_told_with_its_table_and_never_shown(valu
     with pytest.raises(InvalidConfig, match=words) as told:
         read_tokens({"ci": Table("CI_TOKEN"), "other": Table("OTHER")}, secrets)
     assert "[serve.tokens.other]" in str(told.value)
-    assert (value or "OTHER") not in str(told.value)  # It may be a token, written there by mistake.
+    assert value is None or value not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [
+        ("OTHER", True),
+        ("CI_TOKEN_2", True),
+        ("MY_COMPANY_DEPLOYMENT_SERVER_TOKEN", True),
+        # Each may be a token, written there by mistake.
+        ("sk_live_4eC39HqLyjWDarjt", False),
+        ("JBSWY3DPEHPK3PXPJBSWY3DP", False),
+        ("0123456789ABCDEF", False),
+        ("d3adb33f", False),
+    ],
+)
+def test_a_missing_secret_is_named_and_a_token_in_its_place_is_not(name, is_named):
+    with pytest.raises(InvalidConfig, match=r"\[serve.tokens.other\] secret: no secret") as told:
+        read_tokens({"other": Table(name)}, Secrets({"CI_TOKEN": CI}))
+    assert (f"'{name}'" in str(told.value)) == (name in str(told.value)) == is_named
 
 
 def test_there_is_no_authentication_that_lets_nobody_in():

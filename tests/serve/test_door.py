@@ -144,7 +144,9 @@ def test_an_unknown_tool_is_a_protocol_error(mode):
     error, events = call(mode, "t_ad")
     assert isinstance(error, MCPError)
     assert error.error.code == -32602
-    assert "t_ad" in error.error.message
+    # The names of this door: a client could not call 't.add'.
+    assert error.error.message.startswith("There is no tool 't_ad'; did you mean 't_add'")
+    assert "t.add" not in error.error.message
     assert [(event.error.code, event.gate) for event in events] == [("tool_not_found", "find")]
 
 
@@ -331,10 +333,10 @@ def test_a_tool_that_the_caller_may_use_is_told_who_calls(mode):
 def test_an_unknown_name_gives_no_hint_of_tools_that_the_caller_may_not_use(mode):
     error, _ = call(mode, "t.admin_onl", {}, CLOSED)
     assert error.error.code == -32602
-    assert "t.admin_only" not in error.error.message
+    assert "admin_only" not in error.error.message
     error, _ = call(mode, "t.admin_onl", {}, CLOSED, Identity("ada", ("admin",)))
     assert error.error.code == -32602
-    assert "t.admin_only" in error.error.message
+    assert "'t_admin_only'" in error.error.message
 
 
 @ERAS

@@ -59,7 +59,14 @@ class DoorCalls:
         self._running = RunningCalls(calls_per_tool, calls_per_caller)
 
     def request(
-        self, name: str, arguments: Any, tool: Tool | None, *, via: str, client_name: str
+        self,
+        name: str,
+        arguments: Any,
+        tool: Tool | None,
+        *,
+        via: str,
+        client_name: str,
+        uses_wire_names: bool = False,
     ) -> Call:
         """Return a call with its deadline; `tool` is the one whose timeout applies.
 
@@ -69,7 +76,14 @@ class DoorCalls:
         if limit is None and (tool is None or tool.kind != "subscription"):
             limit = self._timeout
         deadline = None if limit is None else now_ms() + limit * 1000
-        return Call(name, arguments, deadline=deadline, via=via, client_name=client_name)
+        return Call(
+            name,
+            arguments,
+            deadline=deadline,
+            via=via,
+            client_name=client_name,
+            uses_wire_names=uses_wire_names,
+        )
 
     async def run(
         self,

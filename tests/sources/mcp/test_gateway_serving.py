@@ -141,4 +141,4 @@ def test_a_header_with_a_granted_key_reaches_the_server_and_nothing_else_shows_i
     assert done.returncode == 0, done.stderr
     assert secret not in done.stdout + done.stderr
     assert missing.returncode == 2
-    assert "wants the key OTHER_TOKEN, which is not set" in missing.stderr
+    assert "wants the key OTHER_TOKEN, which is not set; put it into" in missing.stderr

@@ -41,6 +41,10 @@ MAX_TOKEN_BYTES = 16 << 10
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
+# In upper case, and no word of it is long enough for a token.
+_VARIABLE = re.compile(
+    rf"[A-Z](?:[A-Z0-9]{{0,{MIN_TOKEN_LENGTH - 2}}}_)*[A-Z0-9]{{0,{MIN_TOKEN_LENGTH - 2}}}"
+)
 _CHALLENGED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
@@ -126,9 +130,10 @@ def read_tokens(tables: Mapping[str, TokenTable], secrets: Secrets) -> list[Bear
         place = f"[serve.tokens.{name}]"
         value = secrets.get(table.secret)
         if value is None:
-            # The text omits the entry, which may be the token itself by mistake.
+            # Anything but a name may be the token itself, written there by mistake.
+            named = f"'{table.secret}'" if _VARIABLE.fullmatch(table.secret) else "of this name"
             raise InvalidConfig(
-                f"{place} secret: no secret of this name is set; write the name of a variable of "
+                f"{place} secret: no secret {named} is set; write the name of a variable of "
                 "the environment or of the secrets file, and put the token there"
             )
         resources = {key: tuple(actions) for key, actions in table.resources.items()}

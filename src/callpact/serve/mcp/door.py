@@ -399,7 +399,9 @@ class Door:
         self, context: ServerRequestContext[Any], name: str, arguments: Any, tool: Tool | None
     ) -> Call:
         via, client_name = f"mcp {context.protocol_version}", _client_name(context)
-        return self.calls.request(name, arguments, tool, via=via, client_name=client_name)
+        return self.calls.request(
+            name, arguments, tool, via=via, client_name=client_name, uses_wire_names=True
+        )
 
     async def _run(
         self,

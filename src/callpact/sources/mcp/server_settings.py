@@ -230,7 +230,10 @@ def with_keys(
                 f"{settings.place}: wants the key {found[1]}, which is set but not granted; "
                 f'write keys = ["{found[1]}"] in the table of this source, or --key {found[1]}'
             )
-        raise SourceRefused(f"{settings.place}: wants the key {found[1]}, which is not set")
+        raise SourceRefused(
+            f"{settings.place}: wants the key {found[1]}, which is not set; put it into the secrets "
+            f"file, or into the environment and grant it with --key {found[1]}"
+        )
 
     def headers_of(given: Mapping[str, str]) -> dict[str, str]:
         made = {name: filled(text) for name, text in given.items()}
