@@ -88,10 +88,32 @@ def test_a_number_as_text_is_accepted_by_the_tolerant_policy_and_the_type_stays(
     assert (found.seen, found.saved, found.samples) == (2, 2, ('"10"', '"20"'))
 
 
-def test_text_that_no_conversion_helps_widens_the_type():
-    found = _one(_tool(), {**GOOD, "limit": "all"})
-    assert found.kind == "schema"
-    assert found.patch.after["properties"]["limit"]["type"] == ["integer", "string"]
+@pytest.mark.parametrize("times", [1, 50])
+def test_a_type_is_not_widened_to_another_because_callers_send_it(times):
+    tool = _tool()
+    report = advise(_records(tool, GOOD, *[{**GOOD, "limit": "ten"}] * times), tool)
+    assert (report.relaxations, report.saved) == ((), 0)
+    (left,) = report.unsolved
+    assert (left.path, left.rule, left.seen, left.samples) == ("/limit", "type", times, ('"ten"',))
+    assert list(advice_tail(report)) == [
+        "left as it is: type at /limit, another type is a mistake of its caller"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "types"), [(None, ["integer", "null"]), (2.5, "number"), (7.25, "number")]
+)
+def test_a_type_is_widened_to_null_and_to_numbers_that_are_not_whole(sent, types):
+    found = _one(_tool(), {**GOOD, "limit": sent})
+    assert found.patch.after["properties"]["limit"]["type"] == types
+
+
+def test_the_null_of_one_call_is_proposed_without_the_text_of_another():
+    tool = _tool()
+    report = advise(_records(tool, {**GOOD, "limit": None}, {**GOOD, "limit": "ten"}), tool)
+    (found,) = report.relaxations
+    assert found.patch.after["properties"]["limit"]["type"] == ["integer", "null"]
+    assert (found.saved, report.saved) == (1, 1)
 
 
 def test_a_synonym_becomes_a_choice():

@@ -157,3 +157,66 @@ def test_a_name_that_a_caller_made_up_is_no_tool_that_is_gone(ask, log, tmp_path
 def test_json_is_one_object_for_each_tool(ask, command):
     told = ask("audit", command, "--help").out.replace("│", "")
     assert "One JSON object for each tool" in " ".join(told.split())
+
+
+# --- namespaces that come from the names of files -------------------------------------------
+
+UNNAMED = SHOP.replace('namespace="shop", ', "")
+TAKEN = "'shop' on record is taken for 'looser'"
+
+
+def unnamed(tmp_path, text=UNNAMED):
+    """Calls of a tool whose namespace is the name of its file, and the same file with another."""
+    (tmp_path / "shop.py").write_text(UNNAMED, "utf-8")
+    calls = [("shop.product_search", {"query": "tea", "limit": n}) for n in (5, 80)]
+    there = record_calls(tmp_path / "log", tmp_path / "shop.py", calls)
+    other = tmp_path / "looser.py"
+    other.write_text(text.replace("le=50", "le=100"), "utf-8")
+    return other, there
+
+
+def test_a_replay_matches_tools_whose_namespace_came_from_another_file_name(ask, tmp_path):
+    other, there = unnamed(tmp_path)
+    for options in ((), ("--tool", "shop.product_search")):
+        answer = ask("replay", "--against", other, *options, *there)
+        assert "0 of 1 let in then would be refused now" in answer.out
+        assert "1 of 1 refused then would pass now" in answer.out
+        assert answer.err.count(TAKEN) == 1
+    told = json.loads(ask("replay", "--against", other, "--json", *there).out)
+    assert (told["gone"], told["now_refused"], told["now_admitted"]) == (0, 0, 1)
+
+
+def test_drift_and_advice_match_tools_whose_namespace_came_from_another_file_name(ask, tmp_path):
+    other, there = unnamed(tmp_path)
+    for tool in ((), ("shop.product_search",), ("shop.*",), ("looser.*",)):
+        drift = ask("audit", "drift", *tool, "-s", other, *there)
+        assert (drift.code, drift.out) == (0, "")
+        assert TAKEN in drift.err
+        assert "the outputs of 1 tool keep the contract" in drift.err
+        [told] = lines(ask("audit", "advice", *tool, "-s", other, "--json", *there))
+        assert (told["tool"], told["calls"]) == ("looser.product_search", 2)
+        assert (told["refused"], told["outdated"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHOP.replace('namespace="shop"', 'namespace="looser_shop"'),
+        UNNAMED.replace("product_search", "order"),
+    ],
+    ids=["a namespace that was given", "another name"],
+)
+def test_a_tool_that_is_another_is_not_taken_for_one_on_record(ask, tmp_path, text):
+    other, there = unnamed(tmp_path, text)
+    answer = ask("replay", "--against", other, *there)
+    assert "is taken for" not in answer.err
+    assert "2 calls of tools that are not in the sources: shop.product_search" in answer.out
+
+
+def test_of_two_files_with_the_same_tools_none_is_taken(ask, tmp_path):
+    other, there = unnamed(tmp_path)
+    third = tmp_path / "third.py"
+    third.write_text(UNNAMED, "utf-8")
+    answer = ask("replay", "--against", other, "--against", third, *there)
+    assert "is taken for" not in answer.err
+    assert "not in the sources: shop.product_search" in answer.out

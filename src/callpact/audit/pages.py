@@ -6,11 +6,13 @@ the number of records that are not in the store yet, and the records that are ne
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import os
+import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -32,6 +34,8 @@ _PAGE = 500
 _SMALL = 4_096
 _BLOCK = 1 << 20
 _REMEMBERED = 20_000
+_FILE = re.compile(r"python:(?:.*[/\\])?([^/\\]+)\.py:")
+_NOT_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def pages_of(
@@ -103,6 +107,62 @@ class ToolRecords:
             for each in self._each(where)
             for found in self._store.notes(each, of_outputs=True)
         ]
+
+
+def under_recorded_names(
+    store: Store, tools: Iterable[Tool], where: Filter | None = None
+) -> tuple[list[Tool], dict[str, str]]:
+    """Tools whose namespace comes from their file, with their ids on record as aliases.
+
+    A namespace on record that no tool has, and of whose tools at least half have the names of
+    those of one file, is taken for the former name of that file. Returns the tools, and the
+    present namespace of each such namespace.
+
+    Raises:
+        UsageError: the log cannot be read.
+    """
+    every, meant = list(tools), where or Filter()
+    present = _by_namespace(tool.id for tool in every)
+    calls = {rate.group: rate.calls for rate in store.rates(meant, "tool")}
+    if _by_namespace(calls).keys() <= present.keys():
+        return every, {}
+    missed = {rate.group: rate.calls for rate in store.rates(replace(meant, gate="find"), "tool")}
+    # An id that was never found is a name that a caller made up.
+    on_record = _by_namespace(name for name in calls if missed.get(name) != calls[name])
+    of_files = {tool.namespace: present[tool.namespace] for tool in every if _is_of_file(tool)}
+    found: dict[str, str] = {}
+    for former, names in on_record.items():
+        alike = [
+            namespace
+            for namespace, held in of_files.items()
+            if namespace not in on_record and 2 * len(names & held) >= len(names)
+        ]
+        if former not in present and len(alike) == 1:
+            found[former] = alike[0]
+    former_of = {namespace: former for former, namespace in found.items()}
+    if len(former_of) < len(found):  # Several are alike: none is certain.
+        return every, {}
+    taken = {name for tool in every for name in (tool.id, tool.wire_name, *tool.aliases)}
+    named: list[Tool] = []
+    for tool in every:
+        alias = f"{former_of.get(tool.namespace, tool.namespace)}.{tool.name}"
+        is_new = tool.namespace in former_of and alias not in taken
+        named.append(dataclasses.replace(tool, aliases=(*tool.aliases, alias)) if is_new else tool)
+    return named, found
+
+
+def _by_namespace(ids: Iterable[str]) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {}
+    for id_ in ids:
+        namespace, _, name = id_.partition(".")
+        names.setdefault(namespace, set()).add(name)
+    return names
+
+
+def _is_of_file(tool: Tool) -> bool:
+    """True if the namespace of a tool is the name of its Python file."""
+    file = _FILE.match(tool.source)
+    return file is not None and _NOT_NAMESPACE.sub("_", file[1]).strip("_") == tool.namespace
 
 
 class Comparison(Struct, frozen=True):

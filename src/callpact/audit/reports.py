@@ -11,6 +11,7 @@ from callpact.audit.analysis.advice import Advice, Refusal, Relaxation
 from callpact.audit.analysis.drift import Drift, DriftFinding, Proof
 from callpact.audit.analysis.replay import ChangedCall, Lost, Replay
 from callpact.audit.analysis.schema_edits import Patch
+from callpact.audit.analysis.wordings import Language, wordings
 from callpact.audit.text import counted, local, note_line, percent, sparkline, utc, without_value
 
 FINDING_HEADERS = ("PATH", "RULE", "OUTPUTS", "SHARE", "FIRST SEEN", "LAST SEEN", "TREND", "FOUND")
@@ -50,8 +51,11 @@ def drift_head(tool: str, drift: Drift) -> str:
     return f"{tool}  {counted(drift.outputs, 'output')} {window}{more}"
 
 
-def drift_tail(drift: Drift) -> Iterator[str]:
-    """The findings in words, the patch and its proof, in lines."""
+def drift_tail(drift: Drift, language: Language | None = None) -> Iterator[str]:
+    """The findings in words, the patch and its proof, in lines.
+
+    The patch is worded in the language of the tool's declaration; without one it is a diff.
+    """
     for finding in drift.findings:
         first = f"(first: {finding.example})" if finding.example else ""
         words = (finding.path or "/", without_value(finding.message), first)
@@ -60,7 +64,15 @@ def drift_tail(drift: Drift) -> Iterator[str]:
         yield "the tool has no output schema"
         return
     proof = drift.proof
-    yield from _patch(drift.patch, "the smallest change of the output schema that accepts them:")
+    if drift.patch.operations:
+        what = "output schema" if language is None else "declaration"
+        yield f"the smallest change of the {what} that accepts them:"
+    if language is None:
+        yield from _diff(drift.patch)
+    else:
+        for line in wordings(drift.patch, language, is_output=True):
+            yield f"  {line}"
+    yield from _left(drift.patch)
     if drift.patch.operations:
         yield (
             f"with it {proof.passed_after:,} of {counted(proof.checked, 'recorded output')} pass, "
@@ -135,19 +147,28 @@ def advice_head(tool: str, advice: Advice) -> str:
     )
 
 
-def advice_tail(advice: Advice) -> Iterator[str]:
-    """The proposed changes and their effect on recorded calls, in lines."""
+def advice_tail(advice: Advice, language: Language | None = None) -> Iterator[str]:
+    """The proposed changes and their effect on recorded calls, in lines.
+
+    A schema that is generated from another language is not shown.
+    """
     for relaxation in advice.relaxations:
         yield f"saves {counted(relaxation.saved, 'call')}: {relaxation.words}"
         if relaxation.patch is not None:
-            yield from _patch(relaxation.patch, "")
+            yield from () if language else _diff(relaxation.patch)
+            yield from _left(relaxation.patch)
     if advice.relaxations:
         yield (
             f"all together let in {advice.saved:,} of {counted(advice.refused, 'refused call')}; "
             f"{counted(advice.checked, 'call')} that the contract lets in stay so"
         )
     for left in advice.unsolved:
-        yield f"left as it is: {left.rule} at {left.path or '/'}, no change is proposed"
+        why = (
+            "another type is a mistake of its caller"
+            if left.rule == "type"
+            else "no change is proposed"
+        )
+        yield f"left as it is: {left.rule} at {left.path or '/'}, {why}"
     if advice.outdated:
         yield f"{counted(advice.outdated, 'refused call')} would pass by now"
     yield from _lost(advice.lost, "input")
@@ -203,11 +224,12 @@ def encode_replay(replay: Replay) -> dict[str, Any]:
     return form
 
 
-def _patch(patch: Patch, head: str) -> Iterator[str]:
+def _diff(patch: Patch) -> Iterator[str]:
     if patch.operations:
-        if head:
-            yield head
         yield from patch.diff.rstrip("\n").split("\n")
+
+
+def _left(patch: Patch) -> Iterator[str]:
     for left in patch.unsolved:
         yield f"left as it is: {left.rule} at {left.path or '/'}, {left.reason}"
 

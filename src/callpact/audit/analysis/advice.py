@@ -32,6 +32,7 @@ from callpact.audit.analysis.replay import (
     was_refused,
 )
 from callpact.audit.analysis.schema_edits import Patch, place_in, propose_edits
+from callpact.audit.analysis.wordings import Language, language_of, wordings
 from callpact.audit.pages import MAX_JUDGED, ToolRecords
 from callpact.audit.record import Note, Record, error_key
 from callpact.audit.store import Filter, Store
@@ -46,6 +47,11 @@ MAX_SAMPLES = 5
 _MAX_SAMPLE = 80
 _NEAR = 0.7
 _UNKNOWN = "additionalProperties"
+_TOLERANT: dict[Language | None, str] = {
+    "python": '@tool(input_policy="tolerant")',
+    "flowmcp": 'input_policy = "tolerant" in the table of the source',
+    None: "input_policy tolerant",
+}
 
 Kind = Literal["schema", "alias", "default", "tolerant"]
 Key = tuple[str, str]
@@ -257,7 +263,8 @@ class _Study:
         if rule == _UNKNOWN and path.count("/") == 1:
             yield from self._aliases(key, cause)
         if rule == "type" and self._tool.contract.input_policy == "exact":
-            words = "input_policy tolerant: text that says exactly what is wanted is converted"
+            words = f"{_TOLERANT[language_of(self._tool)]}: text that says exactly what is wanted "
+            words += "is converted"
             typed = [held for (_, code), held in self._causes.items() if code == "type"]
             inputs = {name for held in typed for name in held.inputs}
             seen = sum(self._stopped[name] for name in inputs)
@@ -279,7 +286,13 @@ class _Study:
             patch = self._with_default(patch, path)
         if patch.operations:
             kind = "default" if any(o.path.endswith("/default") for o in patch.operations) else None
-            yield self._made(kind or "schema", key, cause, patch.words, patch=patch)
+            yield self._made(kind or "schema", key, cause, self._words(patch), patch=patch)
+
+    def _words(self, patch: Patch) -> str:
+        language = language_of(self._tool)
+        if language is None:
+            return patch.words
+        return "; ".join(wordings(patch, language, is_output=False))
 
     def _aliases(self, key: Key, cause: _Cause) -> Iterator[Relaxation]:
         sent = _name(key[0])
@@ -316,7 +329,10 @@ class _Study:
         contract = tool.contract
         values = [_prepared(tool, self._values[name]) for name in inputs]
         schema, formats = contract.compiled_input, contract.formats
-        return propose_edits(schema, values, formats=formats, only=keys, is_hidden=is_masked)
+        # A handler cannot work with another type, however often callers send it.
+        return propose_edits(
+            schema, values, formats=formats, only=keys, is_hidden=is_masked, keeps_types=True
+        )
 
     def _with_default(self, patch: Patch, path: str) -> Patch:
         """Give a field that is no longer required the default that most callers send."""

@@ -104,7 +104,7 @@ class Patch(Struct, frozen=True):
     @property
     def words(self) -> str:
         """The change in one line: each place with its former and its new rule."""
-        return "; ".join(_worded(self.before, step) for step in self.operations)
+        return "; ".join(worded(self.before, step) for step in self.operations)
 
     @property
     def diff(self) -> str:
@@ -124,17 +124,25 @@ def propose_edits(
     declare: bool = False,
     only: frozenset[tuple[str, str]] | None = None,
     is_hidden: Callable[[Any], bool] | None = None,
+    keeps_types: bool = False,
 ) -> Patch:
     """The smallest change of a schema that accepts values, of which `MAX_EDITED` are read at most.
 
     `declare=True` also declares the properties that fitting a value would strip. `only` restricts
-    the edits to these places and rules; values for which `is_hidden` is true need no edit.
+    the edits to these places and rules; values for which `is_hidden` is true need no edit. With
+    `keeps_types`, a type is widened only to null, and `integer` to `number`.
 
     Raises:
         InvalidSchema: the schema itself cannot be used.
     """
     first = compile_schema(schema, formats=formats)
-    editor = _Editor(first.document, formats=formats, only=only, is_hidden=is_hidden)
+    editor = _Editor(
+        first.document,
+        formats=formats,
+        only=only,
+        is_hidden=is_hidden,
+        keeps_types=keeps_types,
+    )
     compiled, good = first, first.document
     left = [value for value, _ in zip(values, range(MAX_EDITED), strict=False)]
     failed: list[Any] = []
@@ -211,9 +219,11 @@ class _Editor:
         formats: bool,
         only: frozenset[tuple[str, str]] | None,
         is_hidden: Callable[[Any], bool] | None,
+        keeps_types: bool,
     ) -> None:
         self.document: Any = json.loads(json.dumps(document))
         self._formats = formats
+        self._keeps_types = keeps_types
         self._only = only
         self._is_hidden = is_hidden or _never
         self._is_old = draft_of(document).has_lone_references
@@ -313,10 +323,14 @@ class _Editor:
                     self._choose(rules, keyword, value)
                 else:
                     _loosen(rules, keyword, value)
-        if "type" in rules and self._may(place, "type"):
+        if "type" in rules and self._may(place, "type") and self._may_widen(rules["type"], value):
             rules["type"] = _with_type(rules["type"], value)
         if is_object(value):
             self._edit_keys(rules, value, place)
+
+    def _may_widen(self, declared: str | list[str], value: Any) -> bool:
+        is_number = json_type(value) == "number" and "integer" in declared
+        return not self._keeps_types or value is None or is_number
 
     def _edit_keys(self, rules: dict[str, Any], value: dict[str, Any], place: str) -> None:
         needed: Any = rules.get("required")
@@ -520,7 +534,8 @@ def _are_schemas(value: Any) -> TypeGuard[list[Any]]:
     return is_array(value) and all(map(is_object, value))
 
 
-def _worded(before: Document, step: PatchOperation) -> str:
+def worded(before: Document, step: PatchOperation) -> str:
+    """A step in words: its place in the schema with the former and the new rule."""
     old, new = (
         json.dumps(value, ensure_ascii=False)
         for value in (resolve(before, f"#{step.path}"), None if step.value is UNSET else step.value)

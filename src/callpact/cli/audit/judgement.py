@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
+from callpact.audit.pages import under_recorded_names
 from callpact.audit.store import Filter
+from callpact.catalog import Catalog
 from callpact.cli.audit.audit_commands import print_plain
 from callpact.cli.audit.filters import (
     AuditOption,
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from callpact.audit.analysis.advice import Advice
     from callpact.audit.analysis.drift import Drift
     from callpact.audit.store import Store
-    from callpact.catalog import Catalog
     from callpact.tool import Tool
 
 
@@ -69,6 +70,7 @@ def drift(
     """Report outputs that differ from their output schemas, and the change that would accept them."""
     from callpact.audit import reports
     from callpact.audit.analysis.drift import drift_of
+    from callpact.audit.analysis.wordings import language_of
 
     where = filter_of(since=since, until=until)
     others: list[Drift] = []
@@ -80,7 +82,8 @@ def drift(
             rows = [reports.finding_cells(each, report) for each in report.findings]
             out.print(f"[bold]{plain(reports.drift_head(found.id, report))}[/]")
             spare = reports.SPARE_FINDING_HEADERS
-            _print_report(rows, reports.FINDING_HEADERS, reports.drift_tail(report), spare)
+            tail = reports.drift_tail(report, language_of(found))
+            _print_report(rows, reports.FINDING_HEADERS, tail, spare)
         if not report.findings:
             others.append(report)
     for line in reports.quiet_lines(others):
@@ -100,6 +103,7 @@ def advice(
     """Report input contracts that are too strict for what callers send, and how to relax them."""
     from callpact.audit import reports
     from callpact.audit.analysis.advice import advice_of
+    from callpact.audit.analysis.wordings import language_of
 
     where = filter_of(since=since, until=until)
     others: list[Advice] = []
@@ -110,7 +114,8 @@ def advice(
         elif report.relaxations or report.unsolved:
             rows = map(reports.relaxation_cells, (*report.relaxations, *report.unsolved))
             out.print(f"[bold]{plain(reports.advice_head(found.id, report))}[/]")
-            _print_report(rows, reports.RELAXATION_HEADERS, reports.advice_tail(report))
+            tail = reports.advice_tail(report, language_of(found))
+            _print_report(rows, reports.RELAXATION_HEADERS, tail)
         if not report.relaxations and not report.unsolved:
             others.append(report)
     for line in reports.quiet_lines(others):
@@ -139,7 +144,10 @@ def replay(
     session = sources.session(audit)
     catalog = sources.look(session, against or ())
     with opened(session) as store:
-        report = replay_of(store, catalog, where)
+        window = Filter(since=where.since, until=where.until)
+        tools, former = under_recorded_names(store, catalog, window)
+        report = replay_of(store, tools, where)
+        _print_former(former)
         if not report.calls:
             print_no_calls(store, where)
         elif as_json:
@@ -172,6 +180,11 @@ def _on_record(
 
 def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> list[Tool]:
     """The selected tools among those with records."""
+    if tool is not None and tool in catalog:
+        return [catalog.find(tool)]
+    tools, former = under_recorded_names(store, catalog, where)
+    _print_former(former)
+    catalog = Catalog(tools) if former else catalog
     if tool is not None and "*" not in tool:
         return [catalog.find(tool)]
     calls = {rate.group: rate.calls for rate in store.rates(where, "tool")}
@@ -192,6 +205,13 @@ def _called(store: Store, where: Filter, catalog: Catalog, tool: str | None) -> 
     elif tool is not None and calls and not meant:
         _print_no_tool(catalog, tool)
     return meant
+
+
+def _print_former(former: dict[str, str]) -> None:
+    """Print which namespaces on record are taken for others."""
+    for old, new in former.items():
+        line = f"'{old}' on record is taken for '{new}': its tools have the same names, and their "
+        err.print(plain(f"{line}namespace is the name of their file"), style="dim")
 
 
 def _names(tool: Tool) -> tuple[str, ...]:
