@@ -14,7 +14,8 @@ import pytest
 import calls
 from callpact.errors import Failed, ToolError, UpstreamError
 from callpact.net import Response
-from callpact.sources.flowmcp.http.response import MAX_SHOWN, read_response
+from callpact.sources.flowmcp.http.response import read_response
+from callpact.sources.response_body import MAX_SHOWN
 from callpact.wire import flowmcp
 
 Shop, answered, main, parameter, tool = (

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import orjson
 from msgspec import UNSET, Struct
@@ -23,6 +22,7 @@ from msgspec.structs import replace
 
 from callpact.errors import InvalidInput, InvalidSchema, Issue
 from callpact.net import Request
+from callpact.net.path_steps import holds_step
 from callpact.secrets.masker import (
     MASK,
     Masker,
@@ -59,9 +59,6 @@ _WORDS = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}|\{([A-Za-z_]\w*)\}|:([A-Za-z_]\w*)
 _BODIED = frozenset({"POST", "PUT"})
 _MIN_CREDENTIAL = 4  # Characters of a key that a redirect is searched for.
 _REST = re.compile(r"[^/?#]*")
-_SLASHES = re.compile(r"[/\\]")
-_SEGMENT_END = re.compile(r"[;?#\0]")
-_MOST_DECODINGS = 8
 
 
 class Placeholders:
@@ -269,25 +266,10 @@ class RequestPlan:
             segment = before + (after[0] if after else "")
             if not segment and not piece.is_segment:
                 raise _misplaced(piece.parameter.key, "must not be empty: it is a part of the path")
-            if _holds_step(segment):
+            if holds_step(segment):
                 raise _misplaced(
                     piece.parameter.key, "must not be a step of the path, as '.' and '..' are"
                 )
-
-
-def _holds_step(segment: str) -> bool:
-    """True for `.` and `..`, however often they are encoded.
-
-    Some servers decode them before they resolve the path; Java servers treat `..;x` as `..`,
-    Windows servers a backslash as a slash.
-    """
-    for _ in range(_MOST_DECODINGS):
-        decoded = unquote(segment)
-        if decoded == segment:
-            break
-        segment = decoded
-    parts = _SLASHES.split(segment)
-    return any(_SEGMENT_END.split(part, maxsplit=1)[0] in {".", ".."} for part in parts)
 
 
 def _pair(parameter: Parameter) -> _Pair:
