@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from callpact.context import Context
 from callpact.net import HttpTransport, Limits
-from callpact.sources.openapi.operation_handler import OperationSettings, operation_handler
+from callpact.sources.openapi.operation_handler import operation_handler
+from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import Operation, RequestBody, WireParameter
 
 PATIENCE = 20

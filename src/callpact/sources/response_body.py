@@ -11,13 +11,13 @@ import json
 import math
 import re
 import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from callpact.envelope import ResponseEnvelope, http_envelope
-from callpact.errors import Issue, UpstreamError
+from callpact.errors import Failed, Issue, UpstreamError, restored
 from callpact.net import Response, retry_after
 from callpact.schema.bounds import with_room
 from callpact.secrets.keys import Secrets
@@ -121,6 +121,15 @@ def masked_response(response: Response, used: Secrets | None) -> MaskedResponse:
     headers = used.mask_data(response.headers)
     masked = msgspec.structs.replace(response, headers=headers, set_cookie=cookies)
     return MaskedResponse(masked, used)
+
+
+def masked_error(error: Failed, secrets: Secrets) -> Failed:
+    """The error with all secrets masked, also those that the call did not use."""
+    message, details = secrets.mask(error.message), secrets.mask_data(error.details)
+    if message == error.message and details == error.details:
+        return error
+    kind = type(error)
+    return cast("Failed", restored(error.code, message, details=details, kind=kind))
 
 
 def _may_hold(response: Response, used: Secrets) -> bool:

@@ -30,7 +30,6 @@ from callpact.sources.flowmcp.check.file_check import (
 from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits, hook_key_hit, key_hit, owners
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks, Unhooked
-from callpact.sources.flowmcp.http.grants import read_root
 from callpact.sources.flowmcp.read.catalogue_files import (
     CandidateFile,
     as_text,
@@ -42,6 +41,7 @@ from callpact.sources.flowmcp.read.catalogue_files import (
 from callpact.sources.flowmcp.read.exports import read_schema_file
 from callpact.sources.flowmcp.read.hit import Hit, Hits, is_text, items, members, texts
 from callpact.sources.flowmcp.read.literal_parser import line_starts, place_of
+from callpact.sources.key_grants import read_root
 
 if TYPE_CHECKING:
     from callpact.sandbox.realm import Realm

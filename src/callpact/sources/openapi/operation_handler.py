@@ -1,66 +1,79 @@
-"""The handler of an operation: builds the request, sends it, and reads the response."""
+"""The handler of an operation: builds the request, sends it with credentials, reads the response."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from callpact.context import Context
 from callpact.envelope import ResponseEnvelope
-from callpact.net import Request, Response, Transport
-from callpact.sources.openapi.operation_request import BuiltRequest, RequestOutline
+from callpact.errors import Failed
+from callpact.net import Response, Transport
+from callpact.secrets.keys import Secrets
+from callpact.sources.openapi.operation_request import RequestOutline
+from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import Operation
 from callpact.sources.openapi.parameter_styles import is_json_type
-from callpact.sources.response_body import MaskedResponse, masked_response
+from callpact.sources.openapi.security_schemes import Authenticated, OperationSecurity
+from callpact.sources.response_body import MaskedResponse, masked_error, masked_response
 from callpact.tool import Handler
 
 EVENT_STREAM = "text/event-stream"
+_UNAUTHORIZED = 401
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationSettings:
-    """The settings of a source for all of its operations."""
-
-    server: str | None = None
-    """The root that requests go to instead of the document's servers."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of every request; no argument replaces them."""
-
-
-_NO_SETTINGS = OperationSettings()
+def operation_security(
+    operation: Operation, transport: Transport, settings: OperationSettings
+) -> OperationSecurity:
+    """The security of an operation: `disabled()` and `destinations()` are for its tool."""
+    server = (settings.server or operation.server).rstrip("/")
+    return OperationSecurity(operation, server, settings, transport)
 
 
 def operation_handler(
-    operation: Operation, transport: Transport, settings: OperationSettings = _NO_SETTINGS
+    operation: Operation, transport: Transport, settings: OperationSettings
 ) -> Handler:
     """The handler of the tool of an operation.
 
     Raises:
         InvalidTool: no request can be made of the operation.
     """
-    server = (settings.server or operation.server).rstrip("/")
-    outline = RequestOutline(operation, server, _accept(operation), settings.headers, {})
-    return _OperationCall(outline, transport).call
+    security = operation_security(operation, transport, settings)
+    outline = RequestOutline(
+        operation, security.server, _accept(operation), settings.fixed_headers, security.reserved
+    )
+    return _OperationCall(outline, security, transport, settings).call
 
 
 @dataclass(frozen=True, slots=True)
 class _OperationCall:
     outline: RequestOutline
+    security: OperationSecurity
     transport: Transport
+    settings: OperationSettings
 
     async def call(self, arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
-        built = self.outline.build(arguments)
-        response = await self.transport.send(_request(built), deadline=context.deadline)
-        return _read(response)
+        try:
+            response, used = await self._send(arguments, context.deadline)
+            return _read(masked_response(response, used))
+        except Failed as error:
+            raise masked_error(error, self.settings.secrets) from None
 
+    async def _send(
+        self, arguments: dict[str, Any], deadline: float | None
+    ) -> tuple[Response, Secrets | None]:
+        """Send the request; with another token if the first one is refused."""
+        ready = await self._ready(arguments, deadline)
+        response = await self.transport.send(ready.request, deadline=deadline)
+        if response.status == _UNAUTHORIZED and ready.token is not None:
+            self.settings.tokens.forget(*ready.token)
+            ready = await self._ready(arguments, deadline)
+            response = await self.transport.send(ready.request, deadline=deadline)
+        return response, ready.used
 
-def _request(built: BuiltRequest) -> Request:
-    headers = built.headers
-    if built.cookies:
-        headers = {**headers, "Cookie": "; ".join(built.cookies)}
-    return Request(built.method, built.url, headers, built.body)
+    async def _ready(self, arguments: dict[str, Any], deadline: float | None) -> Authenticated:
+        return await self.security.authenticate(self.outline.build(arguments), deadline)
 
 
 def _accept(operation: Operation) -> str:
@@ -75,9 +88,8 @@ def _accept(operation: Operation) -> str:
     return ", ".join((*dict.fromkeys(wanted), "*/*;q=0.1")) if wanted else "*/*"
 
 
-def _read(response: Response) -> ResponseEnvelope[Any]:
-    read = masked_response(response, None)
-    status = response.status
+def _read(read: MaskedResponse) -> ResponseEnvelope[Any]:
+    status = read.response.status
     if not 200 <= status < 300:
         raise read.refused(f"HTTP {status}{_reason(status)}")
     return read.envelope(_data(read))

@@ -31,13 +31,6 @@ from callpact.sources.flowmcp.build.tool_factory import (
 from callpact.sources.flowmcp.check.file_check import ListFile, check_text, read_list
 from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks
-from callpact.sources.flowmcp.http.grants import (
-    FileKeys,
-    KeyGrants,
-    UpstreamRoot,
-    WantedKeys,
-    read_root,
-)
 from callpact.sources.flowmcp.read.catalogue_files import (
     SKIPPED_FOLDERS,
     CandidateFile,
@@ -54,6 +47,7 @@ from callpact.sources.flowmcp.read.parameters import (
 )
 from callpact.sources.flowmcp.read.registry import REGISTRY
 from callpact.sources.flowmcp.read.scan import hooked_tools
+from callpact.sources.key_grants import FileKeys, KeyGrants, UpstreamRoot, WantedKeys, read_root
 from callpact.tool import Tool
 
 

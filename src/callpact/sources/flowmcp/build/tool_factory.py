@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from callpact.context import Context
 from callpact.envelope import ResponseEnvelope
-from callpact.errors import Failed, restored
+from callpact.errors import Failed
 from callpact.net import Request, Transport
 from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
@@ -29,7 +29,6 @@ from callpact.sources.flowmcp.check.rules.list_rules import resolve_lists
 from callpact.sources.flowmcp.hooks.file_hooks import FileHooks, Unhooked
 from callpact.sources.flowmcp.hooks.hook_fetch import Fetching
 from callpact.sources.flowmcp.hooks.hooked_call import HookedCall
-from callpact.sources.flowmcp.http.grants import FileKeys
 from callpact.sources.flowmcp.http.request import (
     Placeholders,
     RequestDraft,
@@ -45,6 +44,8 @@ from callpact.sources.flowmcp.read.parameters import (
     input_schema,
     read_parameters,
 )
+from callpact.sources.key_grants import FileKeys
+from callpact.sources.response_body import masked_error
 from callpact.tool import (
     Contract,
     Disabled,
@@ -153,7 +154,7 @@ class _Handler:
             try:
                 self.keys.check(names, place_of(request.url))
             except Refused as refused:
-                raise _masked(refused.error(), self.keys.secrets) from None
+                raise masked_error(refused.error(), self.keys.secrets) from None
         return request
 
     async def send(
@@ -165,16 +166,7 @@ class _Handler:
             is_json = for_hook and "json" in response.headers.get("content-type", "")
             return read_response(response, JSON if is_json else self.mime_type, self.used)
         except Failed as error:
-            raise _masked(error, self.keys.secrets) from None
-
-
-def _masked(error: Failed, secrets: Secrets) -> Failed:
-    """The error with all secrets masked, also those of other files."""
-    message, details = secrets.mask(error.message), secrets.mask_data(error.details)
-    if message == error.message and details == error.details:
-        return error
-    kind = type(error)
-    return cast("Failed", restored(error.code, message, details=details, kind=kind))
+            raise masked_error(error, self.keys.secrets) from None
 
 
 class ToolFactory:

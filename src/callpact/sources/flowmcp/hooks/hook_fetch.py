@@ -23,8 +23,8 @@ from callpact.errors import CallError, Failed
 from callpact.net import Request, Response, Transport, check_request
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.host_patterns import HostPatterns
-from callpact.sources.flowmcp.http.grants import FileKeys
 from callpact.sources.flowmcp.http.request import Placeholders, RequestDraft, seal
+from callpact.sources.key_grants import FileKeys
 
 if TYPE_CHECKING:
     from callpact.sandbox.steps import Effect

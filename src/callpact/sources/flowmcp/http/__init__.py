@@ -1,1 +1,1 @@
-"""Requests and responses of a FlowMCP tool, and the keys that a request may carry."""
+"""Requests and responses of a FlowMCP tool."""

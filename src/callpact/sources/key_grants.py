@@ -1,4 +1,4 @@
-"""Grants of keys to FlowMCP files, and the hosts that each key may be sent to.
+"""Grants of keys to the files of a source, and the hosts that each key may be sent to.
 
 The `keys` of a source grant names: `NAME` of the environment, `NAME@host` for these hosts alone,
 `*` for every name. A key that no entry binds to hosts is sent to the root of the files that declare
@@ -223,8 +223,8 @@ class FileKeys:
         if hosts is None and not grants.trusts_all and len(hosts_of_files) > 1:
             named = ", ".join(sorted(hosts_of_files)[:MAX_NAMED_HOSTS])
             return (
-                f"The key {name} is asked for by files with different hosts ({named}); name those "
-                f"that may have it: {grants.line(f'{name}@{root.host}')}"
+                f"The key {name} is asked for with different hosts ({named}); name those that may "
+                f"have it: {grants.line(f'{name}@{root.host}')}"
             )
         if hosts is not None and not self._has_hooks and root.origin is not None:
             place = Place(*root.origin, "/")

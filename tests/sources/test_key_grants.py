@@ -12,7 +12,7 @@ from callpact import from_flowmcp
 from callpact.errors import CallError, InvalidConfig
 from callpact.runtime import Runtime
 from callpact.secrets import Secrets
-from callpact.sources.flowmcp.http.grants import KeyGrants, read_root
+from callpact.sources.key_grants import KeyGrants, read_root
 from callpact.testing import StubTransport
 
 VALUE = "the-value-of-the-key"
