@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from callpact.net.address import AddressRules
 from callpact.net.limits import Limits
-from callpact.net.message import Request, Response, Transport, check_request, retry_after
+from callpact.net.message import (
+    Request,
+    Response,
+    StreamedResponse,
+    StreamingTransport,
+    Transport,
+    check_request,
+    retry_after,
+)
 from callpact.net.transport import HttpTransport
 
 __all__ = [
@@ -18,6 +26,8 @@ __all__ = [
     "Limits",
     "Request",
     "Response",
+    "StreamedResponse",
+    "StreamingTransport",
     "Transport",
     "check_request",
     "retry_after",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from importlib.metadata import version
 
 import aiohttp
@@ -29,7 +29,7 @@ from callpact.net.connections import (
     system_lookup,
 )
 from callpact.net.decode import ACCEPTED, Body, TooLarge, Undecodable
-from callpact.net.failures import queue_full, upstream_error
+from callpact.net.failures import late, queue_full, upstream_error
 from callpact.net.limits import Limits
 from callpact.net.message import Request, Response
 
@@ -54,6 +54,9 @@ _OURS = frozenset(
         "upgrade",
     }
 )
+
+
+_FAILURES = (aiohttp.ClientError, Broken, NotHttp, Refused, TooLarge, Undecodable)
 
 
 class Redirect(Struct, frozen=True):
@@ -184,26 +187,15 @@ class SessionPool:
         response: aiohttp.ClientResponse | None = None
         is_whole = False
         try:
-            response = await self._session.request(
-                request.method,
-                URL(place.url, encoded=True),
-                headers=_sent_headers(request.headers),
-                data=_sent_body(request.body),
-                skip_auto_headers=None if request.body is None else _NOT_INVENTED,
-                allow_redirects=False,
-                middlewares=(attempt,),
-            )
+            response = await self._asked(request, place, attempt)
             answer = await self._answer(request, response)
             is_whole = True
-        except (aiohttp.ClientError, Broken, NotHttp, Refused, TooLarge, Undecodable) as error:
-            status = response.status if response is not None else None
-            failure = call_error(error, place.host, self._limits, status)
+        except _FAILURES as error:
+            failure = self._failure(error, place, response)
             if isinstance(error, Broken) and not error.is_answered:
                 return Unanswered(failure)
         except asyncio.CancelledError:
-            # When it closes, aiohttp cancels pending lookups; the caller was not cancelled.
-            task = asyncio.current_task()
-            if not self._session.closed or (task is not None and task.cancelling()):
+            if not self._is_closed_only():
                 raise
             failure = _closed(place.host)
         else:
@@ -216,6 +208,93 @@ class SessionPool:
             attempt.end(is_whole=is_whole)
         # Raised here, without a context: the errors of aiohttp hold URLs and headers.
         raise failure
+
+    async def stream(
+        self, request: Request, place: Place
+    ) -> AsyncGenerator[Response | Redirect | Unanswered | bytes, None]:
+        """Send one request; yield the head of its answer, then the pieces of its body.
+
+        Raises:
+            CallError: the answer is incomplete or encoded, or the place may not be reached.
+        """
+        await self._turns.take(place)
+        attempt = Attempt(place, self._rules, self._wires, self._limits.connections)
+        response: aiohttp.ClientResponse | None = None
+        failure: CallError | None = None
+        try:
+            if self._session.closed:
+                yield Unanswered(_closed(place.host))
+                return
+            try:
+                response = await self._asked(request, place, attempt)
+                head = self._head(response)
+            except _FAILURES as error:
+                head = Unanswered(self._failure(error, place, response))
+                if not isinstance(error, Broken) or error.is_answered:
+                    failure = head.error
+            except asyncio.CancelledError:
+                if not self._is_closed_only():
+                    raise
+                head = Unanswered(_closed(place.host))
+            if failure is None:
+                yield head
+            while failure is None and response is not None and isinstance(head, Response):
+                try:
+                    data = await response.content.readany()
+                except _FAILURES as error:
+                    failure = self._failure(error, place, response, is_stream=True)
+                    break
+                if not data:
+                    break
+                yield data
+        finally:
+            if response is not None:
+                response.close()
+            attempt.end(is_whole=False)
+            self._turns.give_back(place)
+        if failure is not None:
+            raise failure
+
+    async def _asked(
+        self, request: Request, place: Place, attempt: Attempt
+    ) -> aiohttp.ClientResponse:
+        return await self._session.request(
+            request.method,
+            URL(place.url, encoded=True),
+            headers=_sent_headers(request.headers),
+            data=_sent_body(request.body),
+            skip_auto_headers=None if request.body is None else _NOT_INVENTED,
+            allow_redirects=False,
+            middlewares=(attempt,),
+        )
+
+    def _failure(
+        self,
+        error: Exception,
+        place: Place,
+        response: aiohttp.ClientResponse | None,
+        *,
+        is_stream: bool = False,
+    ) -> CallError:
+        status = response.status if response is not None else None
+        if is_stream and isinstance(error, aiohttp.ServerTimeoutError):
+            return late(place.host, "stream_idle", self._limits, status)
+        return call_error(error, place.host, self._limits, status)
+
+    def _is_closed_only(self) -> bool:
+        """True if a cancellation comes from aiohttp, which cancels lookups when it is closed."""
+        task = asyncio.current_task()
+        return self._session.closed and (task is None or not task.cancelling())
+
+    def _head(self, response: aiohttp.ClientResponse) -> Response | Redirect:
+        headers, cookies = self._headers(response)
+        if response.status in _REDIRECTS and "location" in headers:
+            return Redirect(response.status, tuple(_values(response, b"location")))
+        encodings = ",".join(_values(response, b"content-encoding")).lower()
+        if encodings.strip(" ,") not in {"", "identity"}:
+            raise Undecodable("is encoded, which no stream may be")
+        _allow_silence(response, self._limits.stream_idle_seconds)
+        return Response(response.status, headers, b"", cookies)
 
     async def _answer(
         self, request: Request, response: aiohttp.ClientResponse
@@ -231,10 +310,7 @@ class SessionPool:
         length = headers.get("content-length", "")
         if not has_no_body and length.isdigit() and int(length) > self._limits.body_bytes:
             raise TooLarge("body_bytes", self._limits.body_bytes)
-        connection = response.connection
-        if connection is not None and connection.protocol is not None:
-            connection.protocol.read_timeout = self._limits.idle_seconds
-            connection.protocol.start_timeout()
+        _allow_silence(response, self._limits.idle_seconds)
         read = response.content.readany
         while data := await read():
             body.feed(data)
@@ -259,6 +335,13 @@ class SessionPool:
     async def close(self) -> None:
         """Close every connection; exchanges under way fail."""
         await self._session.close()
+
+
+def _allow_silence(response: aiohttp.ClientResponse, seconds: float) -> None:
+    connection = response.connection
+    if connection is not None and connection.protocol is not None:
+        connection.protocol.read_timeout = seconds
+        connection.protocol.start_timeout()
 
 
 def _closed(host: str) -> CallError:

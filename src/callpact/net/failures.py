@@ -10,12 +10,13 @@ from callpact.net.limits import Limits
 Reason = Literal[
     "connect", "timeout", "reset", "tls", "encoding", "too_large", "protocol", "redirect", "queue"
 ]
-Phase = Literal["connect", "first_byte", "idle", "total"]
+Phase = Literal["connect", "first_byte", "idle", "stream_idle", "total"]
 
 _LATE: dict[Phase, str] = {
     "connect": "did not take a connection",
     "first_byte": "did not answer",
     "idle": "did not go on with its answer",
+    "stream_idle": "sent nothing more",
     "total": "did not finish its answer",
 }
 

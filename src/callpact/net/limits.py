@@ -22,6 +22,8 @@ MAX_FIRST_BYTE_SECONDS = 30.0
 """Seconds that an upstream may be silent after it has the request."""
 MAX_IDLE_SECONDS = 20.0
 """Seconds that an upstream may be silent within its answer."""
+MAX_STREAM_IDLE_SECONDS = 300.0
+"""Seconds that an upstream may be silent within a stream of events."""
 MAX_TOTAL_SECONDS = 60.0
 """Seconds for a request as a whole: waiting for its turn, redirects, one retry, the last byte."""
 MAX_REDIRECTS = 5
@@ -50,6 +52,7 @@ class Limits:
     connect_seconds: float = MAX_CONNECT_SECONDS
     first_byte_seconds: float = MAX_FIRST_BYTE_SECONDS
     idle_seconds: float = MAX_IDLE_SECONDS
+    stream_idle_seconds: float = MAX_STREAM_IDLE_SECONDS
     total_seconds: float = MAX_TOTAL_SECONDS
     redirects: int = MAX_REDIRECTS
     connections_per_host: int = MAX_CONNECTIONS_PER_HOST

@@ -7,10 +7,11 @@ connection.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -64,6 +65,14 @@ class Response(Struct, frozen=True):
         return f"Response({self.status}, {len(self.body):,} bytes)"
 
 
+class StreamedResponse(Struct, frozen=True):
+    """An answer that is read while it arrives: its head, and the pieces of its body."""
+
+    head: Response
+    """Without its body."""
+    pieces: AsyncIterator[bytes]
+
+
 class Transport(Protocol):
     """Sends a request to an upstream and returns the response."""
 
@@ -80,6 +89,21 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close every connection."""
+        ...
+
+
+@runtime_checkable
+class StreamingTransport(Protocol):
+    """A transport that also returns responses while they arrive."""
+
+    def stream(
+        self, request: Request, *, deadline: float | None = None
+    ) -> AbstractAsyncContextManager[StreamedResponse]:
+        """Open the answer, whatever its status; leaving the context ends the connection.
+
+        Raises:
+            CallError: as `Transport.send`, also while the pieces are read.
+        """
         ...
 
 

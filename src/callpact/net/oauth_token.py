@@ -33,7 +33,19 @@ MAX_TOKEN_CHARACTERS = 16_384
 """Characters that an access token may have."""
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_WORD = re.compile(r"[\w .,:;()'/-]{1,200}")
+# Only known codes are shown: the endpoint could repeat a secret.
+_ERRORS = frozenset(
+    {
+        "access_denied",
+        "invalid_client",
+        "invalid_grant",
+        "invalid_request",
+        "invalid_scope",
+        "invalid_target",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    }
+)
 
 ClientAuth = Literal["basic", "post"]
 """How a client authenticates: HTTP Basic, or its id and secret in the body."""
@@ -62,7 +74,7 @@ async def fetch_token(
     """Send a token request, with `grant_type` and the other fields in `form`.
 
     Raises:
-        UpstreamError: there is no token; the error shows only the `error` of RFC 6749.
+        UpstreamError: there is no token; of the response it shows a known `error` code alone.
         CallError: there is no answer.
     """
     fields = dict(form)
@@ -96,7 +108,7 @@ def _read_token(response: Response, host: str, now: float) -> AccessToken:
     found = read if is_object(read) else {}
     if not 200 <= response.status < 300:
         why = found.get("error")
-        shown = f": {why}" if isinstance(why, str) and _WORD.fullmatch(why) else ""
+        shown = f": {why}" if isinstance(why, str) and why in _ERRORS else ""
         raise _no_token(host, f"answered with status {response.status}{shown}", response.status)
     value, kind = found.get("access_token"), found.get("token_type", "bearer")
     if not isinstance(value, str) or not _TOKEN.fullmatch(value):

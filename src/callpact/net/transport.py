@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -17,11 +25,13 @@ from callpact.errors import InvalidConfig, SourceRefused, Timeout, UsageError
 from callpact.net.address import AddressRules, Place, Refused, place_of
 from callpact.net.failures import bad_redirect, late
 from callpact.net.limits import Limits
-from callpact.net.message import Request, Response, check_request
+from callpact.net.message import Request, Response, StreamedResponse, check_request
 from callpact.net.redirect import next_request, redirected
 
 if TYPE_CHECKING:
-    from callpact.net.exchange import Redirect, SessionPool
+    from callpact.net.exchange import Redirect, SessionPool, Unanswered
+
+    Exchanging = Callable[[Request, Place], Awaitable[Response | Redirect | Unanswered]]
 
 _RETRIED = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
@@ -76,6 +86,66 @@ class HttpTransport:
         """
         check_request(request)
         place = self._place(request.url)
+        return await self._timed(
+            lambda pool: self._follow(pool.exchange, request, place), place, deadline
+        )
+
+    @asynccontextmanager
+    async def stream(
+        self, request: Request, *, deadline: float | None = None
+    ) -> AsyncGenerator[StreamedResponse, None]:
+        """Open the answer, whatever its status, and read its body while it arrives.
+
+        `total_seconds` bounds the time until the head of the answer, `stream_idle_seconds` each
+        silence after it, and the deadline all of it. The size is not bounded, as no piece is kept.
+        Leaving the context closes the connection.
+
+        Raises:
+            CallError: as `send`, also while the pieces are read.
+        """
+        check_request(request)
+        place = self._place(request.url)
+        opened: list[AsyncGenerator[Any, None]] = []
+
+        async def follow(pool: SessionPool) -> Response:
+            async def exchange(request: Request, place: Place) -> Response | Redirect | Unanswered:
+                for each in opened:
+                    await each.aclose()
+                opened.append(pool.stream(request, place))
+                return await anext(opened[-1])
+
+            return await self._follow(exchange, request, place)
+
+        try:
+            head = await self._timed(follow, place, deadline)
+            yield StreamedResponse(head, self._pieces(opened[-1], place, deadline))
+        finally:
+            for each in opened:
+                await each.aclose()
+
+    async def _pieces(
+        self, pieces: AsyncIterator[bytes], place: Place, deadline: float | None
+    ) -> AsyncIterator[bytes]:
+        seconds = None
+        while True:
+            if deadline is not None:
+                seconds = max(0.0, deadline / 1_000 - time.time())
+            timer = asyncio.timeout(seconds)
+            try:
+                async with timer:
+                    piece = await anext(pieces, None)
+            except TimeoutError:
+                if not timer.expired() or deadline is None:
+                    raise
+                raise Timeout(place.host, deadline) from None
+            if piece is None:
+                return
+            yield piece
+
+    async def _timed(
+        self, work: Callable[[SessionPool], Awaitable[Response]], place: Place, deadline: float | None
+    ) -> Response:
+        """Do the work of a request within its limit of time and its deadline."""
         seconds = self._limits.total_seconds
         if deadline is not None:
             seconds = min(seconds, deadline / 1_000 - time.time())
@@ -85,7 +155,7 @@ class HttpTransport:
         timer = asyncio.timeout(seconds)
         try:
             async with timer:
-                return await self._follow(pool, request, place)
+                return await work(pool)
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -118,7 +188,7 @@ class HttpTransport:
             pool = self._pools[loop] = SessionPool(self._limits, self._rules, self._lookup)
         return pool
 
-    async def _follow(self, pool: SessionPool, request: Request, place: Place) -> Response:
+    async def _follow(self, exchange: Exchanging, request: Request, place: Place) -> Response:
         from callpact.net.exchange import Unanswered
 
         if not request.method.isupper():
@@ -126,7 +196,7 @@ class HttpTransport:
         may_retry = True
         hops = 0
         while True:
-            answer = await pool.exchange(request, place)
+            answer = await exchange(request, place)
             if isinstance(answer, Response):
                 return answer
             if isinstance(answer, Unanswered):

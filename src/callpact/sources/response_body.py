@@ -66,13 +66,17 @@ class MaskedResponse(Struct, frozen=True):
         Raises:
             UpstreamError: it is not JSON.
         """
-        body = self.response.body
-        try:
-            value = with_room(lambda: msgspec.json.decode(body))
-        except (ValueError, RecursionError):
-            value = _json_of_text(body, self.kind)
+        value = _json(self.response.body, self.kind)
         if value is _NO_JSON:
-            raise self.unreadable("not JSON" if body else "empty, where JSON should be")
+            is_empty = not self.response.body
+            raise self.unreadable("empty, where JSON should be" if is_empty else "not JSON")
+        return value if self.used is None else self.used.mask_data(value)
+
+    def json_or_text(self) -> Any:
+        """The body as JSON if it is JSON, otherwise as text."""
+        value = _json(self.response.body, self.kind)
+        if value is _NO_JSON:
+            return self.text()
         return value if self.used is None else self.used.mask_data(value)
 
     def envelope(self, data: Any, warnings: tuple[Issue, ...] = ()) -> ResponseEnvelope[Any]:
@@ -147,6 +151,13 @@ def _may_hold(response: Response, used: Secrets) -> bool:
 
 
 _NO_JSON: Any = object()
+
+
+def _json(body: bytes, kind: str) -> Any:
+    try:
+        return with_room(lambda: msgspec.json.decode(body))
+    except (ValueError, RecursionError):
+        return _json_of_text(body, kind)
 
 
 def _json_of_text(body: bytes, kind: str) -> Any:

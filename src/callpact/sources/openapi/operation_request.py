@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -186,6 +186,13 @@ class RequestOutline:
                     parameter.argument, f"cannot have the key '{pair.name}': a parameter has it"
                 )
         return [str(pair) for pair in pairs]
+
+
+def linked_request(built: BuiltRequest, url: str) -> BuiltRequest:
+    """The request of a link: its address, with the method and the headers of the first request."""
+    address, _, query = url.partition("?")
+    pairs = query.split("&") if query else []
+    return replace(built, address=address, query=pairs, body=None)
 
 
 def put_header(headers: dict[str, str], name: str, value: str) -> None:

@@ -8,8 +8,9 @@ from functools import cached_property
 
 from callpact.net.oauth_token import TokenCache
 from callpact.secrets.keys import Secrets
-from callpact.sources.key_grants import FileKeys, KeyGrants, Root, WantedKeys, read_root
-from callpact.sources.openapi.credentials import Credential, key_names
+from callpact.sources.key_grants import FileKeys, KeyGrants, UpstreamRoot, WantedKeys, read_root
+from callpact.sources.openapi.pagination import Pagination
+from callpact.sources.openapi.scheme_credentials import Credential, key_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class OperationSettings:
     secrets: Secrets = field(default_factory=Secrets)
     keys: tuple[str, ...] = ()
     """The granted keys, some of them bound to hosts: `SHOP_KEY@api.shop.example`."""
+    pagination: tuple[Pagination, ...] = ()
+    """Rules for merging pages; without one, a call fetches one page."""
     tokens: TokenCache = field(default_factory=TokenCache, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,10 +68,10 @@ class OperationSettings:
             wanted.add(names, read_root(server))
         return wanted
 
-    def server_keys(self, names: tuple[str, ...], root: Root) -> FileKeys:
+    def server_keys(self, names: tuple[str, ...], root: UpstreamRoot) -> FileKeys:
         """Keys that go to a server, or to the hosts that `keys` binds them to."""
         return FileKeys(names, root, self.secrets, self.grants, self._wanted, has_hooks=False)
 
-    def client_keys(self, names: tuple[str, ...], root: Root) -> FileKeys:
+    def client_keys(self, names: tuple[str, ...], root: UpstreamRoot) -> FileKeys:
         """Keys of a client that go to a token endpoint, or to the hosts that they are bound to."""
         return FileKeys(names, root, self.secrets, self.grants, WantedKeys(), has_hooks=True)

@@ -24,11 +24,11 @@ from callpact.net.oauth_token import AccessToken, fetch_token
 from callpact.schema import is_object
 from callpact.secrets.keys import Secrets
 from callpact.secrets.masker import Masker
-from callpact.sources.key_grants import FileKeys, Root, read_root
-from callpact.sources.openapi.credentials import Credential, key_names, with_key_values
+from callpact.sources.key_grants import FileKeys, UpstreamRoot, read_root
 from callpact.sources.openapi.operation_request import BuiltRequest, put_header
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import Operation, SecurityNeed, SecurityScheme
+from callpact.sources.openapi.scheme_credentials import Credential, key_names, with_key_values
 from callpact.tool import Disabled
 
 _MIN_CREDENTIAL = 4  # Characters of a credential that a redirect is searched for.
@@ -90,7 +90,7 @@ class OperationSecurity:
         return self.source.server_keys(tuple(sorted(names)), self._root)
 
     @cached_property
-    def _root(self) -> Root:
+    def _root(self) -> UpstreamRoot:
         return read_root(self.server)
 
     def disabled(self) -> Disabled | None:
@@ -295,7 +295,7 @@ async def _discovered(transport: Transport, url: str, deadline: float | None) ->
     return endpoint
 
 
-def _is_at(url: str | None, root: Root) -> bool:
+def _is_at(url: str | None, root: UpstreamRoot) -> bool:
     return url is not None and root.origin is not None and read_root(url).origin == root.origin
 
 
