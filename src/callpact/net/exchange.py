@@ -218,7 +218,7 @@ class SessionPool:
             CallError: the answer is incomplete or encoded, or the place may not be reached.
         """
         await self._turns.take(place)
-        attempt = Attempt(place, self._rules, self._wires, self._limits.connections)
+        attempt = ConnectAttempt(place, self._rules, self._wires, self._limits.connections)
         response: aiohttp.ClientResponse | None = None
         failure: CallError | None = None
         try:
@@ -256,7 +256,7 @@ class SessionPool:
             raise failure
 
     async def _asked(
-        self, request: Request, place: Place, attempt: Attempt
+        self, request: Request, place: Place, attempt: ConnectAttempt
     ) -> aiohttp.ClientResponse:
         return await self._session.request(
             request.method,

@@ -143,7 +143,10 @@ class HttpTransport:
             yield piece
 
     async def _timed(
-        self, work: Callable[[SessionPool], Awaitable[Response]], place: Place, deadline: float | None
+        self,
+        work: Callable[[SessionPool], Awaitable[Response]],
+        place: Place,
+        deadline: float | None,
     ) -> Response:
         """Do the work of a request within its limit of time and its deadline."""
         seconds = self._limits.total_seconds

@@ -28,7 +28,7 @@ from callpact.sources.openapi.event_stream import EventReader, ServerEvent
 from callpact.sources.openapi.operation_request import RequestOutline, linked_request
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import Operation
-from callpact.sources.openapi.pagination import Page, Pagination, merged_pages, rule_for
+from callpact.sources.openapi.pagination import FetchedPage, Pagination, merged_pages, rule_for
 from callpact.sources.openapi.parameter_styles import is_json_type
 from callpact.sources.openapi.security_schemes import Authenticated, OperationSecurity
 from callpact.sources.response_body import (
@@ -84,7 +84,7 @@ class _OperationCall:
     async def call(self, arguments: dict[str, Any], context: Context) -> ResponseEnvelope[Any]:
         """Call the operation once, or once for each page."""
 
-        async def fetch(asked: Mapping[str, Any], link: str | None) -> Page:
+        async def fetch(asked: Mapping[str, Any], link: str | None) -> FetchedPage:
             return await self._fetch(asked, link, context.deadline)
 
         try:
@@ -97,7 +97,7 @@ class _OperationCall:
 
     async def _fetch(
         self, arguments: Mapping[str, Any], link: str | None, deadline: float | None
-    ) -> Page:
+    ) -> FetchedPage:
         """Send the request; with another token if the first one is refused."""
         ready = await self._ready(arguments, link, deadline)
         response = await self.transport.send(ready.request, deadline=deadline)
@@ -106,7 +106,7 @@ class _OperationCall:
             ready = await self._ready(arguments, link, deadline)
             response = await self.transport.send(ready.request, deadline=deadline)
         read = masked_response(response, ready.used)
-        return Page(read, _success(read), ready.request.url)
+        return FetchedPage(read, _success(read), ready.request.url)
 
     async def _ready(
         self, arguments: Mapping[str, Any], link: str | None, deadline: float | None

@@ -140,7 +140,7 @@ def rule_for(operation: Operation, rules: Iterable[Pagination]) -> Pagination | 
 
 
 @dataclass(slots=True)
-class Page:
+class FetchedPage:
     """One page: the response, its data, and the address that it came from."""
 
     read: MaskedResponse
@@ -148,7 +148,7 @@ class Page:
     url: str
 
 
-FetchPage = Callable[[Mapping[str, Any], str | None], Awaitable[Page]]
+FetchPage = Callable[[Mapping[str, Any], str | None], Awaitable[FetchedPage]]
 """Fetches a page for arguments, or from the address of a link."""
 
 
@@ -191,7 +191,7 @@ async def merged_pages(
 def _next(
     rule: Pagination,
     operation: Operation,
-    page: Page,
+    page: FetchedPage,
     found: list[Any],
     asked: Mapping[str, Any],
 ) -> tuple[dict[str, Any], str | None] | None:
@@ -234,7 +234,7 @@ def next_link(header: str) -> str | None:
     return None
 
 
-def _same_origin(link: str, page: Page) -> str:
+def _same_origin(link: str, page: FetchedPage) -> str:
     try:
         source = place_of(page.url)
         target = place_of(urljoin(page.url, link))
@@ -264,7 +264,7 @@ def _value_at(data: Any, pointer: str) -> Any:
 
 
 def _merged(
-    rule: Pagination, page: Page, items: list[Any], number: int, stop: str
+    rule: Pagination, page: FetchedPage, items: list[Any], number: int, stop: str
 ) -> ResponseEnvelope[Any]:
     merged = _replaced(page.data, rule.items.split("/")[1:], items)
     text = f"{len(items):,} items of {number:,} {'page' if number == 1 else 'pages'} were merged"

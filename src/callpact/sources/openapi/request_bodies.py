@@ -134,7 +134,7 @@ def _raw(value: Any, kind: str) -> EncodedBody:
 # --- files -----------------------------------------------------------------------------------
 
 
-class File(NamedTuple):
+class FileBytes(NamedTuple):
     """The bytes of an argument, and the names that came with them."""
 
     data: bytes
@@ -171,7 +171,7 @@ def is_file(schema: Json) -> bool:
     )  # fmt: skip
 
 
-def read_file(value: Any) -> File:
+def read_file(value: Any) -> FileBytes:
     """The bytes of an argument: base64, or an object with `data`, `filename` and `content_type`.
 
     Raises:
@@ -182,9 +182,9 @@ def read_file(value: Any) -> File:
         if kind is not None and not (isinstance(kind, str) and _TYPE.fullmatch(kind)):
             raise unsendable("", "must have a media type as its content_type, as in image/png")
         text = None if name is None else scalar_text(name)
-        return File(_decoded(value["data"]), text, kind)
+        return FileBytes(_decoded(value["data"]), text, kind)
     if isinstance(value, str):
-        return File(_decoded(value))
+        return FileBytes(_decoded(value))
     raise unsendable(
         "", "must be bytes in base64, or an object with 'data', 'filename' and 'content_type'"
     )
