@@ -128,7 +128,18 @@ class SourceConfig(CurationTable):
         [], description="Private addresses that its tools may reach: hosts, `host:port` or ranges"
     )
     headers: dict[str, str] = Field(
-        {}, description="MCP: headers that are sent to the server; `${NAME}` is a granted key"
+        {},
+        description="MCP, OpenAPI: headers that are sent to the server; `${NAME}` is a granted key",
+    )
+    security: dict[str, Any] = Field(
+        {},
+        description="OpenAPI: credentials by the name of the security scheme: a text with `${NAME}` "
+        "of a granted key, or a table (see [credentials](../guides/openapi.md#credentials))",
+    )
+    pagination: list[dict[str, Any]] = Field(
+        [],
+        description="OpenAPI: rules for merging the pages of lists (see "
+        "[pages](../guides/openapi.md#pages)); without one, a call fetches one page",
     )
     env: dict[str, str] = Field(
         {}, description="MCP: variables of the server's process; `${NAME}` is a granted key"
@@ -402,6 +413,8 @@ class Configuration:
             keys=tuple(table.keys),
             hook_timeout=table.hook_timeout or tables.hook_timeout,
             headers=table.headers,
+            security=table.security,
+            pagination=tuple(table.pagination),
             env=table.env,
             callers=tuple(CallerCredential(**dict(each)) for each in table.callers),
             oauth=None if table.oauth is None else OAuthClient(**dict(table.oauth)),
@@ -466,7 +479,7 @@ def read_config(path: Path) -> Config:
 
 def _is_secret(place: Place) -> bool:
     """True if a value may be a token, or an address with a password."""
-    is_credential = bool({"callers", "oauth"} & set(place[2:3]))
+    is_credential = bool({"callers", "oauth", "security"} & set(place[2:3]))
     return is_credential or place[:2] in {("serve", "tokens"), ("audit",), ("audit", "store")}
 
 

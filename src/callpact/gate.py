@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from callpact import schema as schemas
 from callpact.context import Identity
-from callpact.envelope import MCPResponseMeta, ResponseEnvelope, TextBlock
+from callpact.envelope import HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope, TextBlock
 from callpact.errors import (
     AccessDenied,
     InvalidInput,
@@ -39,6 +39,7 @@ _QUIET_FOR_WARN = frozenset(
     {"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"}
 )
 _REFUSING: tuple[Policy, ...] = ("convert", "reject")
+_WITHOUT_CONTENT = frozenset({204, 205})
 
 
 def grant(tool: Tool, identity: Identity | None) -> None:
@@ -259,6 +260,10 @@ def _release_slowly(
         return envelope
     if is_content or isinstance(data, bytes):
         return _release_unjudged(envelope, "content blocks" if is_content else "bytes", policy)
+    if data is None and isinstance(meta, HTTPResponseMeta) and meta.status_code in _WITHOUT_CONTENT:
+        if policy == "warn" or schema.accepts(None):
+            return envelope
+        return _release_unjudged(envelope, "a response without content", policy)
     issues = _judge(schema, data, "Output", _QUIET_FOR_WARN if policy == "warn" else frozenset())
     if policy == "reject":
         issues = issues or _undeclared(schema, data)
@@ -310,7 +315,7 @@ def _is_content(given: Any, data: Any, meta: MCPResponseMeta) -> bool:
 def _release_unjudged(
     envelope: ResponseEnvelope[Any], kind: str, policy: Policy
 ) -> ResponseEnvelope[Any]:
-    """Release bytes and content blocks unchecked: schemas do not describe them."""
+    """Release bytes, content blocks and a missing content unchecked: schemas do not describe them."""
     issue = Issue("type", f"Output must be structured data, got {kind}", "", "JSON", kind)
     if policy in _REFUSING:
         raise OutputRejected(lambda: [issue])

@@ -6,7 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -92,7 +92,11 @@ class Opening(Struct, frozen=True):
     hook_timeout: float | None = None
     """Seconds that one of its hooks may run; None for the default."""
     headers: Mapping[str, str] = {}
-    """Headers that are sent to an MCP server; `${NAME}` is a granted key."""
+    """Headers of requests to an MCP server or an OpenAPI server; `${NAME}` is a granted key."""
+    security: Mapping[str, Any] = {}
+    """Credentials of an OpenAPI document, by the names of its security schemes."""
+    pagination: tuple[Mapping[str, Any], ...] = ()
+    """Rules for merging the pages of lists of an OpenAPI document."""
     env: Mapping[str, str] = {}
     """Variables of the process of an MCP server; `${NAME}` is a granted key."""
     callers: tuple[CallerCredential, ...] = ()

@@ -133,7 +133,8 @@ class RequestOutline:
                 continue  # RFC 6570, section 2.3: undefined values are left out.
             self._add(built, parameter, value)
         if operation.body is not None and operation.body.argument in arguments:
-            encoded = body_of(operation.body, arguments[operation.body.argument])
+            value = arguments[operation.body.argument]
+            encoded = body_of(operation.body, value, operation.definitions)
             if encoded is not None:
                 built.body = encoded.data
                 put_header(built.headers, "Content-Type", encoded.content_type)

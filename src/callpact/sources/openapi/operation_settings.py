@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from callpact.net.oauth_token import TokenCache
 from callpact.secrets.keys import Secrets
+from callpact.sources.base import Opening
 from callpact.sources.key_grants import FileKeys, KeyGrants, UpstreamRoot, WantedKeys, read_root
-from callpact.sources.openapi.pagination import Pagination
-from callpact.sources.openapi.scheme_credentials import Credential, key_names
+from callpact.sources.openapi.pagination import Pagination, read_pagination
+from callpact.sources.openapi.scheme_credentials import Credential, key_names, read_credentials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,3 +76,23 @@ class OperationSettings:
     def client_keys(self, names: tuple[str, ...], root: UpstreamRoot) -> FileKeys:
         """Keys of a client that go to a token endpoint, or to the hosts that they are bound to."""
         return FileKeys(names, root, self.secrets, self.grants, WantedKeys(), has_hooks=True)
+
+
+def settings_from(
+    opening: Opening, *, server: str | None = None, servers: Iterable[str] = ()
+) -> OperationSettings:
+    """The settings of a source that was opened; `servers` are those of its operations.
+
+    Raises:
+        InvalidConfig: `security`, `pagination` or `keys` cannot be used.
+    """
+    return OperationSettings(
+        table=opening.namespace or "NAME",
+        server=server,
+        servers=tuple(dict.fromkeys(servers)),
+        headers=opening.headers,
+        credentials=read_credentials(opening.security),
+        secrets=opening.secrets or Secrets(),
+        keys=opening.keys,
+        pagination=read_pagination(list(opening.pagination)),
+    )

@@ -131,3 +131,5 @@ class Operation:
     summary: str = ""
     description: str = ""
     deprecated: bool = False
+    definitions: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The `$defs` of the tool's input schema, which the schemas of arguments refer to."""

@@ -38,6 +38,8 @@ _TYPE = re.compile(
     r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?:\s*;\s*[\w-]+=(?:[\w!#$&^.+-]+|\"[^\"\\\r\n]*\"))*"
 )
 _NO_ENCODING = PartEncoding()
+_NO_DEFINITIONS: Mapping[str, Json] = {}
+_MAX_HOPS = 50  # References that are followed from one schema.
 
 
 class EncodedBody(NamedTuple):
@@ -47,8 +49,12 @@ class EncodedBody(NamedTuple):
     content_type: str
 
 
-def body_of(body: RequestBody, value: Any) -> EncodedBody | None:
+def body_of(
+    body: RequestBody, value: Any, definitions: Mapping[str, Json] = _NO_DEFINITIONS
+) -> EncodedBody | None:
     """Encode the argument of a body; None if there is nothing to send.
+
+    `definitions` are the `$defs` that its schema refers to.
 
     Raises:
         InvalidInput: the argument cannot be sent in the media type of the body.
@@ -67,7 +73,7 @@ def body_of(body: RequestBody, value: Any) -> EncodedBody | None:
             pairs = _form(body, _object(value, "an object"))
             return EncodedBody("&".join(map(str, pairs)).encode("ascii"), kind)
         if plain.startswith("multipart/"):
-            return _multipart(body, plain, _object(value, "an object"))
+            return _multipart(body, plain, _object(value, "an object"), definitions)
         if plain.startswith("text/") or _XML.match(plain):
             return EncodedBody(_text(value, plain), kind)
         return _raw(value, kind)
@@ -164,11 +170,66 @@ def is_file(schema: Json) -> bool:
     """True for the schema of bytes that are sent as they are: OpenAPI's `binary`."""
     if not is_object(schema):
         return False
-    if schema == FILE_SCHEMA or schema.get("format") == "binary":
+    if schema.get("anyOf") == FILE_SCHEMA["anyOf"] or schema.get("format") == "binary":
         return True
     return "contentMediaType" in schema and "contentEncoding" not in schema and not is_json_type(
         str(schema["contentMediaType"])
     )  # fmt: skip
+
+
+def _resolved(schema: Json, definitions: Mapping[str, Json]) -> Json:
+    """A schema behind its references into `$defs`."""
+    for _ in range(_MAX_HOPS):
+        if not is_object(schema) or not isinstance(schema.get("$ref"), str):
+            return schema
+        name = str(schema["$ref"]).removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
+        if name not in definitions:
+            return schema
+        schema = definitions[name]
+    return True
+
+
+def _properties(schema: Json, definitions: Mapping[str, Json], depth: int = 0) -> dict[str, Json]:
+    """The properties of an object, also those of its `allOf`."""
+    schema = _resolved(schema, definitions)
+    if not is_object(schema) or depth > _MAX_HOPS:
+        return {}
+    found: dict[str, Json] = {}
+    parts = schema.get("allOf")
+    for part in parts if is_array(parts) else ():
+        found |= _properties(part, definitions, depth + 1)
+    own = schema.get("properties")
+    return found | own if is_object(own) else found
+
+
+def argument_schema(body: RequestBody, schema: Json, definitions: Mapping[str, Json]) -> Json:
+    """The input schema of a body, with bytes as base64 or as a file object.
+
+    A multipart body is replaced by a copy whose files have `FILE_SCHEMA`, a body of bytes by
+    `FILE_SCHEMA` itself; every other schema is returned as it is.
+    """
+    plain = body.content_type.partition(";")[0].strip().lower()
+    if not plain.startswith("multipart/"):
+        is_bytes = not (_is_textual(plain) or plain in {*_LINES, FORM, "*/*", "application/*", ""})
+        return FILE_SCHEMA if is_bytes else schema
+    files: dict[str, Json] = {}
+    for name, given in _properties(schema, definitions).items():
+        held = _resolved(given, definitions)
+        words = (
+            {"description": held["description"]}
+            if is_object(held) and "description" in held
+            else {}
+        )
+        if is_file(held):
+            files[name] = {**FILE_SCHEMA, **words}
+        elif is_object(held) and is_file(_resolved(held.get("items", True), definitions)):
+            files[name] = {**held, "items": FILE_SCHEMA}
+    if not files:
+        return schema
+    whole = _resolved(schema, definitions)
+    if not is_object(whole) or not is_object(own := whole.get("properties")):
+        return schema
+    return {**whole, "properties": {**own, **{k: v for k, v in files.items() if k in own}}}
 
 
 def read_file(value: Any) -> FileBytes:
@@ -246,8 +307,10 @@ class _Part(NamedTuple):
     headers: Mapping[str, str]
 
 
-def _multipart(body: RequestBody, kind: str, value: Mapping[str, Any]) -> EncodedBody:
-    parts = list(_parts(body, value))
+def _multipart(
+    body: RequestBody, kind: str, value: Mapping[str, Any], definitions: Mapping[str, Json]
+) -> EncodedBody:
+    parts = list(_parts(body, value, definitions))
     if len(parts) > MAX_PARTS:
         raise unsendable("", f"has more than {MAX_PARTS:,} parts")
     boundary = f"callpact-{secrets.token_hex(16)}"
@@ -257,17 +320,17 @@ def _multipart(body: RequestBody, kind: str, value: Mapping[str, Any]) -> Encode
     return EncodedBody(data, f"{kind}; boundary={boundary}")
 
 
-def _parts(body: RequestBody, value: Mapping[str, Any]) -> Iterator[_Part]:
-    schema = body.schema if is_object(body.schema) else {}
-    properties = schema.get("properties")
-    declared: Mapping[str, Json] = properties if is_object(properties) else {}
+def _parts(
+    body: RequestBody, value: Mapping[str, Any], definitions: Mapping[str, Json]
+) -> Iterator[_Part]:
+    declared = _properties(body.schema, definitions)
     for name, member in value.items():
         if member is None:
             continue
         encoding = body.encodings.get(name, _NO_ENCODING)
-        item = declared.get(name, True)
+        item = _resolved(declared.get(name, True), definitions)
         if is_array(member):
-            item = item.get("items", True) if is_object(item) else True
+            item = _resolved(item.get("items", True), definitions) if is_object(item) else True
         for each in member if is_array(member) else (member,):
             try:
                 yield _part(name, each, encoding, item)
@@ -277,18 +340,16 @@ def _parts(body: RequestBody, value: Mapping[str, Any]) -> Iterator[_Part]:
 
 def _part(name: str, value: Any, encoding: PartEncoding, schema: Json) -> _Part:
     headers = {each.name: text for each in encoding.headers if (text := _fixed(each)) is not None}
-    declared = encoding.content_type
-    first = declared.partition(",")[0].strip() if declared else None
-    kind = None if first is None or "*" in first else first
+    first = (encoding.content_type or "").partition(",")[0].strip()
+    kind = first if first and "*" not in first else None
     is_bytes = is_file(schema) or (
-        kind is not None and not _is_textual(kind) and not (is_object(schema) and schema)
+        # OpenAPI 3.1: a media type alone declares bytes.
+        kind is not None and not _is_textual(kind) and schema in (True, {})
     )
-    if is_bytes or (is_object(value) and set(value) <= {"data", "filename", "content_type"}
-                    and "data" in value and is_file(schema)):  # fmt: skip
+    if is_bytes:
         file = read_file(value)
-        return _Part(
-            name, file.data, file.content_type or kind or BYTES, file.filename or name, headers
-        )
+        kind = file.content_type or kind or BYTES
+        return _Part(name, file.data, kind, file.filename or name, headers)
     if is_object(value) or is_array(value) or (kind is not None and is_json_type(kind)):
         return _Part(name, json_of(value).encode(), kind or "application/json", None, headers)
     return _Part(name, _utf8(scalar_text(value)), kind, None, headers)
