@@ -1,4 +1,4 @@
-"""Sources turn declarations into Tools: Python functions, Data Tools, FlowMCP files, MCP servers.
+"""Sources turn declarations into Tools: functions, Data Tools, FlowMCP, MCP servers, OpenAPI.
 
 The kinds do not import one another; they share only `base.py`.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from callpact.sources.flowmcp.build.source import FlowMCPTools, from_flowmcp
     from callpact.sources.flowmcp.check.file_check import check_text
     from callpact.sources.mcp.mcp_source import McpSource, from_mcp
+    from callpact.sources.openapi.openapi_source import OpenApiSource, from_openapi
     from callpact.sources.python.functions import from_functions
 
 __getattr__ = lazy_names(
@@ -22,6 +23,7 @@ __getattr__ = lazy_names(
         "flowmcp.build.source": ("FlowMCPTools", "from_flowmcp"),
         "flowmcp.check.file_check": ("check_text",),
         "mcp.mcp_source": ("McpSource", "from_mcp"),
+        "openapi.openapi_source": ("OpenApiSource", "from_openapi"),
         "python.functions": ("from_functions",),
     },
 )
@@ -30,6 +32,7 @@ __all__ = [
     "Finding",
     "FlowMCPTools",
     "McpSource",
+    "OpenApiSource",
     "Opening",
     "Source",
     "Tools",
@@ -39,4 +42,5 @@ __all__ = [
     "from_flowmcp",
     "from_functions",
     "from_mcp",
+    "from_openapi",
 ]
