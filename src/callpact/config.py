@@ -104,7 +104,7 @@ class SourceConfig(CurationTable):
 
     ref: str = Field(
         description="Where the tools are: `python:shop.py`, `python:package.module`, "
-        "`flowmcp:catalogue/`"
+        "`flowmcp:catalogue/`, `openapi:shop.yaml`, `openapi:https://shop.example/openapi.json`"
     )
     policy: Policy | None = Field(None, description="Output policy of all its tools")
     curate: str | None = Field(
@@ -156,6 +156,16 @@ class SourceConfig(CurationTable):
         "warn",
         description="MCP: whether a definition that differs from its pin in `callpact.lock` is a "
         "warning, disables its tool (`block`), or is ignored (`off`)",
+    )
+    server: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description="OpenAPI: the root that requests go to, instead of the document's servers",
+    )
+    ref_hosts: list[str] = Field(
+        [],
+        description="OpenAPI: hosts that the document may refer to files of, as `schemas.site.com` "
+        "or `*.site.com`; none by default",
     )
     profile: Literal["strict", "compat"] | None = Field(
         None, description="FlowMCP: strict as the specification, or compatible with real files"
@@ -419,6 +429,8 @@ class Configuration:
             callers=tuple(CallerCredential(**dict(each)) for each in table.callers),
             oauth=None if table.oauth is None else OAuthClient(**dict(table.oauth)),
             pins=table.pins,
+            server=table.server,
+            ref_hosts=tuple(table.ref_hosts),
         )
         return WantedSource(
             name=name,

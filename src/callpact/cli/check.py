@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from callpact.cli.output import (
     print_table,
 )
 from callpact.config import SourceConfig, hold_limits
-from callpact.errors import InvalidConfig, UsageError
+from callpact.errors import DeclarationError, InvalidConfig, UsageError
 from callpact.sources.base import (
     Finding,
 )
@@ -40,6 +41,7 @@ from callpact.sources.flowmcp.check.rule_table import (
 )
 from callpact.sources.flowmcp.read.catalogue_files import CandidateFile, find_files
 
+_API_SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 _STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
@@ -111,13 +113,16 @@ def check_paths(
     """
     if opens_hooks and not hooks.is_installed():
         raise UsageError("--hooks needs the extra 'hooks': pip install 'callpact[hooks]'")
-    candidates = find_files(paths)
+    paths = list(paths)
+    documents = [path for path in paths if path.suffix in _API_SUFFIXES and not path.is_dir()]
+    candidates = find_files(path for path in paths if path not in documents)
     was_written = _fix(candidates) if fixes else True
     verdicts: Counter[str] = Counter()
     reports: list[FileReport] = []
     with_keys: list[FileReport] = []
     is_shown = not (as_json and out.is_terminal)
-    for report in _checked(candidates, rules, is_shown=is_shown, opens_hooks=opens_hooks):
+    checked = _checked(candidates, rules, is_shown=is_shown, opens_hooks=opens_hooks)
+    for report in chain(checked, map(_check_openapi, documents)):
         verdicts[report.verdict] += 1
         if report.keys:
             with_keys.append(report)
@@ -146,6 +151,24 @@ def _checked(
         for candidate in tracked:
             yield catalogue.check(candidate)
     yield from catalogue.unseen()
+
+
+def _check_openapi(path: Path) -> FileReport:
+    """The report on an OpenAPI document; nothing is fetched for it, and no tool is called."""
+    from callpact.sources.openapi.openapi_source import check_openapi
+
+    try:
+        tools = asyncio.run(check_openapi(path))
+    except DeclarationError as error:
+        text = str(error).removeprefix(f"{path}: ")
+        return FileReport(str(path), (Finding(str(path), "error", text),))
+    namespace = next((tool.namespace for tool in tools), None)
+    return FileReport(
+        str(path),
+        tools.report,
+        namespace=namespace,
+        tools=tuple(tool.name for tool in tools),
+    )
 
 
 def _opened(catalogue: Catalogue, candidates: Iterable[CandidateFile]) -> Iterator[FileReport]:
@@ -218,6 +241,8 @@ def _print_keys(with_keys: list[FileReport]) -> None:
 
 def _row(found: Finding) -> list[str]:
     place = f"{found.line or 1}:{found.column or 1}"
+    if not found.code:  # The line of an OpenAPI document is known, its column never.
+        place = "-" if found.line is None else str(found.line)
     return [found.severity, found.code, place, *map(flat, (found.path or "-", found.message))]
 
 

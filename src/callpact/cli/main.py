@@ -354,7 +354,10 @@ def call(
 def check(
     *,
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH", help="FlowMCP files, and folders of them.")
+        list[Path],
+        typer.Argument(
+            metavar="PATH", help="FlowMCP files, folders of them, and OpenAPI documents."
+        ),
     ],
     profile: ProfileOption = None,
     lists: ListsOption = None,
@@ -377,7 +380,7 @@ def check(
 ) -> None:
     """Check FlowMCP files against every rule, without running them. Exit code 1 if one has errors.
 
-    Profile, lists and libraries of a source come from `callpact.toml`. With `--hooks` the code of a
+    Of an OpenAPI document (`.json`, `.yaml`, `.yml`) every operation and schema is read. Profile, lists and libraries of a source come from `callpact.toml`. With `--hooks` the code of a
     file runs in the sandbox up to the definition of its hooks; none of them is called.
     """
     from callpact.cli.check import FileRules, check_paths

@@ -105,6 +105,10 @@ class Opening(Struct, frozen=True):
     """The OAuth client that gets tokens for an MCP server."""
     pins: PinMode = "warn"
     """The consequence of a definition that differs from its pin in `callpact.lock`."""
+    server: str | None = None
+    """The root that requests go to instead of the servers of an OpenAPI document."""
+    ref_hosts: tuple[str, ...] = ()
+    """Hosts that an OpenAPI document may refer to files of."""
 
 
 class Source(Protocol):

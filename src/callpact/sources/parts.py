@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 _RULES = ("namespace", "select", "exclude")
 """Keys of curation for a whole source; those for its tools are in `tools`."""
+MAX_SNIFFED = 50_000_000
+"""Bytes of a file that are searched for the kind of its source."""
+_API_SUFFIXES = (".json", ".yaml", ".yml")
+_API_KEY = re.compile(rb"""(?:^|[{,]\s*)["']?(?:openapi|swagger)["']?\s*:""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +248,19 @@ def _sniffed(ref: str, folder: Path | None) -> str | None:
     path = ref.rpartition(":")[0] if not ref.endswith(".py") else ref
     if path.endswith(".py"):
         return "python"
+    if ref.partition("?")[0].endswith(_API_SUFFIXES):
+        is_openapi = "://" in ref or _names_openapi((folder or Path()) / ref)
+        return "openapi" if is_openapi else None
     return "flowmcp" if ref.endswith(".mjs") or ((folder or Path()) / ref).is_dir() else None
+
+
+def _names_openapi(path: Path) -> bool:
+    """True if a file names OpenAPI or Swagger, which some do at the end."""
+    try:
+        with path.open("rb") as file:
+            return _API_KEY.search(file.read(MAX_SNIFFED)) is not None
+    except OSError:
+        return True  # Its reader reports the reason.
 
 
 def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:

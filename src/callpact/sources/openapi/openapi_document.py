@@ -110,8 +110,10 @@ class ApiDocument:
             return None
         at = 0
         for part in place_parts(place)[:3]:
-            key = re.compile(rf"""(?:^|[\s{{,"']){re.escape(part)}["']?\s*:""", re.MULTILINE)
-            found = key.search(self.text, at)
+            name = re.escape(part)
+            is_json = self.text[:1_000].lstrip()[:1] == "{"
+            form = rf'"{name}"\s*:' if is_json else rf"""^\s*["']?{name}["']?\s*:"""
+            found = re.compile(form, re.MULTILINE).search(self.text, at)
             if found is None:
                 return None
             at = found.end()
@@ -278,8 +280,9 @@ class _Reading:
             try:
                 if not self._is_allowed(name):
                     continue
-                data = await self._bytes_of(name, name)
-                document.files[name] = self._parsed(name, name, data)
+                shown_name = name if is_address(name) else self._relative(name)
+                data = await self._bytes_of(name, shown_name)
+                document.files[name] = self._parsed(name, shown_name, data)
             except _TooMuch as error:
                 raise SourceRefused(str(error)) from None
             except CallpactError as error:
@@ -291,6 +294,9 @@ class _Reading:
     def _others(self, file: str) -> list[str]:
         found = {urldefrag(reference)[0] for reference in self._references[file]}
         return sorted({_joined(file, where) for where in found if where} - {file})
+
+    def _relative(self, name: str) -> str:
+        return Path(name).relative_to(self._folder or "").as_posix()
 
     def _is_allowed(self, name: str) -> bool:
         if is_address(name):

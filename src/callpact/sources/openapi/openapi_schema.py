@@ -243,7 +243,10 @@ class SchemaConverter:
         if isinstance(value, str) and _is_pattern(value):
             made[keyword] = value
         else:
-            self._drop(keyword, value)
+            text = (
+                f"'{keyword}' is ignored: {value!r:.60} is not a regular expression of JSON Schema"
+            )
+            self._note("warning", text)
 
     def _example(self, made: dict[str, Any], keyword: str, value: Any, _depth: int) -> None:
         if self._is_input:

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from callpact.context import Context
 from callpact.errors import (
     CallError,
@@ -46,6 +48,8 @@ from callpact.tool import Contract, Disabled, Handler, Kind, Tool
 
 MAX_NAMESPACE = 40
 """Characters of a namespace that is made of the title of an OpenAPI document."""
+MAX_PLACED = 500
+"""Findings about an OpenAPI document that `callpact check` shows the line of."""
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
 _NO_SERVER = "the document names no server with a host; set `server` of the source"
 _DESTRUCTIVE = frozenset({"DELETE"})
@@ -79,10 +83,11 @@ class OpenApiSource:
             SourceRefused: it cannot be read, or is not an OpenAPI document.
         """
         loaded = await self._load()
+        loaded.document.text = ""
         return Tools(loaded.tools(), loaded.findings)
 
-    async def check(self) -> list[Finding]:
-        """Read the document, and convert and compile every schema; all that was found.
+    async def check(self) -> Tools:
+        """Load the document, and convert and compile every schema; the report has all findings.
 
         Raises:
             SourceRefused: it cannot be read, or is not an OpenAPI document.
@@ -141,11 +146,11 @@ class _LoadedDocument:
         self.transport = transport
         reader = OperationReader(document, shown, server)
         plans = reader.read()
-        document.text = ""
         self.findings = [*document.findings, *reader.findings]
         is_lone = version.startswith(("2.", "3.0"))
         self.inputs = SchemaConverter(document, "input", lone_references=is_lone)
         self.outputs = SchemaConverter(document, "output", lone_references=is_lone)
+        self._placeable = MAX_PLACED
         self.version = _text(_info(document).get("version")) or None
         self.namespace = namespace or _slug(_text(_info(document).get("title")))
         if plans and any(not plan.operation.server for plan in plans):
@@ -174,13 +179,26 @@ class _LoadedDocument:
                 self.findings.append(Finding(self.shown, "error", str(error), path=place))
         return made
 
-    def examined(self) -> list[Finding]:
-        """All findings, also those of schemas."""
-        self.tools()
+    def examined(self) -> Tools:
+        """The tools, with the findings about their schemas."""
+        tools = self.tools()
         for each in self.operations:
             self.findings += each.examined()
         schemas = (*self.inputs.findings.values(), *self.outputs.findings.values())
-        return [*self.findings, *schemas]
+        found = [
+            *self.findings,
+            *(replace(each, place=self._shown(each.place)) for each in schemas),
+        ]
+        return Tools(tools, map(self._placed, found))
+
+    def _shown(self, file: str) -> str:
+        return self.shown if file == self.document.root else file
+
+    def _placed(self, finding: Finding) -> Finding:
+        if finding.line is not None or finding.place != self.shown or self._placeable <= 0:
+            return finding
+        self._placeable -= 1
+        return replace(finding, line=self.document.line_of(finding.path))
 
 
 class _ToolOperation:
@@ -394,6 +412,19 @@ async def from_openapi(
         raise
 
 
+async def check_openapi(document: str | Path | Mapping[str, Any]) -> Tools:
+    """Check a document without fetching anything; the report of the tools has all findings.
+
+    Raises:
+        SourceRefused: it cannot be read, or is not an OpenAPI document.
+    """
+    source = OpenApiSource(document, transport=HttpTransport())
+    try:
+        return await source.check()
+    finally:
+        await source.aclose()
+
+
 def open_openapi(opening: Opening) -> OpenApiSource:
     """The source behind `openapi:PATH` or `openapi:ADDRESS`.
 
@@ -405,4 +436,6 @@ def open_openapi(opening: Opening) -> OpenApiSource:
         ref if is_address(ref) else (opening.folder or Path()) / ref,
         transport=HttpTransport(allow=opening.hosts, upstreams=opening.upstreams),
         namespace=opening.namespace,
+        server=opening.server,
+        ref_hosts=opening.ref_hosts,
     )
