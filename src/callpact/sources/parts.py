@@ -260,7 +260,7 @@ def _names_openapi(path: Path) -> bool:
         with path.open("rb") as file:
             return _API_KEY.search(file.read(MAX_SNIFFED)) is not None
     except OSError:
-        return True  # Its reader reports the reason.
+        return False
 
 
 def _remedy(ref: str, folder: Path | None, kinds: list[str]) -> str:

@@ -178,7 +178,9 @@ class SchemaConverter:
                 if is_right(value):
                     made[keyword] = value
                 else:
+                    self._path.append(keyword)
                     self._drop(keyword, value)
+                    self._path.pop()
                 continue
             convert = self._CONVERTED.get(keyword)
             if convert is not None:

@@ -330,7 +330,7 @@ class _ToolOperation:
         return Finding(self._loaded.shown, "error", text, path=error.path or operation.pointer)
 
     def examined(self) -> Iterator[Finding]:
-        """What compiling its schemas finds."""
+        """Findings of compiling its schemas."""
         operation, shown = self.plan.operation, self._loaded.shown
         name = f"{operation.method} {operation.path}"
         try:
