@@ -57,7 +57,8 @@ _DEFAULT_STYLES: dict[str, Style] = {
     "header": "simple",
     "cookie": "form",
 }
-_EXPLODED = frozenset({"form", "cookie"})
+# `deepObject` means nothing else.
+_EXPLODED = frozenset({"form", "cookie", "deepObject"})
 # The specification reserves these headers: they come from the media types and the security.
 _RESERVED_HEADERS = frozenset({"accept", "content-type", "authorization"})
 _BODY_ORDER = (
@@ -743,12 +744,14 @@ def _is_short(value: Any) -> bool:
         return False
 
 
-def with_schemas(operation: Operation, schemas: dict[str, Any]) -> Operation:
-    """The operation with the converted schema of each argument."""
+def with_schemas(
+    operation: Operation, schemas: dict[str, Any], definitions: dict[str, Any]
+) -> Operation:
+    """The operation with the converted schema of each argument, and the definitions of these."""
     parameters = tuple(
         replace(each, schema=schemas.get(each.argument, True)) for each in operation.parameters
     )
     body = operation.body
     if body is not None:
         body = replace(body, schema=schemas.get(body.argument, True))
-    return replace(operation, parameters=parameters, body=body)
+    return replace(operation, parameters=parameters, body=body, definitions=definitions)

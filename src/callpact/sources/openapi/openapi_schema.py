@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePath
@@ -100,12 +100,17 @@ class SchemaConverter:
         finally:
             self._file, self._uses, self._path = outer
 
-    def closed(self, schema: dict[str, Any], uses: Uses) -> dict[str, Any]:
-        """The schema with all definitions that it reaches."""
-        definitions: dict[str, Json] = {}
-        for each in self._reached(uses.keys):
-            definitions[each.name] = each.schema
-        return schema | {"$defs": definitions} if definitions else schema
+    def reached(self, uses: Uses) -> dict[str, Json]:
+        """All definitions that a schema reaches, by name."""
+        found: dict[str, Json] = {}
+        pending, seen = deque(uses.keys), set(uses.keys)
+        while pending:
+            each = self._definition(pending.popleft())
+            found[each.name] = each.schema
+            fresh = [key for key in each.uses if key not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+        return found
 
     def bounded(self, schema: dict[str, Any], uses: Uses) -> tuple[dict[str, Any], int]:
         """The schema with the nearest definitions it reaches, and how many are reduced to a type."""
@@ -124,15 +129,6 @@ class SchemaConverter:
             seen.update(fresh)
             pending.extend(fresh)
         return (schema | {"$defs": definitions} if definitions else schema), reduced
-
-    def _reached(self, keys: Iterable[Key]) -> Iterable[Definition]:
-        pending, seen = deque(keys), set(keys)
-        while pending:
-            each = self._definition(pending.popleft())
-            yield each
-            fresh = [key for key in each.uses if key not in seen]
-            seen.update(fresh)
-            pending.extend(fresh)
 
     def _definition(self, key: Key) -> Definition:
         known = self._definitions.get(key)

@@ -7,6 +7,8 @@ called; `check_openapi` does so at once for all of them.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -28,6 +30,7 @@ from callpact.net import HttpTransport, Request, Transport
 from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.schema import Json, is_object
+from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.openapi.openapi_document import (
     ApiDocument,
@@ -43,7 +46,12 @@ from callpact.sources.openapi.openapi_reader import (
     with_schemas,
 )
 from callpact.sources.openapi.openapi_schema import SchemaConverter, Uses
+from callpact.sources.openapi.operation_handler import operation_handler, operation_security
+from callpact.sources.openapi.operation_settings import OperationSettings, settings_from
 from callpact.sources.openapi.operations import Operation
+from callpact.sources.openapi.pagination import read_pagination
+from callpact.sources.openapi.request_bodies import argument_schema
+from callpact.sources.openapi.scheme_credentials import read_credentials
 from callpact.tool import Contract, Disabled, Handler, Kind, Tool
 
 MAX_NAMESPACE = 40
@@ -64,14 +72,14 @@ class OpenApiSource:
         document: str | Path | Mapping[str, Any],
         *,
         transport: Transport,
+        settings: OperationSettings | None = None,
         namespace: str | None = None,
-        server: str | None = None,
         ref_hosts: Iterable[str] = (),
     ) -> None:
         self._first = document
         self._transport = transport
+        self._settings = settings or OperationSettings()
         self._namespace = namespace
-        self._server = server
         self._ref_hosts = HostPatterns(ref_hosts, "ref_hosts")
         is_local = not isinstance(document, Mapping) and not is_address(str(document))
         self._files = (real_path(str(document)),) if is_local else ()
@@ -100,7 +108,7 @@ class OpenApiSource:
         document = await read_document(self._first, self._fetch, self._allows)
         self._files = tuple(name for name in document.files if not is_address(name))
         return await asyncio.to_thread(
-            _LoadedDocument, document, shown, self._namespace, self._server, self._transport
+            _LoadedDocument, document, shown, self._namespace, self._settings, self._transport
         )
 
     async def _fetch(self, address: str) -> bytes:
@@ -137,14 +145,14 @@ class _LoadedDocument:
         document: ApiDocument,
         shown: str,
         namespace: str | None,
-        server: str | None,
+        settings: OperationSettings,
         transport: Transport,
     ) -> None:
         version = version_of(document)
         self.document = document
         self.shown = shown
         self.transport = transport
-        reader = OperationReader(document, shown, server)
+        reader = OperationReader(document, shown, settings.server)
         plans = reader.read()
         self.findings = [*document.findings, *reader.findings]
         is_lone = version.startswith(("2.", "3.0"))
@@ -155,6 +163,8 @@ class _LoadedDocument:
         self.namespace = namespace or _slug(_text(_info(document).get("title")))
         if plans and any(not plan.operation.server for plan in plans):
             self.findings.append(Finding(shown, "warning", _NO_SERVER, path="/servers"))
+        servers = dict.fromkeys(plan.operation.server for plan in plans)
+        self.settings = dataclasses.replace(settings, servers=tuple(filter(None, servers)))
         self.operations = [_ToolOperation(plan, self) for plan in plans]
         if document.broken:
             self.operations = [each for each in self.operations if self._is_whole(each)]
@@ -208,6 +218,7 @@ class _ToolOperation:
         self.plan = plan
         self._loaded = loaded
         self._reduced = 0
+        self._trouble: InvalidSchema | None = None
 
     @cached_property
     def input(self) -> tuple[dict[str, Any], Operation]:
@@ -221,6 +232,11 @@ class _ToolOperation:
             argument: converter.convert(target.value, target.file, target.pointer, uses)
             for argument, target in self.plan.inputs.items()
         }
+        body = operation.body
+        definitions = converter.reached(uses)
+        if body is not None:
+            given = schemas.get(body.argument, {})
+            schemas[body.argument] = argument_schema(body, given, definitions)
         properties: dict[str, Any] = {}
         required: list[str] = []
         for each in operation.parameters:
@@ -230,7 +246,6 @@ class _ToolOperation:
             properties[each.argument] = _described(schemas.get(each.argument, {}), words)
             if each.required:
                 required.append(each.argument)
-        body = operation.body
         if body is not None:
             words = {"description": body.description} if body.description else {}
             properties[body.argument] = _described(schemas.get(body.argument, {}), words)
@@ -240,7 +255,9 @@ class _ToolOperation:
         if required:
             schema["required"] = required
         schema["additionalProperties"] = False
-        return converter.closed(schema, uses), with_schemas(operation, schemas)
+        if definitions:
+            schema["$defs"] = definitions
+        return schema, with_schemas(operation, schemas, definitions)
 
     @cached_property
     def output(self) -> dict[str, Any] | None:
@@ -265,7 +282,8 @@ class _ToolOperation:
         try:
             schema, _ = self.input
             compiled = Contract(input=schema).compiled_input
-        except InvalidSchema:  # The handler reports it.
+        except InvalidSchema as error:
+            self._trouble = error  # Every call reports it.
             return Contract()
         try:
             return Contract(input=compiled, output=self.output)
@@ -275,14 +293,22 @@ class _ToolOperation:
     @cached_property
     def _handler(self) -> Handler:
         _, operation = self.input
-        raise UpstreamError(f"{operation.method} {operation.path} cannot be called yet")
+        loaded, is_stream = self._loaded, self.plan.is_stream
+        return operation_handler(operation, loaded.transport, loaded.settings, is_stream=is_stream)
 
     def _ready(self) -> Handler:
-        try:
-            Contract(input=self.input[0])
-        except DeclarationError as error:
-            raise UpstreamError(f"the declaration of this tool cannot be used: {error}") from None
-        return self._handler
+        """The handler.
+
+        Raises:
+            UpstreamError: the schemas of the operation cannot be used; `contract` gave none then.
+        """
+        trouble: DeclarationError | None = self._trouble
+        if trouble is None:
+            try:
+                return self._handler
+            except DeclarationError as error:
+                trouble = error
+        raise UpstreamError(f"the declaration of this tool cannot be used: {trouble}")
 
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
         handler: Any = self._ready()
@@ -308,6 +334,10 @@ class _ToolOperation:
             annotations["destructiveHint"] = operation.method in _DESTRUCTIVE
             annotations["idempotentHint"] = operation.method in _REPEATABLE
         words = operation.description or operation.summary
+        disabled, keys = Disabled("upstream_error", _NO_SERVER), dict[str, str]()
+        if operation.server:
+            security = operation_security(operation, loaded.transport, loaded.settings)
+            disabled, keys = security.disabled(), dict(security.destinations())
         return Tool(
             id=f"{loaded.namespace}.{operation.name}",
             description=f"Deprecated. {words}".strip() if operation.deprecated else words,
@@ -320,7 +350,8 @@ class _ToolOperation:
             annotations=annotations,
             examples=plan.examples,
             source=f"{loaded.shown}#{operation.pointer}",
-            disabled=None if operation.server else Disabled("upstream_error", _NO_SERVER),
+            disabled=disabled,
+            keys=keys,
         )
 
     def left_out(self, error: InvalidSchema) -> Finding:
@@ -383,6 +414,11 @@ async def from_openapi(
     *,
     namespace: str | None = None,
     server: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    security: Mapping[str, Any] | None = None,
+    secrets: Mapping[str, str] | Secrets | None = None,
+    keys: Iterable[str] = (),
+    pagination: Any = (),
     hosts: Iterable[str] = (),
     ref_hosts: Iterable[str] = (),
     transport: Transport | None = None,
@@ -390,19 +426,31 @@ async def from_openapi(
     """Read an OpenAPI document, and return the source with its tools; close the source when done.
 
     `document` is a path, an address, or the document as plain data. The namespace of the tools is
-    made of the title unless it is given. `server` replaces the servers of the document. Private
-    addresses are reached only if `hosts` names them; files of other hosts are read only if
+    made of the title unless it is given. `server` replaces the servers of the document. `headers`
+    and `security`, which has a credential for each security scheme, may hold `${NAME}` for a key of
+    `secrets`, or of the environment if `keys` names it. `pagination` has rules for merging pages.
+    Private addresses are reached only if `hosts` names them; files of other hosts are read only if
     `ref_hosts` names these.
 
     Raises:
         SourceRefused: it cannot be read, or is not an OpenAPI document.
-        InvalidConfig: an entry of `hosts` or `ref_hosts` is malformed.
+        InvalidConfig: a setting is malformed.
     """
+    names = tuple(keys)
+    if not isinstance(secrets, Secrets):
+        secrets = Secrets(secrets, environ=os.environ, keys=map(key_name, names))
     source = OpenApiSource(
         document,
         transport=transport or HttpTransport(allow=hosts),
+        settings=OperationSettings(
+            server=server,
+            headers=headers or {},
+            credentials=read_credentials(security or {}),
+            secrets=secrets,
+            keys=names,
+            pagination=read_pagination(pagination) if pagination else (),
+        ),
         namespace=namespace,
-        server=server,
         ref_hosts=ref_hosts,
     )
     try:
@@ -435,7 +483,7 @@ def open_openapi(opening: Opening) -> OpenApiSource:
     return OpenApiSource(
         ref if is_address(ref) else (opening.folder or Path()) / ref,
         transport=HttpTransport(allow=opening.hosts, upstreams=opening.upstreams),
+        settings=settings_from(opening, server=opening.server),
         namespace=opening.namespace,
-        server=opening.server,
         ref_hosts=opening.ref_hosts,
     )
