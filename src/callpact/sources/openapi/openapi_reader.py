@@ -290,7 +290,7 @@ class OperationReader:
             if not is_object(value) or not isinstance(value.get("name"), str) or not value["name"]:
                 raise _Broken("a parameter must have a `name`", at)
             kinds = _PLACES | {"body", "formData"} if self._is_swagger else _PLACES
-            if value.get("in") not in kinds:
+            if _text(value.get("in")) not in kinds:
                 expected = ", ".join(sorted(kinds))
                 raise _Broken(f"`in` must be one of {expected}, got {value.get('in')!r:.40}", at)
             found.append(target)
@@ -596,7 +596,7 @@ class OperationReader:
             raise _Broken(f"the security scheme '{name[:100]}' is not declared", place)
         if self._is_swagger:
             value = swagger.security_scheme(value)
-        kind, where = value.get("type"), value.get("in")
+        kind, where = _text(value.get("type")), _text(value.get("in"))
         if kind not in {"apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"}:
             raise _Broken(f"the security scheme '{name[:100]}' is of no known type", place)
         if kind == "apiKey" and where not in {"query", "header", "cookie"}:
@@ -605,8 +605,8 @@ class OperationReader:
         flow = flows.get("clientCredentials") if is_object(flows) else None
         return SecurityScheme(
             name=name,
-            kind=kind,
-            place=where if kind == "apiKey" else None,
+            kind=cast("Any", kind),
+            place=cast("Any", where) if kind == "apiKey" else None,
             key_name=_text(value.get("name")),
             http_scheme=_text(value.get("scheme")).lower(),
             token_url=(_text(flow.get("tokenUrl")) or None) if is_object(flow) else None,

@@ -352,6 +352,7 @@ class _ToolOperation:
             source=f"{loaded.shown}#{operation.pointer}",
             disabled=disabled,
             keys=keys,
+            uses_client=False,
         )
 
     def left_out(self, error: InvalidSchema) -> Finding:
