@@ -70,7 +70,7 @@ def test_the_example_calls_of_a_public_document_mostly_pass_the_gate():
         tool for tool in tools if tool.contract.compiled_input.accepts(dict(tool.examples[0]))
     ]
     assert len(tools) > 20
-    assert len(passed) > 0.9 * len(tools)
+    assert len(passed) >= 0.9 * len(tools)
 
 
 def test_loading_leaves_the_event_loop_free():

@@ -106,7 +106,7 @@ def result_form(
         return ResultForm(False, False, False, media)
     # For older peers if the root is not an object; for all peers if it may be null, because the SDK
     # cannot send null.
-    is_wrapped = compiled.accepts(None) or (not modern and not _takes_objects_only(output, output))
+    is_wrapped = compiled.accepts_null or (not modern and not _takes_objects_only(output, output))
     is_strict = advertise == "declared" or (advertise != "relaxed" and contract.policy != "warn")
     return ResultForm(True, is_strict, is_wrapped, None)
 
