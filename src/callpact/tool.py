@@ -16,6 +16,7 @@ from types import NoneType
 from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callpact.context import Context, LogLine
 from callpact.errors import InvalidTool, Issue
@@ -45,6 +46,14 @@ class Projection:
     """The kept fields, each with those kept inside it; an empty mapping keeps all of a field."""
 
 
+class DeclaredSchemas(Struct, frozen=True):
+    """The schemas of a contract that is not made yet, as plain data, and its policy."""
+
+    input: Any
+    output: Any
+    policy: Policy
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Contract:
     """The promise of a tool: the schema of its input, the schema of its output, and the policies.
@@ -69,6 +78,7 @@ class Contract:
     projection: Projection | None
     _declared_output: CompiledSchema | None
     _make: Callable[[], Contract] | None = field(repr=False, compare=False)
+    _schemas: Callable[[], DeclaredSchemas] | None = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -83,6 +93,7 @@ class Contract:
         fill = object.__setattr__
         fill(self, "_make", None)
         fill(self, "projection", projection)
+        fill(self, "_schemas", None)
         fill(self, "compiled_input", compile_schema(input, formats=formats))
         declared = None if output is None else compile_schema(output, formats=formats)
         known = None if declared is None or declared.is_unknown else declared
@@ -97,10 +108,16 @@ class Contract:
         fill(self, "formats", formats)
 
     @staticmethod
-    def later(make: Callable[[], Contract]) -> Contract:
-        """A contract that is made on first access, from schemas known to be valid."""
+    def later(
+        make: Callable[[], Contract], schemas: Callable[[], DeclaredSchemas] | None = None
+    ) -> Contract:
+        """A contract that is made on first access, from schemas known to be valid.
+
+        With `schemas` its schemas can be listed, and its policy read, without making it.
+        """
         contract = object.__new__(Contract)
         object.__setattr__(contract, "_make", make)
+        object.__setattr__(contract, "_schemas", schemas)
         return contract
 
     def __getattr__(self, name: str) -> Any:
@@ -108,26 +125,36 @@ class Contract:
         make = None if name == "_make" else self._make
         if name not in _CONTRACT_FIELDS or make is None:
             raise AttributeError(f"a Contract has no attribute {name!r}")
+        if name == "policy" and self._schemas is not None:
+            return self._schemas().policy
         made = make()
         for field_name in _CONTRACT_FIELDS:
             object.__setattr__(self, field_name, getattr(made, field_name))
         object.__setattr__(self, "_make", None)
+        object.__setattr__(self, "_schemas", None)
         return getattr(self, name)
 
     @property
     def input(self) -> Any:
         """The input schema as plain data."""
-        return self.compiled_input.document
+        return self.compiled_input.document if self._schemas is None else self._schemas().input
 
     @property
     def output(self) -> Any:
         """The output schema as plain data, or None."""
+        if self._schemas is not None:
+            return self._schemas().output
         return None if self._declared_output is None else self._declared_output.document
 
     def with_policy(self, policy: Policy) -> Contract:
         """The same contract under another output policy."""
         if policy == self.policy:
             return self
+        make, schemas = self._make, self._schemas
+        if make is not None and schemas is not None:
+            return Contract.later(
+                lambda: make().with_policy(policy), lambda: replace(schemas(), policy=policy)
+            )
         return Contract(
             input=self.compiled_input,
             output=self._declared_output,
@@ -138,7 +165,9 @@ class Contract:
         )
 
 
-_CONTRACT_FIELDS = tuple(f.name for f in fields(Contract) if f.name != "_make")
+_CONTRACT_FIELDS = tuple(
+    each.name for each in fields(Contract) if each.name not in {"_make", "_schemas"}
+)
 
 
 class Call(Struct, frozen=True, gc=False):

@@ -131,7 +131,7 @@ class CompiledSchema:
                 # To know what is evaluated, the validator unfolds every reference.
                 raise InvalidSchema("its references multiply too often under 'unevaluated…'")
         self._validator = self._compile(given)
-        self.is_unknown = given is True or (is_object(given) and _ANNOTATIONS.issuperset(given))
+        self.is_unknown = says_nothing(given)
         if facts.text is not None:  # Let go of the caller's own document.
             self._facts = Facts(True, facts.text, facts.keywords, facts.breadth)
         self.reader: Any = None
@@ -281,6 +281,11 @@ class CompiledSchema:
             raise InvalidSchema(str(error)) from None
         except ValueError as error:
             raise InvalidSchema(str(error)) from None
+
+
+def says_nothing(document: Any) -> bool:
+    """True for a schema that accepts every value: no keyword but annotations."""
+    return document is True or (is_object(document) and _ANNOTATIONS.issuperset(document))
 
 
 def compile_schema(schema: object, *, formats: bool = False) -> CompiledSchema:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -57,7 +58,7 @@ class Unresolved(Exception):
     """A reference that leads nowhere, with the reason."""
 
 
-@dataclass(slots=True)
+@dataclass
 class ApiDocument:
     """The files of one document, by path or address."""
 
@@ -67,7 +68,7 @@ class ApiDocument:
     findings: list[Finding] = field(default_factory=list[Finding])
     broken: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """References that lead nowhere, each with the file that has it."""
-    text: str = ""
+    source: bytes = b""
     """The text of the first file, for line numbers; empty if there is none."""
     _resolved: dict[tuple[str, str], Target] = field(default_factory=dict[tuple[str, str], Target])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
@@ -106,18 +107,22 @@ class ApiDocument:
 
     def line_of(self, place: str) -> int | None:
         """The line of an operation or path of the first file, by its JSON Pointer."""
-        if not self.text:
+        if not self.source:
             return None
-        at = 0
+        at, text = 0, self._text
         for part in place_parts(place)[:3]:
             name = re.escape(part)
-            is_json = self.text[:1_000].lstrip()[:1] == "{"
+            is_json = text[:1_000].lstrip()[:1] == "{"
             form = rf'"{name}"\s*:' if is_json else rf"""^\s*["']?{name}["']?\s*:"""
-            found = re.compile(form, re.MULTILINE).search(self.text, at)
+            found = re.compile(form, re.MULTILINE).search(text, at)
             if found is None:
                 return None
             at = found.end()
-        return self.text.count("\n", 0, at) + 1
+        return text.count("\n", 0, at) + 1
+
+    @cached_property
+    def _text(self) -> str:
+        return self.source.decode("utf-8", "replace")
 
     def _resolve(self, reference: str, file: str) -> Target:
         where, fragment = urldefrag(reference)
@@ -269,7 +274,7 @@ class _Reading:
         document = self.document
         data = await self._bytes_of(root, shown)
         document.files[root] = self._parsed(root, shown, data)
-        document.text = data.decode("utf-8", "replace")
+        document.source = data
         pending = self._others(root)
         while pending:
             name = pending.pop()
@@ -342,7 +347,8 @@ def _file_bytes(path: Path, shown: str, most: int) -> bytes:
             what = "is a folder" if path.is_dir() else "no such file"
             raise SourceRefused(f"{shown}: {what}")
         with path.open("rb") as file:
-            return file.read(most + 1)
+            # A buffer of the whole limit would be most of the memory that loading takes.
+            return file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SourceRefused(f"{shown}: cannot be read ({reason})") from None

@@ -30,6 +30,7 @@ from callpact.net import HttpTransport, Request, Transport
 from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
 from callpact.schema import Json, is_object
+from callpact.schema.compiled import says_nothing
 from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.openapi.openapi_document import (
@@ -52,7 +53,7 @@ from callpact.sources.openapi.operations import Operation
 from callpact.sources.openapi.pagination import read_pagination
 from callpact.sources.openapi.request_bodies import argument_schema
 from callpact.sources.openapi.scheme_credentials import read_credentials
-from callpact.tool import Contract, Disabled, Handler, Kind, Tool
+from callpact.tool import Contract, DeclaredSchemas, Disabled, Handler, Kind, Tool
 
 MAX_NAMESPACE = 40
 """Characters of a namespace that is made of the title of an OpenAPI document."""
@@ -91,7 +92,7 @@ class OpenApiSource:
             SourceRefused: it cannot be read, or is not an OpenAPI document.
         """
         loaded = await self._load()
-        loaded.document.text = ""
+        loaded.document.source = b""
         return Tools(loaded.tools(), loaded.findings)
 
     async def check(self) -> Tools:
@@ -277,6 +278,15 @@ class _ToolOperation:
         bounded, self._reduced = converter.bounded(schema, uses)
         return bounded
 
+    def schemas(self) -> DeclaredSchemas:
+        """The schemas before they are compiled."""
+        try:
+            schema, _ = self.input
+        except InvalidSchema:
+            schema = {"type": "object"}
+        is_known = self.output is not None and not says_nothing(self.output)
+        return DeclaredSchemas(schema, self.output, "cast" if is_known else "pass")
+
     def contract(self) -> Contract:
         """The contract; a schema that cannot be compiled never affects other tools."""
         try:
@@ -342,7 +352,7 @@ class _ToolOperation:
             id=f"{loaded.namespace}.{operation.name}",
             description=f"Deprecated. {words}".strip() if operation.deprecated else words,
             title=operation.summary or None,
-            contract=Contract.later(self.contract),
+            contract=Contract.later(self.contract, self.schemas),
             handler=self.stream if plan.is_stream else self.call,
             kind="subscription" if plan.is_stream else kind,
             tags=operation.tags,

@@ -19,6 +19,7 @@ from callpact.schema import (
     is_array,
     is_object,
 )
+from callpact.schema.compiled import says_nothing
 from callpact.schema.document import (
     in_place,
 )
@@ -38,7 +39,7 @@ from callpact.wire.mcp.portable import (
 )
 
 if TYPE_CHECKING:
-    from callpact.tool import Tool
+    from callpact.tool import Contract, Tool
 
 AdvertiseMode = Literal["full", "declared", "relaxed", "top", "none"]
 """How much of an output schema is published: by its policy (`full`: as declared under `cast`,
@@ -94,10 +95,10 @@ def result_form(
         form = result_form(tool, modern=modern, advertise=advertise)
         return ResultForm(True, form.is_strict, False, form.media, is_enveloped=True)
     contract = tool.contract
-    compiled, output = contract.compiled_output, contract.output
+    output = contract.output
     media = _declared_media(output)
     if (
-        compiled is None
+        says_nothing(output)
         or advertise == "none"
         or contract.policy == "pass"
         or media is not None
@@ -106,7 +107,7 @@ def result_form(
         return ResultForm(False, False, False, media)
     # For older peers if the root is not an object; for all peers if it may be null, because the SDK
     # cannot send null.
-    is_wrapped = compiled.accepts_null or (not modern and not _takes_objects_only(output, output))
+    is_wrapped = _takes_null(contract) or (not modern and not _takes_objects_only(output, output))
     is_strict = advertise == "declared" or (advertise != "relaxed" and contract.policy != "warn")
     return ResultForm(True, is_strict, is_wrapped, None)
 
@@ -169,6 +170,39 @@ def _declared_media(schema: Any) -> str | None:
         return None
     kind = schema.get("contentMediaType")
     return (kind.partition(";")[0].strip().lower() or None) if isinstance(kind, str) else None
+
+
+def _takes_null(contract: Contract) -> bool:
+    """True if the output may be null; compiles nothing where a few keywords decide."""
+    found = _null_verdict(contract.output, contract.output, 10)
+    if found is None:
+        compiled = contract.compiled_output
+        return compiled is None or compiled.accepts_null
+    return found
+
+
+def _null_verdict(schema: Any, root: Any, depth: int) -> bool | None:
+    """Whether a schema accepts null; None if that takes a validator."""
+    if not is_object(schema) or not depth or not _UNDECIDED.isdisjoint(schema):
+        return schema if isinstance(schema, bool) else None
+    verdicts: list[bool | None] = []
+    if kinds := _kinds(schema):
+        verdicts.append("null" in kinds)
+    if "enum" in schema:
+        verdicts.append(is_array(schema["enum"]) and None in schema["enum"])
+    if isinstance(schema.get("$ref"), str):
+        verdicts.append(_null_verdict(resolve(root, schema["$ref"]), root, depth - 1))
+    if is_array(parts := schema.get("allOf")):
+        verdicts += [_null_verdict(part, root, depth - 1) for part in parts]
+    if is_array(parts := schema.get("anyOf")):
+        found = [_null_verdict(part, root, depth - 1) for part in parts]
+        verdicts.append(True if True in found else None if None in found else False)
+    return False if False in verdicts else None if None in verdicts else True
+
+
+_UNDECIDED = frozenset(
+    {"$schema", "$id", "$dynamicRef", "$recursiveRef", "const", "oneOf", "not", "if"}
+)
 
 
 def _takes_objects_only(schema: Any, root: Any, depth: int = 20) -> bool:
