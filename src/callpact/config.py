@@ -533,7 +533,7 @@ ref = "python:tools.py"
 FIRST_TOOLS = '''\
 """Tools of this project. Type hints become the contract, the docstring is what the model reads."""
 
-from typing import Any, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
