@@ -14,6 +14,7 @@ import flowmcp
 import gateway
 import hooks
 import imports
+import openapi
 import protocol
 import reader
 import schemas
@@ -30,6 +31,7 @@ PARTS = {
     "audit": audit.main,
     "serving": serving.main,
     "gateway": gateway.main,
+    "openapi": openapi.main,
     "reader": reader.main,
     "answer": answer.main,
     "imports": imports.main,
