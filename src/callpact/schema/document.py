@@ -263,6 +263,15 @@ _CHILDREN = (
 
 
 _REFERRING = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_APPLYING = _REFERRING.union(
+    _IN_PLACE_LISTS,
+    _IN_PLACE,
+    _CHILD_MAPS,
+    _CHILD_LISTS,
+    _CHILDREN,
+    ("dependentSchemas", "dependencies"),
+)
+"""Keywords with subschemas."""
 _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/%]+")
 
 
@@ -291,7 +300,7 @@ def references(root: dict[str, Any], *, has_names: bool = True) -> References:
     """
     tracer = _Tracer(Targets(root, has_names=has_names), root)
     targets = tracer.targets()
-    weight = max(tracer.weight(node, frozenset()) for node in (root, *targets))
+    weight = max(map(tracer.weight, (root, *targets)))
     if weight > MAX_BRANCHES:
         raise InvalidSchema(
             f"its references multiply to more than {MAX_BRANCHES:,} checks of one value"
@@ -305,6 +314,7 @@ class _Tracer:
         self._root = root
         self._targets = targets
         self._weights: dict[int, int] = {}
+        self._above: set[int] = set()
         self.returns = 0
         self.strays = 0
         """References to a place that is not a definition."""
@@ -322,26 +332,27 @@ class _Tracer:
                 stack.extend(item)
         return found
 
-    def weight(self, node: Any, above: frozenset[int]) -> int:
-        if not is_object(node):
+    def weight(self, schema: Any) -> int:
+        if not is_object(schema) or _APPLYING.isdisjoint(schema):
             return 1
-        schema = node
-        if id(schema) in above:
+        key, above = id(schema), self._above
+        if key in above:
             self.returns += 1
             return 1
-        known = self._weights.get(id(schema))
+        known = self._weights.get(key)
         if known is not None:
             return known
         if len(above) > _MAX_CHAIN:
             raise InvalidSchema(f"its references form a chain of more than {_MAX_CHAIN} schemas")
-        inner = above | {id(schema)}
+        above.add(key)
         # What applies in place adds up; of the children only the heaviest counts, for each child
         # of a value is another place.
-        total = 1 + sum(self.weight(part, inner) for part in in_place(schema))
+        total = 1 + sum(map(self.weight, in_place(schema)))
         for candidates in self._led(schema):
-            total += max((self.weight(target, inner) for target in candidates), default=0)
-        total += max((self.weight(child, inner) for child in _children(schema)), default=0)
-        self._weights[id(schema)] = total = min(total, MAX_BRANCHES + 1)
+            total += max(map(self.weight, candidates), default=0)
+        total += max(map(self.weight, _children(schema)), default=0)
+        above.discard(key)
+        self._weights[key] = total = min(total, MAX_BRANCHES + 1)
         return total
 
     def _led(self, schema: dict[str, Any]) -> list[list[Any]]:
