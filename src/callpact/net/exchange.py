@@ -263,7 +263,7 @@ class SessionPool:
             URL(place.url, encoded=True),
             headers=_sent_headers(request.headers),
             data=_sent_body(request.body),
-            skip_auto_headers=None if request.body is None else _NOT_INVENTED,
+            skip_auto_headers=None if request.method == "GET" else _NOT_INVENTED,
             allow_redirects=False,
             middlewares=(attempt,),
         )

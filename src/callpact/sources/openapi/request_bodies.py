@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from msgspec import structs
+
 from callpact.errors import InvalidInput
 from callpact.schema import Json, is_array, is_object
 from callpact.sources.openapi.operations import PartEncoding, RequestBody, WireParameter
@@ -99,11 +101,10 @@ def form_query(parameter: WireParameter, value: Any) -> str:
 def _within(argument: str, error: InvalidInput) -> InvalidInput:
     """The same error with its place inside the argument of the body."""
     issue = error.issues[0]
-    if issue.path.startswith(f"/{argument}/") or issue.path == f"/{argument}":
-        return error
-    inner = issue.path.lstrip("/").replace("~1", "/").replace("~0", "~")
-    text = issue.message.partition("' ")[2] if inner else issue.message.removeprefix("Input ")
-    return unsendable(f"{argument}.{inner}" if inner else argument, text)
+    if not issue.path:
+        return unsendable(argument, issue.message.removeprefix("Input "))
+    moved = structs.replace(issue, path=f"/{argument}{issue.path}")
+    return InvalidInput(lambda: [moved])
 
 
 def _object(value: Any, what: str) -> Mapping[str, Any]:
