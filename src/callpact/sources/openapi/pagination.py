@@ -28,10 +28,9 @@ MAX_PAGES = 1_000
 """Pages that a rule of pagination may ask for."""
 
 PageStyle = Literal["link", "cursor", "page", "offset"]
-_LINK = re.compile(
-    r"\s*<([^<>]*)>((?:\s*;\s*[\w*-]+\s*(?:=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\",;]*))?)*)\s*,?"
-)
-_REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\",;]*))", re.IGNORECASE)
+_PARAMETER = r"\s*+;\s*+([\w*-]++)\s*+(?:=\s*+(\"(?:[^\"\\]|\\.)*+\"|[^\s\",;]*+))?+"
+_ONE_PARAMETER = re.compile(_PARAMETER)
+_LINK = re.compile(rf"\s*+<([^<>]*+)>((?:{_PARAMETER})*+)\s*+,?")
 _ABSENT: Any = object()
 
 
@@ -224,12 +223,9 @@ def next_link(header: str) -> str | None:
     """The target of the relation `next` in a header `Link` (RFC 8288), or None."""
     place = 0
     while match := _LINK.match(header, place):
-        relation = _REL.search(match[2])
-        words = (relation[1] or relation[2] or "").lower().split() if relation else []
-        if "next" in words:
-            return match[1].strip()
-        if match.end() == place:
-            return None
+        for name, value in _ONE_PARAMETER.findall(match[2]):
+            if name.lower() == "rel" and "next" in value.strip('"').lower().split():
+                return match[1].strip()
         place = match.end()
     return None
 
