@@ -1,6 +1,6 @@
 """Access tokens of OAuth 2.0 for clients that act for themselves: fetched, kept, fetched again.
 
-`fetch_token` sends one token request (RFC 6749); `TokenCache` keeps tokens until shortly before they
+`token_request` and `fetch_token` are one token request (RFC 6749); `TokenCache` keeps tokens until shortly before they
 expire, and fetches each of them once, however many calls wait for it. A client secret is never in an
 error, and never follows a redirect to another origin.
 """
@@ -14,15 +14,14 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
 
-import orjson
 from msgspec import Struct
 
 from callpact.errors import UpstreamError
 from callpact.net.message import Request, Response, Transport, shown_host
-from callpact.schema import is_object
+from callpact.net.oauth_metadata import BadMetadata, read_object
 from callpact.secrets.masker import Masker
 
 MAX_TOKENS = 1_000
@@ -61,51 +60,54 @@ class AccessToken(Struct, frozen=True):
         return "AccessToken(***)"
 
 
-async def fetch_token(
-    transport: Transport,
+def token_request(
     url: str,
     form: Mapping[str, str],
     *,
     client_id: str,
     client_secret: str | None = None,
     client_auth: ClientAuth = "basic",
-    deadline: float | None = None,
-) -> AccessToken:
-    """Send a token request, with `grant_type` and the other fields in `form`.
-
-    Raises:
-        UpstreamError: there is no token; of the response it shows a known `error` code alone.
-        CallError: there is no answer.
-    """
+) -> Request:
+    """A request to a token endpoint, with `grant_type` and the other fields in `form`."""
     fields = dict(form)
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     if client_secret is not None and client_auth == "basic":
-        # RFC 6749, section 2.3.1: both are form-encoded before they are joined.
-        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
+        # RFC 6749, section 2.3.1: both are encoded as in a form before they are joined.
+        pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     else:
         fields["client_id"] = client_id
         if client_secret is not None:
             fields["client_secret"] = client_secret
     hidden = [each for each in (client_secret, *form.values()) if each]
-    request = Request(
+    return Request(
         "POST",
         url,
         headers,
         urlencode(fields).encode(),
         has_secret_body=True,
-        credentials=Masker(hidden, shortest=8),
+        credentials=Masker(hidden),
     )
+
+
+async def fetch_token(
+    transport: Transport, request: Request, *, deadline: float | None = None
+) -> AccessToken:
+    """Send a token request.
+
+    Raises:
+        UpstreamError: there is no token; of the response it shows a known `error` code alone.
+        CallError: there is no answer.
+    """
     response = await transport.send(request, deadline=deadline)
-    return _read_token(response, shown_host(url), time.time())
+    return _read_token(response, shown_host(request.url), time.time())
 
 
 def _read_token(response: Response, host: str, now: float) -> AccessToken:
     try:
-        read: Any = orjson.loads(response.body)
-    except orjson.JSONDecodeError:
-        read = None
-    found = read if is_object(read) else {}
+        found = read_object(response.body)
+    except BadMetadata:
+        found = dict[str, Any]()
     if not 200 <= response.status < 300:
         why = found.get("error")
         shown = f": {why}" if isinstance(why, str) and why in _ERRORS else ""

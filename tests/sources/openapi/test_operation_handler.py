@@ -14,11 +14,11 @@ from callpact.envelope import HTTPResponseMeta
 from callpact.errors import Failed, InvalidConfig, InvalidTool, Timeout, UpstreamError
 from callpact.net.limits import Limits
 from callpact.runtime import Runtime
-from callpact.sources.openapi.event_stream import MAX_EVENT_BYTES, EventReader
 from callpact.sources.openapi.operation_handler import operation_handler
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import ResponseDeclaration
 from callpact.sources.openapi.pagination import next_link, read_pagination
+from callpact.sources.openapi.server_events import MAX_EVENT_BYTES, EventReader
 from callpact.testing import StubTransport
 from callpact.tool import Contract, Tool
 from echo_upstream import PATIENCE, Echo, Sent, a_parameter, an_operation

@@ -255,6 +255,9 @@ def test_the_argument_of_a_file_is_base64_or_an_object():
 def test_text_and_xml_are_sent_as_they_are():
     assert posted(a_body("text/plain"), "é\n").body == "é\n".encode()
     assert posted(a_body("text/plain"), 7).body == b"7"
+    assert posted(a_body("application/apply-patch+yaml"), "a: 1\n").body == b"a: 1\n"
+    # JSON is YAML, too.
+    assert posted(a_body("application/yaml"), {"a": 1}).body == b'{"a":1}'
     arrived = posted(a_body("application/xml"), "<a/>")
     assert (arrived.body, arrived.headers["content-type"]) == (b"<a/>", "application/xml")
 

@@ -8,12 +8,10 @@ a body of the endpoint.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import re
 import time
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
@@ -28,6 +26,7 @@ from callpact.net.oauth_metadata import (
     read_object,
     resource_urls,
 )
+from callpact.net.oauth_token import token_request
 from callpact.schema import is_array
 from callpact.secrets.sealed_token import SealedToken
 from callpact.sources.credentials import ACCESS_TOKEN_TYPE, OAuthClient
@@ -133,20 +132,13 @@ class TokenEndpoint:
             form["scope"] = " ".join(client.scopes)
         if client.audience is not None:
             form["audience"] = client.audience
-        headers = {
-            "accept": "application/json",
-            "content-type": "application/x-www-form-urlencoded",
-        }
-        if client.client_secret is not None and client.client_auth == "basic":
-            # RFC 6749, section 2.3.1: both parts are encoded as in a form.
-            pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        else:
-            form["client_id"] = client.client_id
-            if client.client_secret is not None:
-                form["client_secret"] = client.client_secret
-        body = urlencode(form).encode()
-        return Request("POST", url, headers, body, has_secret_body=True)
+        return token_request(
+            url,
+            form,
+            client_id=client.client_id,
+            client_secret=client.client_secret,
+            client_auth=client.client_auth,
+        )
 
     def _refusal(self, response: Response, *, is_of_caller: bool) -> CallError:
         try:

@@ -24,13 +24,13 @@ from callpact.net import (
     Transport,
 )
 from callpact.secrets.keys import Secrets
-from callpact.sources.openapi.event_stream import EventReader, ServerEvent
 from callpact.sources.openapi.operation_request import RequestOutline, linked_request
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import Operation
 from callpact.sources.openapi.pagination import FetchedPage, Pagination, merged_pages, rule_for
 from callpact.sources.openapi.parameter_styles import is_json_type
 from callpact.sources.openapi.security_schemes import Authenticated, OperationSecurity
+from callpact.sources.openapi.server_events import EventReader, ServerEvent
 from callpact.sources.response_body import (
     MAX_SHOWN,
     MaskedResponse,

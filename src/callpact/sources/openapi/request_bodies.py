@@ -36,6 +36,10 @@ MAX_PARTS = 1_000
 
 _LINES = frozenset({"application/jsonl", "application/x-ndjson", "application/x-jsonlines"})
 _XML = re.compile(r"(?:application|text)/(?:[\w.-]+\+)?xml\b|\w+/[\w.-]+\+xml\b")
+_TEXT = re.compile(
+    r"text/|application/(?:graphql|javascript|sql|toml)\b"
+    r"|application/(?:[\w.-]+\+)?(?:xml|yaml|x-yaml)\b|\w+/[\w.-]+\+(?:xml|yaml)\b"
+)
 _TYPE = re.compile(
     r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?:\s*;\s*[\w-]+=(?:[\w!#$&^.+-]+|\"[^\"\\\r\n]*\"))*"
 )
@@ -76,7 +80,7 @@ def body_of(
             return EncodedBody("&".join(map(str, pairs)).encode("ascii"), kind)
         if plain.startswith("multipart/"):
             return _multipart(body, plain, _object(value, "an object"), definitions)
-        if plain.startswith("text/") or _XML.match(plain):
+        if _TEXT.match(plain):
             return EncodedBody(_text(value, plain), kind)
         return _raw(value, kind)
     except InvalidInput as error:
@@ -357,7 +361,7 @@ def _part(name: str, value: Any, encoding: PartEncoding, schema: Json) -> _Part:
 
 
 def _is_textual(kind: str) -> bool:
-    return kind.startswith("text/") or is_json_type(kind) or _XML.match(kind) is not None
+    return is_json_type(kind) or _TEXT.match(kind) is not None
 
 
 def _fixed(header: WireParameter) -> str | None:

@@ -13,15 +13,14 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import orjson
 from msgspec import Struct
 
 from callpact.errors import Failed, InvalidInput, UpstreamError
 from callpact.net import Request, Transport, check_request
 from callpact.net.address import Place, Refused, place_of
 from callpact.net.message import shown_host
-from callpact.net.oauth_token import AccessToken, fetch_token
-from callpact.schema import is_object
+from callpact.net.oauth_metadata import BadMetadata, read_object
+from callpact.net.oauth_token import AccessToken, fetch_token, token_request
 from callpact.secrets.keys import Secrets
 from callpact.secrets.masker import Masker
 from callpact.sources.key_grants import FileKeys, UpstreamRoot, read_root
@@ -235,15 +234,14 @@ class OperationSecurity:
             if credential.audience is not None:
                 form["audience"] = with_key_values(credential.audience, keys.value)
             secret = credential.client_secret
-            return await fetch_token(
-                self.transport,
+            request = token_request(
                 url,
                 form,
                 client_id=with_key_values(credential.client_id or "", keys.value),
                 client_secret=None if secret is None else with_key_values(secret, keys.value),
                 client_auth=credential.client_auth,
-                deadline=deadline,
             )
+            return await fetch_token(self.transport, request, deadline=deadline)
 
         return key, await self.source.tokens.token(key, fetch)
 
@@ -283,10 +281,9 @@ async def _discovered(transport: Transport, url: str, deadline: float | None) ->
     request = Request("GET", url, {"Accept": "application/json"})
     response = await transport.send(request, deadline=deadline)
     try:
-        read: Any = orjson.loads(response.body)
-    except orjson.JSONDecodeError:
-        read = None
-    endpoint = read.get("token_endpoint") if is_object(read) else None
+        endpoint = read_object(response.body).get("token_endpoint")
+    except BadMetadata:
+        endpoint = None
     if response.status != 200 or not isinstance(endpoint, str):
         raise UpstreamError(
             f"The discovery document at '{shown_host(url)}' names no token endpoint",
