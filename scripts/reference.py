@@ -262,6 +262,14 @@ LIMITS: dict[str, tuple[str, str]] = {
             "MAX_TOKEN_RESPONSE DEFAULT_TOKEN_LIFE REFRESH_SECONDS RETRY_SECONDS"
         ),
     ),
+    "OpenAPI requests": (
+        "sources.openapi",
+        "MAX_URL MAX_PAIRS MAX_PARTS MAX_EVENT_BYTES DEFAULT_PAGES DEFAULT_ITEMS MAX_PAGES",
+    ),
+    "Tokens of OAuth clients": (
+        "net.oauth_token",
+        "MAX_TOKENS MIN_TOKEN_SECONDS MAX_TOKEN_CHARACTERS",
+    ),
     "Curation": ("sources", "MAX_CURATE_BYTES MAX_FIELD_LEVELS"),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (
