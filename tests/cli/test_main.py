@@ -17,7 +17,8 @@ from types import SimpleNamespace
 import pytest
 
 import command_line
-from callpact.cli.main import _complete_tool, main
+from callpact.cli.main import main
+from callpact.cli.tool_commands import complete_tool
 from callpact.codes import CODES
 
 TOOLS = '''
@@ -1063,5 +1064,5 @@ def test_the_shell_completes_tool_names(desk):
 
 def test_completion_looks_into_the_named_sources_and_never_fails(desk):
     context = SimpleNamespace(params={"source": ["desk.py"]})
-    assert _complete_tool(context, "desk.a") == [("desk.add", "Add two numbers.")]
-    assert _complete_tool(SimpleNamespace(params={"source": ["nosuch.py"]}), "") == []
+    assert complete_tool(context, "desk.a") == [("desk.add", "Add two numbers.")]
+    assert complete_tool(SimpleNamespace(params={"source": ["nosuch.py"]}), "") == []

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import command_line
-from callpact.cli.main import _complete_tool
+from callpact.cli.tool_commands import complete_tool
 from callpact.codes import CODES
 
 run = command_line.run
@@ -390,7 +390,7 @@ def test_completion_reads_the_options_before_it_and_never_fails(folder):
     write(NEEDY)
 
     def complete(**params):
-        return _complete_tool(SimpleNamespace(params={"source": ["."], **params}), "weather.")
+        return complete_tool(SimpleNamespace(params={"source": ["."], **params}), "weather.")
 
     assert complete() == []
     found = [("weather.getCity", "The weather of a city.")]

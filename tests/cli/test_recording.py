@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from callpact.audit import open_store, record_calls
 from callpact.audit.store import Filter, compactor
-from callpact.cli.main import app
+from callpact.cli.main import whole
 
 TOOLS = """
 from typing import Annotated
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def call(*args):
-    return CliRunner().invoke(app, ["call", "-s", "python:shop_on_record.py", *args])
+    return CliRunner().invoke(whole(), ["call", "-s", "python:shop_on_record.py", *args])
 
 
 def records(where=None):
@@ -89,7 +89,7 @@ def test_where_no_record_is_wanted_there_is_none(folder, how):
         (folder / "callpact.toml").write_text(
             '[sources.x]\nref = "python:shop_on_record.py"\n[audit]\nenabled = false\n', "utf-8"
         )
-        done = CliRunner().invoke(app, ["call", "x.buy", "item=tea"])
+        done = CliRunner().invoke(whole(), ["call", "x.buy", "item=tea"])
         assert done.exit_code == 0
     assert not (folder / "data").exists()
 

@@ -15,6 +15,7 @@ from callpact.discovery.index import MAX_LIMIT
 from callpact.discovery.tools import (
     CALL_TOOL,
     DESCRIBE_TOOL,
+    MAX_DISABLED,
     MAX_EXAMPLES,
     MAX_NAMESPACES,
     SEARCH_TOOLS,
@@ -35,7 +36,7 @@ from callpact.errors import (
 )
 from callpact.runtime import Runtime
 from callpact.schema import check, compile_schema
-from callpact.tool import Call, Contract, Disabled, Tool
+from callpact.tool import Access, Call, Contract, Disabled, Tool
 from callpact.wire.mcp import results as wire
 from callpact.wire.mcp.published import ADVERTISE
 from schema_lint import lint_tool
@@ -161,7 +162,29 @@ def test_a_search_gives_names_first_sentences_and_required_arguments():
     assert DOOR("search_tools", {"query": "find a tea"}).data == {
         "tools": [{"name": "shop.search", "description": "Find teas.", "required": ["q"]}],
         "total": 1,
+        "disabled": [
+            {"name": "shop.keyless", "description": "Tea with a key.", "reason": "KEY is not set"}
+        ],
     }
+
+
+def test_a_disabled_tool_is_named_with_its_reason_by_the_first_page_for_its_words_only():
+    door = _Door([_tool(f"ns.item{n:02}") for n in range(25)] + [KEYLESS])
+    assert (
+        door("search_tools", {"query": "tea with a key"}).data["disabled"][0]["name"] == KEYLESS.id
+    )
+    for other in ({"query": ""}, {"query": "item"}, {"query": "tea", "cursor": "1"}):
+        assert "disabled" not in door("search_tools", other).data
+
+
+def test_a_search_names_few_disabled_tools_and_never_one_that_the_caller_may_not_use():
+    off = Disabled("server_param_missing", "KEY is not set")
+    many = [_tool(f"ns.tea{n}", disabled=off) for n in range(9)]
+    shut = _tool("ns.secret_tea", disabled=off, access=Access(scopes=("stock",)))
+    found = _Door([*many, shut])("search_tools", {"query": "tea secret", "limit": 50}).data
+    assert found["tools"] == []
+    assert len(found["disabled"]) == MAX_DISABLED
+    assert shut.id not in {each["name"] for each in found["disabled"]}
 
 
 def test_only_what_the_caller_may_use_and_call_is_found_and_counted():

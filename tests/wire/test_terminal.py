@@ -16,17 +16,18 @@ from callpact.schema import Change
 from callpact.schema.json_text import json_text
 from callpact.tool import OPEN, Access, Contract, Disabled, Tool
 from callpact.wire.terminal import (
+    MAX_FIELDS,
     argument_names,
     decode_arguments,
     encode_error,
     encode_failure,
+    encode_fields,
     encode_json,
     encode_needs,
     encode_notes,
     encode_result,
     encode_summary,
     encode_traits,
-    rules_of,
 )
 
 SCHEMA = {
@@ -110,8 +111,46 @@ def test_what_cannot_be_read_is_named(pairs, input_json, named):
 def test_a_schema_behind_a_reference_is_read_too():
     schema = {"$ref": "#/$defs/S", "$defs": {"S": SCHEMA, "Kind": {"type": "string"}}}
     assert decode_arguments(schema, ["text=1", "count=1"]) == {"text": "1", "count": 1}
-    assert rules_of(schema, "size") == ['enum ["1","2"]', "optional"]
-    assert rules_of(schema, "text") == []
+    rules = {field.name: field.rules for field in encode_fields(schema)}
+    assert rules["size"] == 'enum ["1","2"], optional'
+    assert rules["text"] == ""
+
+
+def test_the_types_of_items_and_of_nested_objects_are_shown():
+    price = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+    schema = {
+        "type": "object",
+        "properties": {
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "rows": {
+                "type": "array",
+                "items": {"type": "array", "items": {"type": ["integer", "null"]}},
+            },
+            "offers": {"type": "array", "items": {"$ref": "#/$defs/P"}},
+            "bare": {"type": "array"},
+        },
+        "$defs": {"P": price},
+    }
+    kinds = {field.name: field.kind for field in encode_fields(schema)}
+    assert kinds == {
+        "tags": "array of string",
+        "rows": "array of (array of (integer or null))",
+        "offers": "array of object",
+        "offers[].amount": "number",
+        "bare": "array",
+    }
+    [amount] = encode_fields({"type": "array", "items": price})
+    assert (amount.name, amount.rules) == ("[].amount", "")
+
+
+def test_a_schema_that_holds_itself_is_shown_to_a_depth():
+    node = {"type": "object", "properties": {"next": {"$ref": "#"}}}
+    assert [field.name for field in encode_fields(node)] == ["next", "next.next", "next.next.next"]
+
+
+def test_a_schema_with_very_many_properties_is_shown_to_a_number():
+    node = {"type": "object", "properties": {f"p{n}": {} for n in range(10_000)}}
+    assert len(encode_fields(node)) == MAX_FIELDS
 
 
 def test_a_schema_that_is_not_an_object_takes_json():

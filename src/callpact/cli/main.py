@@ -3,58 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from callpact.cli.client_config import client_config
-from callpact.cli.doctor import examine, examine_servers, print_keys
+from callpact.cli.doctor import examine, examine_servers
 from callpact.cli.options import (
-    AsJson,
     ConfigFile,
     LibrariesOption,
     ListsOption,
     ProfileOption,
     RecordOption,
     SourceOptions,
-    completed_options,
     takes_sources,
 )
 from callpact.cli.output import (
-    As,
-    TableRow,
-    counted,
     err,
     fail,
     out,
     plain,
-    print_failure,
     print_json,
-    print_properties,
-    print_result,
-    print_stream,
-    print_table,
     run,
     standard_streams,
-    warned_once,
 )
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
-from callpact.envelope import now_ms
-from callpact.errors import CallError, CallpactError, UnknownTool
-from callpact.serve import DEFAULT_TIMEOUT
-from callpact.tool import Call
-from callpact.wire import terminal as text
-
-if TYPE_CHECKING:
-    from callpact.catalog import Catalog
-    from callpact.tool import Tool
+from callpact.errors import CallpactError
 
 app = typer.Typer(
     name="callpact",
@@ -91,38 +71,6 @@ class ClientProgram(StrEnum):
     cursor = "cursor"
 
 
-class PolicyName(StrEnum):
-    """Output policies, from the loosest to the strictest."""
-
-    pass_ = "pass"  # noqa: S105 - a policy
-    warn = "warn"
-    cast = "cast"
-    convert = "convert"
-    reject = "reject"
-
-
-def _complete_tool(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Completions for the shell: tools of the sources named so far, else of ./callpact.toml."""
-    sources = completed_options(context.params)
-    try:
-        session = sources.session()
-        with contextlib.redirect_stdout(sys.stderr):
-            asyncio.run(session.load())
-    except CallpactError:
-        return []
-    return [
-        (tool.id, text.first_line(tool.description))
-        for tool in session.catalog
-        if tool.id.startswith(incomplete)
-    ]
-
-
-ToolName = Annotated[
-    str,
-    typer.Argument(metavar="TOOL", help="Id, wire name or alias.", autocompletion=_complete_tool),
-]
-
-
 def _print_version(value: bool) -> None:  # noqa: FBT001 - called by typer
     if value:
         out.print(f"callpact {package_version('callpact')}")
@@ -142,32 +90,6 @@ def _root(
     pass
 
 
-@app.command("list")
-@takes_sources
-def list_tools(*, sources: SourceOptions, as_json: AsJson = False) -> None:
-    """List the tools, and the errors of those that could not be loaded."""
-    catalog = sources.look(sources.session())
-    if as_json:
-        for tool in catalog:
-            print_json(text.encode_summary(tool), sys.stdout, is_line=True)
-        return
-    traits = {tool.id: text.encode_traits(tool) for tool in catalog}
-    last = ["NOTE"] if any(traits.values()) else []
-    rows: list[TableRow] = []
-    for tool in catalog:
-        arguments = ", ".join(text.argument_names(tool))
-        about = text.first_line(tool.description)
-        cells = (tool.id, about, arguments, tool.contract.policy, traits[tool.id])
-        style = "" if tool.disabled is None else "dim"
-        rows.append(TableRow(cells[: 4 + len(last)], style, "bold"))
-    print_table(rows, ["TOOL", "DOES", "ARGUMENTS", "POLICY", *last])
-    print_keys(catalog)
-    disabled = sum(tool.disabled is not None for tool in catalog)
-    more = f", {disabled:,} of them disabled" if disabled else ""
-    err.print(f"{counted(len(catalog))}{more}", style="dim")
-
-
-@app.command()
 @takes_sources
 def doctor(*, sources: SourceOptions) -> None:
     """Report why tools cannot be called, and which file sends which key where.
@@ -185,7 +107,6 @@ def doctor(*, sources: SourceOptions) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
 @takes_sources
 def lock(
     *,
@@ -214,7 +135,6 @@ def lock(
     run(go())
 
 
-@app.command()
 @takes_sources
 def curate(
     *,
@@ -255,102 +175,6 @@ def curate(
     run(go())
 
 
-@app.command()
-@takes_sources
-def show(*, tool: ToolName, sources: SourceOptions, as_json: AsJson = False) -> None:
-    """Show one tool: its description, its input and its output."""
-    catalog = sources.look(sources.session())
-    try:
-        found = _find(catalog, tool)
-    except CallError as error:
-        print_failure(error, As.data, tool)
-        raise typer.Exit(error.row.exit) from None
-    if as_json:
-        print_json(text.encode_description(found), sys.stdout)
-        return
-    out.print(f"[bold]{found.id}[/]  {plain(found.title or '')}".rstrip())
-    out.print(plain(found.description))
-    out.print()
-    print_properties("Takes", found.contract.input)
-    print_properties("Gives", found.contract.output)
-    for name, value in text.encode_facts(found).items():
-        out.print(f"[dim]{name:>12}[/]  {plain(str(value))}")
-
-
-@app.command()
-@takes_sources
-def call(
-    *,
-    tool: ToolName,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE",
-            help="Arguments, read by the tool's own schema; lists and objects as JSON.",
-        ),
-    ] = None,
-    input_json: Annotated[
-        str | None,
-        typer.Option("--input", "-i", help="All arguments as JSON; `-` reads standard input."),
-    ] = None,
-    as_: Annotated[As, typer.Option("--as", help="How the result is written.")] = As.data,
-    policy: Annotated[
-        PolicyName | None, typer.Option("--policy", help="Tighten the output policy for this call.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            help=(
-                "Seconds the call may take, or the whole subscription. "
-                f"[default: as configured, else {DEFAULT_TIMEOUT:g}; none for a subscription]"
-            ),
-            min=0.001,
-            max=86400,
-        ),
-    ] = None,
-    audit: RecordOption = None,
-    sources: SourceOptions,
-) -> None:
-    """Call a tool. Exit code 0 for a result; else by the kind of error (see the reference).
-
-    A subscription is written as one line of JSON for each result, until it ends or Ctrl-C ends it.
-    """
-    raw = sys.stdin.read() if input_json == "-" else input_json
-    tightened = policy.value if policy else None
-
-    async def go() -> int:
-        async with sources.session(audit) as session:
-            await sources.load(session)
-            runtime = await session.start()
-            found: Tool | None = None
-            try:
-                if tool not in runtime.catalog:  # An unknown tool is called for its record.
-                    with contextlib.suppress(UnknownTool):
-                        await runtime.call(Call(tool, via="cli"), trusted=True)
-                found = _find(runtime.catalog, tool)
-                given = text.decode_arguments(found.contract.input, arguments or (), raw)
-                with warned_once(found.id, sources.log_level):
-                    is_stream = found.kind == "subscription"
-                    seconds = timeout if is_stream else timeout or found.timeout or DEFAULT_TIMEOUT
-                    deadline = now_ms() + seconds * 1000 if seconds else None
-                    one = Call(found.id, given, deadline=deadline, policy=tightened, via="cli")
-                    if is_stream:
-                        await print_stream(runtime.stream(one, trusted=True), as_)
-                        return 0
-                    with contextlib.redirect_stdout(sys.stderr):
-                        envelope = await runtime.call(one, trusted=True)
-            except CallError as error:
-                is_stream = found is not None and found.kind == "subscription"
-                print_failure(error, as_, found.name if found else tool, is_line=is_stream)
-                return error.row.exit
-            print_result(envelope, as_, sys.stdout)
-            return 0
-
-    run(go())
-
-
-@app.command()
 def check(
     *,
     paths: Annotated[
@@ -394,7 +218,6 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write; made if it is missing.")] = Path(),
 ) -> None:
@@ -525,7 +348,11 @@ def whole() -> typer.Typer:
     from callpact.cli.audit.audit_commands import audits
     from callpact.cli.audit.judgement import add_audit_commands
     from callpact.cli.libs import libs
+    from callpact.cli.tool_commands import add_tool_commands
 
+    add_tool_commands(app)
+    for command in (init, check, curate, doctor, lock):
+        app.command()(command)
     app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")
     add_audit_commands(app, audits)
@@ -548,11 +375,3 @@ def main() -> None:
             raise SystemExit(2) from None
         except KeyboardInterrupt:
             raise SystemExit(130) from None
-
-
-def _find(catalog: Catalog, name: str) -> Tool:
-    """Find a tool in the catalog; for a bare name the error suggests the ids that end with it."""
-    namesakes = [tool.id for tool in catalog if tool.name == name]
-    if name not in catalog and namesakes:
-        raise UnknownTool(name, namesakes)
-    return catalog.find(name)

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO, cast
 import typer
 
 from callpact.errors import CallError, CallpactError
-from callpact.schema import is_object
 from callpact.schema.json_text import json_text
 from callpact.wire import terminal as text
 
@@ -423,14 +422,21 @@ def print_table(
     *,
     indent: int = 0,
     right: Collection[str] = (),
+    spare: Iterable[str] | None = None,
 ) -> None:
     """Write a table: fitted to the terminal, or elsewhere one line per row, for grep.
+
+    On a terminal long cells are wrapped. With `spare` they are cut instead, one line per row, but
+    never those of the first column; the spare columns, by header, are dropped if there is no room.
 
     `right` are the headers of columns of numbers, which are aligned to the right and not wrapped.
     """
     if not out.is_terminal:
         every = [*([TableRow(tuple(headers))] if headers else []), *rows]
         print_lines(_lined(every, indent, [name in right for name in headers]))
+        return
+    if spare is not None:
+        out.print("\n".join(_cut_lines(rows, headers, out.width, spare)))
         return
     from rich.table import Column, Table
 
@@ -443,6 +449,53 @@ def print_table(
         first = f"[{row.first}]{first}[/]" if row.first else first
         table.add_row(" " * indent + first, *others, style=row.style)
     out.print(table)
+
+
+def _cut_lines(
+    rows: Sequence[TableRow], headers: Sequence[str], width: int, spare: Iterable[str]
+) -> Iterator[str]:
+    """Rows as lines of markup that fit a width; rich's tables are too slow for thousands."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.markup import escape
+
+    cells = [list(headers), *([flat(cell) for cell in row.cells] for row in rows)]
+    natural = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    widths = cut_widths(headers, natural, width, spare)
+
+    def fitted(line: list[str], number: int) -> str:
+        cell, room = line[number], widths[number]
+        cut = cell if cell_len(cell) <= room else f"{set_cell_size(cell, room - 1)}…"
+        return escape(set_cell_size(cut, room))
+
+    styles = [TableRow((), "bold"), *rows]
+    for row, line in zip(styles, cells, strict=True):
+        first, *others = (fitted(line, number) for number in widths)
+        first = f"[{row.first}]{first}[/]" if row.first else first
+        written = "  ".join([first, *others]).rstrip()
+        yield f"[{row.style}]{written}[/]" if row.style else written
+
+
+def cut_widths(
+    headers: Sequence[str], natural: Sequence[int], width: int, spare: Iterable[str] = ()
+) -> dict[int, int]:
+    """The width of each column by its number, to fit a line; the first column is never cut.
+
+    Spare columns are dropped, in this order, while the others would have less than ten characters.
+    """
+    least = [min(each, max(len(header), 10)) for header, each in zip(headers, natural, strict=True)]
+    least[0] = natural[0]
+    kept = list(range(len(headers)))
+    for header in spare:
+        if sum(least[number] + 2 for number in kept) - 2 <= width:
+            break
+        kept = [number for number in kept if headers[number] != header]
+    widths = {number: natural[number] for number in kept}
+    while sum(widths.values()) + 2 * (len(kept) - 1) > width:
+        wider = [number for number in kept if widths[number] > least[number]]
+        if not wider:
+            break
+        widths[max(wider, key=widths.__getitem__)] -= 1
+    return widths
 
 
 def _lined(rows: list[TableRow], indent: int, is_right: Sequence[bool]) -> Iterator[str]:
@@ -463,23 +516,18 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_properties(title: str, schema: Any) -> None:
-    """Write the properties that a schema declares."""
-    if schema is None:
-        out.print(f"[bold]{title}[/] anything\n")
-        return
-    properties = text.properties_of(schema)
-    if not properties:
-        out.print(f"[bold]{title}[/] {plain(json_text(schema)[:300])}\n")
-        return
-    out.print(f"[bold]{title}[/]")
+    """Write the properties that a schema declares, with those of nested objects and items."""
+    fields = [] if schema is None else text.encode_fields(schema)
+    kind = "anything" if schema is None else text.encode_kind(schema, schema)
+    kind = plain(json_text(schema)[:_MOST_RULES]) if kind == "any" and not fields else plain(kind)
+    out.print(f"[bold]{title}[/] {kind}" if kind != "object" or not fields else f"[bold]{title}[/]")
     rows: list[TableRow] = []
-    for key, sub in properties.items():
-        node = sub if is_object(sub) else {}
-        kinds = " or ".join(text.types_of(schema, key)) or "any"
-        rules = ", ".join(text.rules_of(schema, key))
+    for field in fields:
+        rules = field.rules
         rules = rules if len(rules) <= _MOST_RULES else f"{rules[: _MOST_RULES - 1]}…"
-        rows.append(TableRow((key, kinds, str(node.get("description", "")), rules), first="cyan"))
-    print_table(rows, indent=2)
+        rows.append(TableRow((*field[:3], rules), first="cyan"))
+    if rows:
+        print_table(rows, indent=2)
     out.print()
 
 

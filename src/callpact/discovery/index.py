@@ -108,6 +108,8 @@ class SearchHit(Struct, frozen=True):
     """The first sentence, on one line."""
     required: tuple[str, ...]
     """The names of the required parameters."""
+    disabled: str | None = None
+    """Why it cannot be called; None if it can."""
 
 
 class Page(Struct, frozen=True):
@@ -345,7 +347,12 @@ def _parameter_texts(root: Any) -> Iterator[str]:
 
 def _hit(tool: Tool) -> SearchHit:
     return SearchHit(
-        tool.id, tool.wire_name, tool.title, first_sentence(tool.description), _required(tool)
+        tool.id,
+        tool.wire_name,
+        tool.title,
+        first_sentence(tool.description),
+        _required(tool),
+        None if tool.disabled is None else tool.disabled.reason,
     )
 
 

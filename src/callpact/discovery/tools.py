@@ -16,7 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from callpact.discovery.index import MAX_LIMIT, MAX_QUERY_LENGTH, Page, SearchHit, ToolIndex
+from callpact.discovery.index import (
+    MAX_LIMIT,
+    MAX_QUERY_LENGTH,
+    Page,
+    SearchHit,
+    ToolIndex,
+    query_words,
+)
 from callpact.envelope import ResponseEnvelope, now_ms
 from callpact.errors import AccessDenied, Failed, ToolError, UnknownTool
 from callpact.gate import grant
@@ -44,6 +51,8 @@ MAX_EXAMPLES = 5
 """Examples of one tool that `describe_tool` shows."""
 MAX_NEAREST = 3
 """Names that are suggested for an unknown one."""
+MAX_DISABLED = 3
+"""Disabled tools that a search names, of those that rank among its hits."""
 _MAX_NAME_LENGTH = 200
 
 _NAME: dict[str, Any] = {
@@ -100,6 +109,19 @@ _SEARCH_OUTPUT: dict[str, Any] = {
                 },
                 "required": ["name", "description", "required"],
             },
+        },
+        "disabled": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "description": {"type": "string"},
+                    "reason": {"type": "string"},
+                },
+                "required": ["name", "description", "reason"],
+            },
+            "description": "Tools that fit too and cannot be called at the moment.",
         },
         "total": {"type": "integer", "description": "How many tools were found in all."},
         "nextCursor": {"type": "string", "description": "Where the next page begins."},
@@ -199,7 +221,12 @@ def discovery_tools(runtime: Runtime, *, identity: Identity | None = None) -> tu
 
 def is_usable(tool: Tool, identity: Identity | None) -> bool:
     """True if this caller may call a tool now, and get a single result."""
-    if tool.disabled is not None or tool.kind == "subscription" or tool.id in STAND_INS:
+    return tool.disabled is None and is_found(tool, identity)
+
+
+def is_found(tool: Tool, identity: Identity | None) -> bool:
+    """True if a search shows a tool to this caller: it may call it, or could if it were enabled."""
+    if tool.kind == "subscription" or tool.id in STAND_INS:
         return False
     try:
         grant(tool, identity)
@@ -246,16 +273,21 @@ class _Discovery:
         return await asyncio.to_thread(self._search, arguments, context.identity)
 
     def _search(self, arguments: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
-        usable = partial(_is_usable_by, identity)
-        namespace = arguments.get("namespace") or None
-        page = index_of(self._runtime).search(
-            arguments["query"],
-            arguments.get("limit", DEFAULT_LIMIT),
+        query, limit = arguments["query"], arguments.get("limit", DEFAULT_LIMIT)
+        namespace, index = arguments.get("namespace") or None, index_of(self._runtime)
+        page = index.search(
+            query,
+            limit,
             int(arguments.get("cursor") or 0),
             namespace=namespace,
-            visible=usable,
+            visible=partial(_is_usable_by, identity),
         )
         output = _encode_page(page)
+        if query_words(query) and not arguments.get("cursor"):
+            found = index.search(
+                query, limit, namespace=namespace, visible=partial(_is_found_by, identity)
+            )
+            output |= _encode_disabled(found)
         if not page.hits:
             output["note"] = self._nothing(page, namespace, identity)
         return sendable(output)
@@ -339,6 +371,10 @@ def _is_usable_by(identity: Identity | None, tool: Tool) -> bool:
     return is_usable(tool, identity)
 
 
+def _is_found_by(identity: Identity | None, tool: Tool) -> bool:
+    return is_found(tool, identity)
+
+
 # --- results --------------------------------------------------------------------------------
 
 
@@ -385,6 +421,15 @@ def _encode_hit(hit: SearchHit) -> dict[str, Any]:
     if hit.title:
         form["title"] = hit.title
     return form | {"description": hit.description, "required": list(hit.required)}
+
+
+def _encode_disabled(page: Page) -> dict[str, Any]:
+    forms = [
+        {"name": hit.id, "description": hit.description, "reason": hit.disabled}
+        for hit in page.hits
+        if hit.disabled is not None
+    ]
+    return {"disabled": forms[:MAX_DISABLED]} if forms else {}
 
 
 def _encode_tool(tool: Tool) -> dict[str, Any]:

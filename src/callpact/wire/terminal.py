@@ -5,7 +5,7 @@ Colours are added by the CLI.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,10 +19,11 @@ from callpact.wire import flowmcp
 from callpact.wire import plain as gate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from callpact.envelope import ResponseEnvelope
     from callpact.errors import CallError
+    from callpact.resources import Prompt, Resource
     from callpact.tool import Access, Terms, Tool
 
 Form = Literal["data", "envelope", "gate", "flowmcp"]
@@ -32,6 +33,10 @@ _RULES = (
     *("default", "minItems", "maxItems"),
 )
 _MAX_PARTS = 50
+MAX_FIELD_LEVELS = 3
+"""Levels of nested objects and items that are shown of a schema."""
+MAX_FIELDS = 100
+"""Properties that are shown of one schema."""
 
 
 def decode_arguments(schema: Any, pairs: Iterable[str], input_json: str | None = None) -> Any:
@@ -74,37 +79,89 @@ def _read_value(schema: Any, key: str, value: str) -> Any:
 
 def types_of(schema: Any, key: str) -> list[str]:
     """Return the types of a property of a schema, in the order of their declaration."""
-    found: list[str] = []
-    for part in _parts(schema, properties_of(schema).get(key)):
+    return list(dict.fromkeys(kind for kind, _ in _types(schema, properties_of(schema).get(key))))
+
+
+def _types(root: Any, node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the types of a schema, each with the part that declares it."""
+    for part in _parts(root, node):
         kinds = part.get("type", ())
-        found += [kinds] if isinstance(kinds, str) else kinds
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            yield kind, part
         values = [*part.get("enum", ()), *([part["const"]] if "const" in part else [])]
-        found += ["string" for value in values if isinstance(value, str)]
-    return list(dict.fromkeys(found))
+        yield from (("string", part) for value in values if isinstance(value, str))
 
 
-def rules_of(schema: Any, key: str) -> list[str]:
-    """Return the most useful rules of a property, each as `name value`."""
+def encode_kind(root: Any, node: Any, level: int = 0) -> str:
+    """Return the types of a schema as text: `integer or null`, `array of string`."""
+    kinds: list[str] = []
+    for kind, part in _types(root, node):
+        items = part.get("items")
+        if kind == "array" and is_object(items) and level < MAX_FIELD_LEVELS:
+            inner = encode_kind(root, items, level + 1)
+            kinds.append(f"array of ({inner})" if " or " in inner else f"array of {inner}")
+        else:
+            kinds.append(kind)
+    return " or ".join(dict.fromkeys(kinds)) or "any"
+
+
+class FieldText(NamedTuple):
+    """A property of a schema as text; nested names are written `offers[].price`."""
+
+    name: str
+    kind: str
+    description: str
+    rules: str
+
+
+def encode_fields(schema: Any) -> list[FieldText]:
+    """Return the properties of a schema, each followed by those of its objects and items."""
+    rows: list[FieldText] = []
+    _add_fields(rows, schema, schema, "", 0)
+    return rows
+
+
+def _add_fields(rows: list[FieldText], root: Any, node: Any, prefix: str, level: int) -> None:
+    required = _required(root, node)
+    for key, sub in _properties(root, node).items():
+        if len(rows) >= MAX_FIELDS:
+            return
+        described = str(sub.get("description", "")) if is_object(sub) else ""
+        rules = ", ".join([*_rules(root, sub), *([] if key in required else ["optional"])])
+        rows.append(FieldText(f"{prefix}{key}", encode_kind(root, sub), described, rules))
+        if level + 1 < MAX_FIELD_LEVELS:
+            _add_fields(rows, root, sub, f"{prefix}{key}.", level + 1)
+    for part in _parts(root, node):
+        items = part.get("items")
+        if is_object(items) and level < MAX_FIELD_LEVELS:
+            _add_fields(rows, root, items, f"{prefix.removesuffix('.')}[].", level + 1)
+
+
+def _rules(root: Any, node: Any) -> list[str]:
+    """Return the most useful rules of a schema, each as `name value`."""
     rules = [
         f"{name} {json_text(value)}"
-        for part in _parts(schema, properties_of(schema).get(key))
+        for part in _parts(root, node)
         for name, value in part.items()
         if name in _RULES
     ]
-    return list(dict.fromkeys(rules)) + ([] if key in required_of(schema) else ["optional"])
+    return list(dict.fromkeys(rules))
 
 
 def properties_of(schema: Any) -> dict[str, Any]:
     """Return the declared properties of a schema, also behind a reference."""
-    for part in _parts(schema, schema):
+    return _properties(schema, schema)
+
+
+def _properties(root: Any, node: Any) -> dict[str, Any]:
+    for part in _parts(root, node):
         if is_object(part.get("properties")):
             return part["properties"]
     return {}
 
 
-def required_of(schema: Any) -> set[str]:
-    """Return the required properties of a schema."""
-    return {key for part in _parts(schema, schema) for key in part.get("required") or ()}
+def _required(root: Any, node: Any) -> set[str]:
+    return {key for part in _parts(root, node) for key in part.get("required") or ()}
 
 
 def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
@@ -126,7 +183,7 @@ def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
 def argument_names(tool: Tool) -> list[str]:
     """Return the arguments of a tool, optional ones in brackets."""
     schema = tool.contract.input
-    required = required_of(schema)
+    required = _required(schema, schema)
     return [key if key in required else f"[{key}]" for key in properties_of(schema)]
 
 
@@ -233,6 +290,36 @@ def _encode_terms(terms: Terms) -> dict[str, Any]:
         "dataLicenseName": terms.licence_name,
     }
     return {key: value for key, value in members.items() if value}
+
+
+def encode_resource(resource: Resource) -> dict[str, Any]:
+    """Encode a resource in a list."""
+    size = {} if resource.size is None else {"size": resource.size}
+    kind = {} if resource.mime_type is None else {"mimeType": resource.mime_type}
+    return {
+        "type": "resource",
+        "uri": resource.uri,
+        **_encode_offered(resource.tool),
+        **kind,
+        **size,
+    }
+
+
+def encode_prompt(prompt: Prompt) -> dict[str, Any]:
+    """Encode a prompt in a list."""
+    arguments = [
+        {"name": each.name, "description": each.description, "required": each.is_required}
+        for each in prompt.arguments
+    ]
+    offered = _encode_offered(prompt.tool)
+    return {"type": "prompt", "name": prompt.tool.wire_name, **offered, "arguments": arguments}
+
+
+def _encode_offered(tool: Tool) -> dict[str, Any]:
+    summary = encode_summary(tool)
+    return {
+        key: value for key, value in summary.items() if key not in {"wireName", "kind", "policy"}
+    }
 
 
 def encode_description(tool: Tool) -> dict[str, Any]:

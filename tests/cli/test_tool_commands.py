@@ -1,0 +1,191 @@
+"""`list` and `show`: nothing that matters is cut, and everything can be found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import calls
+import command_line
+from callpact.cli.output import cut_widths
+from terminal import on_terminal
+
+run = command_line.run
+LONG = "warehouse_management.find_products_by_their_supplier_number"
+TOOLS = f'''
+from typing import TypedDict
+from callpact import tool
+from callpact.sources.python.marker import prompt, resource
+
+class Offer(TypedDict):
+    price: float
+
+@tool(namespace="{LONG.partition(".")[0]}")
+def {LONG.partition(".")[2]}(supplier: str, limits: list[int]) -> list[Offer]:
+    """Search the warehouse for products of one supplier, with prices and more than fits a line."""
+    return []
+
+@tool
+def close(reason: str = "") -> None:
+    """Close the shop."""
+
+@resource("docs://{{page}}", mime_type="text/markdown")
+def handbook(page: str) -> str:
+    """A page of the handbook."""
+    return page
+
+@resource("docs://about")
+def about() -> str:
+    """About the shop."""
+    return "about"
+
+@prompt
+def review(code: str, style: str = "") -> str:
+    """Review some code."""
+    return code
+'''
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    (tmp_path / "shop.py").write_text(TOOLS, "utf-8")
+    (tmp_path / "callpact.toml").write_text('[sources.shop]\nref = "python:shop.py"\n', "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def keyed(tmp_path, monkeypatch):
+    """A catalogue in which one of two tools has no key."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SHOP_KEY", raising=False)
+    own = {"buy": calls.tool(calls.parameter("k", value="{{SHOP_KEY}}"), description="Buy tea.")}
+    keyed = calls.main(own, name="Keyed", requiredServerParams=["SHOP_KEY"])
+    (tmp_path / "Keyed.mjs").write_text(calls.exported(keyed), "utf-8")
+    plain = calls.main({"look": calls.tool()}, name="Plain")
+    (tmp_path / "Plain.mjs").write_text(calls.exported(plain), "utf-8")
+    return tmp_path
+
+
+# --- list -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{}, {"NO_COLOR": "1"}], ids=["colour", "no colour"])
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_an_id_is_never_cut_and_a_tool_is_one_line_that_fits(shop, columns, more):
+    done = on_terminal("list", columns=columns, **more)
+    lines = done.text.splitlines()
+    [line] = [line for line in lines if line.startswith("warehouse")]
+    assert line.split()[0] == LONG
+    if columns > len(LONG) + 12:
+        assert "…" in line
+        assert max(map(len, lines)) <= columns
+
+
+def test_a_narrow_terminal_drops_the_spare_columns_first():
+    headers, natural = ["TOOL", "DOES", "ARGUMENTS", "POLICY"], [30, 60, 40, 7]
+    assert cut_widths(headers, natural, 200, ["POLICY", "ARGUMENTS"]) == dict(enumerate(natural))
+    assert cut_widths(headers, natural, 80, ["POLICY", "ARGUMENTS"]) == {0: 30, 1: 18, 2: 19, 3: 7}
+    assert cut_widths(headers, natural, 56, ["POLICY", "ARGUMENTS"]) == {0: 30, 1: 11, 2: 11}
+    assert cut_widths(headers, natural, 45, ["POLICY", "ARGUMENTS"]) == {0: 30, 1: 13}
+    assert cut_widths(headers, natural, 20, ["POLICY", "ARGUMENTS"]) == {0: 30, 1: 10}
+
+
+def test_resources_and_prompts_are_listed_and_counted(shop, run):
+    done = run("list")
+    starts = [line.split()[0] for line in done.out.splitlines()]
+    assert starts == [
+        *("TOOL", LONG, "shop.close"),
+        *("RESOURCE", "docs://{page}", "docs://about"),
+        *("PROMPT", "shop_review"),
+    ]
+    assert done.err.splitlines()[-1] == "2 tools, 2 resources, 1 prompt"
+    rows = [json.loads(line) for line in run("list", "--json").out.splitlines()]
+    assert [row.get("uri") or row.get("name") for row in rows if "type" in row] == [
+        "docs://{page}",
+        "docs://about",
+        "shop_review",
+    ]
+    assert rows[-1]["arguments"][1] == {"name": "style", "description": "", "required": False}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--search", "supplier products"], [LONG]),
+        (["--search", "handbook"], ["docs://{page}"]),
+        (["--search", "review code"], ["shop_review"]),
+        (["--namespace", "warehouse_management"], [LONG]),
+        (["--search", "shop", "--namespace", "warehouse_management"], []),
+    ],
+)
+def test_a_list_can_be_searched_and_narrowed(shop, run, options, found):
+    done = run("list", *options)
+    assert done.code == 0
+    headers = ("TOOL", "RESOURCE", "PROMPT")
+    assert [
+        line.split()[0] for line in done.out.splitlines() if not line.startswith(headers)
+    ] == found
+
+
+def test_an_unknown_namespace_is_answered_with_the_nearest(shop, run):
+    done = run("list", "--namespace", "shopp")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: there is no namespace 'shopp'; there are: shop\n"
+
+
+def test_a_disabled_tool_is_found_by_search_with_its_reason(keyed, run):
+    done = run("list", "-s", ".", "--search", "buy tea")
+    [line] = [line for line in done.out.splitlines() if line.startswith("shop.buy")]
+    assert "disabled: " in line
+    assert "SHOP_KEY" in line
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_is_disabled_is_listed_alone_with_the_whole_reason(keyed, run, columns):
+    done = run("list", "-s", ".", "--disabled")
+    header, line = done.out.splitlines()
+    assert header.split() == ["TOOL", "REASON", "CODE"]
+    assert line.startswith("shop.buy ")
+    assert line.endswith(" server_param_missing")
+    shown = on_terminal("list", "-s", ".", "--disabled", columns=columns).text
+    reason = line.removeprefix("shop.buy").removesuffix("server_param_missing").strip()
+    assert reason in " ".join(shown.split())
+    [row] = run("list", "-s", ".", "--disabled", "--json").out.splitlines()
+    assert json.loads(row)["id"] == "shop.buy"
+
+
+# --- show -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["docs://{page}", "docs://shipping", "shop.handbook"])
+def test_a_resource_is_shown_by_address_and_by_id(shop, run, name):
+    done = run("show", name)
+    assert done.code == 0
+    assert done.out.startswith("docs://{page}\nA page of the handbook.\n")
+    assert "text/markdown" in done.out
+    assert json.loads(run("show", name, "--json").out)["uri"] == "docs://{page}"
+
+
+def test_a_fixed_address_comes_before_a_template_that_fits(shop, run):
+    assert run("show", "docs://about").out.startswith("docs://about\n")
+
+
+@pytest.mark.parametrize("name", ["shop_review", "shop.review"])
+def test_a_prompt_is_shown_by_name(shop, run, name):
+    done = run("show", name)
+    assert done.out.startswith("shop.review\nReview some code.\n")
+    assert "style" in done.out
+    assert json.loads(run("show", name, "--json").out)["type"] == "prompt"
+
+
+def test_an_unknown_name_is_answered_with_near_prompts_and_resources(shop, run):
+    assert "'shop_review'" in run("show", "shop_reviews").err
+    assert "'docs://about'" in run("show", "doc://about").err
+
+
+def test_show_prints_the_types_of_items(shop, run):
+    shown = run("show", LONG).out
+    assert "array of integer" in shown
+    assert "Gives array of object\n  [].price  number\n" in shown
