@@ -189,3 +189,78 @@ def test_show_prints_the_types_of_items(shop, run):
     shown = run("show", LONG).out
     assert "array of integer" in shown
     assert "Gives array of object\n  [].price  number\n" in shown
+
+
+# --- call -----------------------------------------------------------------------------------
+
+SLOW = """
+from callpact import Context, tool
+
+@tool
+async def count(context: Context, to: int = 4) -> int:
+    "Count."
+    for number in range(to):
+        await context.progress(number + 1, to, f"number {number + 1} [bold]\\x1b[31m")
+    await context.progress(float("nan"), float("inf"))
+    print("printed by the tool")
+    return to
+
+@tool
+async def ask(context: Context) -> bool:
+    "Ask."
+    return (await context.client.elicit("Sure?", {"type": "object"})).is_accepted
+"""
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(SLOW, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_progress_is_a_bar_on_a_terminal_that_is_gone_at_the_end(slow, columns):
+    done = on_terminal("call", "slow.count", "-s", "slow.py", "--audit", "off", columns=columns)
+    assert done.code == 0
+    assert "100% number 4" in done.text
+    assert "[bold]\\u001b[31m" in done.text
+    assert done.text.splitlines()[-1] == "4"
+
+
+def test_progress_is_not_written_to_a_pipe_and_the_result_stays_on_stdout(slow, run):
+    done = run("call", "slow.count", "-s", "slow.py", "--audit", "off")
+    assert (done.code, done.out, done.err) == (0, "4\n", "printed by the tool\n")
+
+
+def test_a_result_on_stdout_stays_there_while_a_bar_is_shown_on_a_terminal(slow):
+    done = on_terminal("call", "slow.count", "-s", "slow.py", "--audit", "off", output="result")
+    assert (slow / "result").read_text("utf-8") == "4\n"
+    assert "100%" in done.text
+
+
+def test_a_question_on_a_terminal_is_refused_with_the_remedy(slow):
+    done = on_terminal("call", "slow.ask", "-s", "slow.py", "--audit", "off")
+    assert done.code != 0
+    assert "through an MCP client" in done.text
+
+
+def test_a_call_prints_one_line_about_the_findings_of_other_files(keyed, run, monkeypatch):
+    for number in range(80):
+        (keyed / f"Bad{number}.mjs").write_text("export const main = {", "utf-8")
+    everything = run("list", "-s", ".").err.splitlines()
+    assert sum(line.startswith("error: ") for line in everything) == 80
+    done = run("call", "shop.look", "-s", ".", "--timeout", "0.01", "--audit", "off")
+    about = [line for line in done.err.splitlines() if "other place" in line]
+    assert about == ["80 errors and 5 warnings in 81 other places; `callpact list` shows them"]
+    assert "Bad7.mjs" not in done.err
+    assert "Bad7.mjs" in run("call", "shop.look", "-s", ".", "--log-level", "info").err
+    assert "Bad7.mjs" in run("call", "shop.bad", "-s", ".").err
+    assert "Bad7.mjs" not in run("show", "shop.look", "-s", ".").err
+
+
+def test_a_call_of_a_file_with_findings_prints_those(keyed, run):
+    done = run("show", "shop.buy", "-s", ".")
+    [own, others] = [line for line in done.err.splitlines() if "warning" in line]
+    assert "in 1 file (" in own
+    assert "1 other place" in others

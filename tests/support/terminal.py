@@ -21,21 +21,26 @@ import command_line
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_terminal(*words, columns=80, keys="", **more):
-    """Run a command on a terminal: exit code, what was shown, and that without colours."""
+def on_terminal(*words, columns=80, keys="", output=None, **more):
+    """Run a command on a terminal: exit code, what was shown, and that without colours.
+
+    `output` is a file for standard output, instead of the terminal.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     attributes = termios.tcgetattr(theirs)
     attributes[3] &= ~termios.ECHO
     termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    stdout = theirs if output is None else os.open(output, os.O_WRONLY | os.O_CREAT, 0o600)
     running = subprocess.Popen(
         [sys.executable, "-m", "callpact", *map(str, words)],
         stdin=theirs,
-        stdout=theirs,
+        stdout=stdout,
         stderr=theirs,
         env=command_line.environment(TERM="xterm-256color", **more),
     )
-    os.close(theirs)
+    for descriptor in {theirs, stdout}:
+        os.close(descriptor)
     os.write(ours, keys.encode())
     shown = b""
     with contextlib.suppress(OSError):  # The terminal is gone when the process ends.

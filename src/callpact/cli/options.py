@@ -31,6 +31,7 @@ from callpact.telemetry.logs import Logs, configure
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
+    from callpact.tool import Tool
 
 _ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
 _MOST_PRINTED = 10  # Warnings without a code; those with one are counted.
@@ -253,11 +254,17 @@ class SourceOptions:
         return parts
 
     async def load(
-        self, session: Session, refs: Iterable[str] = (), *, uncurated: str | None = None
+        self,
+        session: Session,
+        refs: Iterable[str] = (),
+        *,
+        uncurated: str | None = None,
+        reports: bool = True,
     ) -> None:
         """Load the sources of a session, and print the errors of those that could not be loaded.
 
         With the name of a source as `uncurated`, only that one, without changes to its tools.
+        Without `reports` errors are printed only if nothing could be loaded.
 
         Raises:
             CallpactError: nothing could be loaded.
@@ -271,16 +278,29 @@ class SourceOptions:
                 await session.load(refs)
             else:
                 await session.load_uncurated(uncurated)
-        _print_report(session.loaded.report, is_verbose=self.log_level.is_verbose)
-        if not len(session.catalog):
+        catalog = session.catalog
+        is_empty = not (len(catalog) or catalog.resources or catalog.prompts)
+        if reports or is_empty:
+            self.report(session)
+        if is_empty:
             fail("no tool could be loaded")
 
-    def look(self, session: Session, refs: Iterable[str] = ()) -> Catalog:
+    def report(self, session: Session, tool: Tool | None = None) -> None:
+        """Print the findings of loading; with a tool, those of other files as one line."""
+        report, is_verbose = session.loaded.report, self.log_level.is_verbose
+        if tool is None or is_verbose:
+            _print_report(report, is_verbose=is_verbose)
+            return
+        own = {tool.source, tool.source.partition(":")[2]}
+        _print_report([each for each in report if each.place in own], is_verbose=False)
+        _print_others([each for each in report if each.place not in own])
+
+    def look(self, session: Session, refs: Iterable[str] = (), *, reports: bool = True) -> Catalog:
         """Load the tools of a session and close its sources again; for commands that call none."""
 
         async def go() -> Catalog:
             async with session:
-                await self.load(session, refs)
+                await self.load(session, refs, reports=reports)
                 return session.catalog
 
         return asyncio.run(go())
@@ -381,6 +401,18 @@ def _print_report(report: Iterable[Finding], *, is_verbose: bool) -> None:
         codes = ", ".join(f"{code} × {number:,}" for code, number in counts.most_common())
         total = f"{counted(counts.total(), 'warning')} in {counted(len(files), 'file')}"
         err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` shows them")
+
+
+def _print_others(report: Iterable[Finding]) -> None:
+    """Print one line about findings that are not about the tool at hand."""
+    told = [each for each in report if each.severity != "info"]
+    if not told:
+        return
+    errors = sum(each.severity == "error" for each in told)
+    parts = [counted(errors, "error")] if errors else []
+    parts += [counted(len(told) - errors, "warning")] if errors < len(told) else []
+    places = counted(len({each.place for each in told}), "other place")
+    err.print(f"{' and '.join(parts)} in {places}; `callpact list` shows them", style="dim")
 
 
 def _line(finding: Finding) -> str:

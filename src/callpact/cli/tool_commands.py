@@ -37,6 +37,7 @@ from callpact.cli.output import (
     run,
     warned_once,
 )
+from callpact.cli.progress_bar import progress_bar
 from callpact.envelope import now_ms
 from callpact.errors import CallError, CallpactError, UnknownTool
 from callpact.resources import Prompt, Resource
@@ -256,16 +257,19 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one tool, resource or prompt: its description, its input and its output."""
-    catalog = sources.look(sources.session())
+    session = sources.session()
+    catalog = sources.look(session, reports=False)
     try:
         found = _find_any(catalog, tool)
     except CallError as error:
+        sources.report(session)
         print_failure(error, As.data, tool)
         raise typer.Exit(error.row.exit) from None
+    shown = found.tool if isinstance(found, Resource | Prompt) else found
+    sources.report(session, shown)
     if as_json:
         print_json(_encode(found), sys.stdout)
         return
-    shown = found.tool if isinstance(found, Resource | Prompt) else found
     name = found.uri if isinstance(found, Resource) else shown.id
     out.print(f"[bold]{plain(name)}[/]  {plain(shown.title or '')}".rstrip())
     if shown.description:
@@ -377,10 +381,11 @@ def call(
 
     async def go() -> int:
         async with sources.session(audit) as session:
-            await sources.load(session)
+            await sources.load(session, reports=False)
             runtime = await session.start()
             found: Tool | None = None
             try:
+                sources.report(session, runtime.catalog.get(tool))
                 if tool not in runtime.catalog:  # An unknown tool is called for its record.
                     with contextlib.suppress(UnknownTool):
                         await runtime.call(Call(tool, via="cli"), trusted=True)
@@ -394,8 +399,8 @@ def call(
                     if is_stream:
                         await print_stream(runtime.stream(one, trusted=True), as_)
                         return 0
-                    with contextlib.redirect_stdout(sys.stderr):
-                        envelope = await runtime.call(one, trusted=True)
+                    with contextlib.redirect_stdout(sys.stderr), progress_bar() as client:
+                        envelope = await runtime.call(one, trusted=True, client=client)
             except CallError as error:
                 is_stream = found is not None and found.kind == "subscription"
                 print_failure(error, as_, found.name if found else tool, is_line=is_stream)
