@@ -20,6 +20,7 @@ from callpact import sandbox as hooks
 from callpact.cli.main import main
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.read.literal import read_exports
+from terminal import on_terminal
 
 BODY = """\
     root: 'https://api.example.com',
@@ -219,19 +220,121 @@ def test_an_issue_says_what_where_and_what_to_do(tmp_path, check):
 
 def test_the_table_is_grouped_by_file_and_each_finding_is_one_line(tmp_path, check):
     write(tmp_path, a__Weather=GOOD, b__Weather=WARNED, c__Weather=BROKEN)
-    done = check(tmp_path, cwd=tmp_path)
+    done = check(tmp_path, "--warnings", cwd=tmp_path)
     [good, warned, broken] = rows(check(tmp_path, "--json"))
     blocks = done.stdout.split("\n\n")
-    assert [block.split("\n")[0] for block in blocks[:-1]] == [warned["file"], broken["file"]]
+    assert [block.split("\n")[0] for block in blocks[:2]] == [broken["file"], warned["file"]]
     assert good["file"] not in done.stdout
-    for block, row in zip(blocks, (warned, broken), strict=False):
-        for line, issue in zip(block.split("\n")[1:], row["issues"], strict=True):
+    for block, row in zip(blocks, (broken, warned), strict=False):
+        issues = sorted(row["issues"], key=lambda issue: issue["severity"] != "error")
+        for line, issue in zip(block.split("\n")[1:], issues, strict=True):
             cells = re.split(r"  +", line.strip(), maxsplit=4)
             place = f"{issue['line']}:{issue['column']}"
             expected = [issue["severity"], issue["code"], place, issue["path"], issue["message"]]
             assert cells == expected
     assert blocks[-1] == "3 files: 1 ok, 1 with warnings, 1 with errors\n"
     assert done.stderr == ""
+
+
+def test_over_many_files_errors_come_first_then_a_summary_by_code(tmp_path, check):
+    files = {f"w{number}__Weather": WARNED for number in range(30)}
+    write(tmp_path, **files, x__Weather=BROKEN, y__Weather=BROKEN)
+    done = check(tmp_path)
+    [*broken, codes_, last] = done.stdout.split("\n\n")
+    assert [Path(block.split("\n")[0]).parent.name for block in broken] == ["x", "y"]
+    assert all(line.split()[0] == "error" for block in broken for line in block.split("\n")[1:])
+    header, *lines = codes_.split("\n")
+    assert header.split() == ["CODE", "SEVERITY", "FINDINGS", "FILES", "RULE"]
+    assert [line.split()[1] for line in lines] == sorted(line.split()[1] for line in lines)
+    assert next(line.split()[2:4] for line in lines if "warning" in line) == ["30", "30"]
+    assert last == "32 files: 0 ok, 30 with warnings, 2 with errors\n"
+    assert done.stderr == "30 warnings not shown; --warnings shows them\n"
+    assert check(tmp_path, "--warnings").stdout.count("Weather.mjs\n") == 32
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "verdict"),
+    [
+        ([], 1, "error"),
+        (["--errors-only"], 1, "error"),
+        (["--select", "VAL080,TST"], 0, "ok"),
+        (["--select", "val"], 1, "error"),
+        (["--ignore", "VAL"], 0, "ok"),
+        (["--select", "VAL", "--ignore", "VAL"], 0, "ok"),
+    ],
+)
+def test_codes_can_be_selected_and_ignored_and_the_exit_code_follows(
+    tmp_path, check, options, code, verdict
+):
+    write(tmp_path, Weather=BROKEN)
+    done = check(tmp_path, "--json", *options)
+    [row] = rows(done)
+    assert (done.returncode, row["verdict"]) == (code, verdict)
+
+
+def test_errors_only_leaves_warnings_out(tmp_path, check):
+    write(tmp_path, Weather=WARNED)
+    assert rows(check(tmp_path, "--json", "--errors-only"))[0]["issues"] == []
+    assert (
+        check(tmp_path, "--errors-only").stdout == "1 file: 1 ok, 0 with warnings, 0 with errors\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--select", "XYZ"], "--select: no code begins with 'XYZ'"),
+        (["--ignore", "VAL,,SEC"], "--ignore: no code begins with ''"),
+        (["--warnings", "--errors-only"], "contradict"),
+        (["--json", "--format", "html"], "two formats"),
+        (["--dry-run"], "--fix"),
+    ],
+)
+def test_options_of_a_check_that_make_no_sense_are_wrong_use(tmp_path, check, options, named):
+    write(tmp_path, Weather=GOOD)
+    done = check(tmp_path, *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert named in done.stderr
+
+
+def test_annotations_of_github_have_the_place_and_escape_what_github_reads(tmp_path, check):
+    write(tmp_path, **{"a,b": BROKEN})
+    done = check(tmp_path, "--format", "github")
+    [issue] = [
+        each for each in rows(check(tmp_path, "--json"))[0]["issues"] if each["severity"] == "error"
+    ]
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
+    place = f"line={issue['line']},col={issue['column']},title={issue['code']}::"
+    assert place in line
+    assert "a%2Cb.mjs" in line
+    assert done.returncode == 1
+
+
+def test_a_page_of_html_holds_all_findings_and_none_of_their_markup(tmp_path, check):
+    write(
+        tmp_path,
+        a__Weather=WARNED,
+        b__Weather=BROKEN.replace("'FETCH'", "'<script>alert(1)</script>'"),
+    )
+    done = check(tmp_path, "--format", "html")
+    assert done.returncode == 1
+    assert done.stdout.startswith("<!doctype html>")
+    assert "<script" not in done.stdout
+    assert "&lt;script&gt;" in done.stdout
+    assert done.stdout.count("<h2><code>") == 2
+    assert done.stderr == "2 files: 0 ok, 1 with warnings, 1 with errors\n"
+
+
+@pytest.mark.parametrize("more", [{}, {"NO_COLOR": "1"}], ids=["colour", "no colour"])
+@pytest.mark.parametrize("columns", [80, 120])
+def test_findings_are_fitted_to_the_width_without_losing_a_word(tmp_path, check, columns, more):
+    write(tmp_path, a__Weather=BROKEN, b__Weather=WARNED)
+    done = on_terminal("check", ".", columns=columns, cwd=tmp_path, **more)
+    issues = rows(check(".", "--json", cwd=tmp_path))[0]["issues"]
+    message = next(each["message"] for each in issues if each["severity"] == "error")
+    lines = [line for line in done.text.splitlines() if "checking" not in line]
+    assert max(map(len, lines)) <= columns
+    assert message in " ".join(done.text.split())
 
 
 def test_json_has_the_summary_on_stderr_and_nothing_else_on_stdout(tmp_path, check):
@@ -381,6 +484,16 @@ def test_lists_can_be_elsewhere(tmp_path, check):
     assert (given.returncode, [row["verdict"] for row in rows(given)]) == (0, ["ok"])
 
 
+def test_a_missing_list_is_reported_with_the_option_and_the_folders_searched(tmp_path, check):
+    write(tmp_path, catalogue__Weather=LISTED)
+    [issue] = rows(check("catalogue", "--json", cwd=tmp_path))[0]["issues"]
+    assert "--lists DIR" in issue["message"]
+    assert "folders searched: none, as there is no _lists or _shared" in issue["message"]
+    (tmp_path / "_lists").mkdir()
+    [issue] = rows(check("catalogue", "--json", cwd=tmp_path))[0]["issues"]
+    assert issue["message"].endswith(f"folders searched: {(tmp_path / '_lists').resolve()}")
+
+
 def test_a_folder_of_lists_that_is_none_is_wrong_use(tmp_path, check):
     write(tmp_path, Weather=GOOD)
     assert "--lists" in wrong_use(check(tmp_path, "--lists", tmp_path / "nosuch"))
@@ -464,6 +577,14 @@ def test_libraries_can_be_allowed(tmp_path, options, verdict, check):
     done = check(tmp_path, "--json", *options)
     assert [row["verdict"] for row in rows(done)] == [verdict]
     assert done.returncode == (1 if verdict == "error" else 0)
+
+
+def test_a_library_that_is_not_allowed_is_reported_with_the_option(tmp_path, check):
+    write(tmp_path, Weather=NEEDY)
+    [issue] = [
+        each for each in rows(check(tmp_path, "--json"))[0]["issues"] if each["code"] == "SEC020"
+    ]
+    assert "`--allow-library NAME`" in issue["message"]
 
 
 def test_a_library_without_a_name_is_wrong_use(tmp_path, check):
@@ -551,6 +672,21 @@ def test_fix_writes_what_is_missing_says_so_and_the_findings_are_gone(tmp_path, 
     assert all(word in told for word in ("`routes`", "`tools`", "`schemaVersion`", HASH))
     assert file.read_text("utf-8") == GOOD
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_dry_run_shows_the_changes_as_a_diff_and_writes_nothing(tmp_path, check):
+    write(tmp_path, Weather=BARE, Good=GOOD)
+    before = (tmp_path / "Weather.mjs").read_bytes()
+    done = check(tmp_path, "--fix", "--dry-run")
+    assert done.returncode == 1
+    assert (tmp_path / "Weather.mjs").read_bytes() == before
+    added = [line for line in done.stdout.splitlines() if line.startswith("+ ")]
+    assert any("schemaHash" in line for line in added)
+    assert any("schemaVersion" in line for line in added)
+    assert "Good.mjs" not in done.stdout
+    check(tmp_path, "--fix")
+    done = check(tmp_path, "--fix", "--dry-run")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "nothing to fix\n")
 
 
 def test_fix_twice_changes_nothing_the_second_time(tmp_path, check):

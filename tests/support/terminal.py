@@ -21,7 +21,7 @@ import command_line
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_terminal(*words, columns=80, keys="", output=None, **more):
+def on_terminal(*words, columns=80, keys="", output=None, cwd=None, **more):
     """Run a command on a terminal: exit code, what was shown, and that without colours.
 
     `output` is a file for standard output, instead of the terminal.
@@ -37,6 +37,7 @@ def on_terminal(*words, columns=80, keys="", output=None, **more):
         stdin=theirs,
         stdout=stdout,
         stderr=theirs,
+        cwd=cwd,
         env=command_line.environment(TERM="xterm-256color", **more),
     )
     for descriptor in {theirs, stdout}:

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import NamedTuple, cast
 
-from rich.markup import escape
+from msgspec.structs import replace
 from rich.progress import track
 
 from callpact import sandbox as hooks
 from callpact.app import Session
-from callpact.cli.output import (
-    TableRow,
-    counted,
-    err,
-    flat,
-    out,
-    plain,
-    print_json,
-    print_lines,
-    print_table,
+from callpact.cli.check_report import (
+    print_page,
+    print_report_line,
+    print_text,
+    summary_of,
 )
+from callpact.cli.options import CheckFormat
+from callpact.cli.output import err, flat, out, plain, print_diff
 from callpact.config import SourceConfig, hold_limits
-from callpact.errors import DeclarationError, InvalidConfig, UsageError
-from callpact.sources.base import (
-    Finding,
-)
+from callpact.errors import DeclarationError, InvalidConfig, InvalidManifest, UsageError
+from callpact.sources.base import Finding
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules
-from callpact.sources.flowmcp.check.fixes import (
-    NotWritten,
-    fix_file,
-)
-from callpact.sources.flowmcp.check.rule_table import (
-    Profile,
-)
-from callpact.sources.flowmcp.read.catalogue_files import CandidateFile, find_files
+from callpact.sources.flowmcp.check.fixes import NotWritten, fix_file, fix_text
+from callpact.sources.flowmcp.check.rule_table import RULES, Profile
+from callpact.sources.flowmcp.read.catalogue_files import CandidateFile, find_files, read_text
 
 _API_SUFFIXES = frozenset({".json", ".yaml", ".yml"})
-_STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
 class FileRules:
@@ -97,15 +84,63 @@ def _root(folder: Path, ref: str) -> Path | None:
     return path.resolve() if ref.endswith(".mjs") or path.is_dir() else None
 
 
+class CheckSelection(NamedTuple):
+    """The findings that are reported, by the beginning of their codes."""
+
+    select: tuple[str, ...] = ()
+    """None for all."""
+    ignore: tuple[str, ...] = ()
+    errors_only: bool = False
+
+    def of(self, report: FileReport) -> FileReport:
+        """The report with the selected findings; its verdict is theirs."""
+        return replace(report, findings=tuple(filter(self._is_selected, report.findings)))
+
+    def _is_selected(self, found: Finding) -> bool:
+        if self.errors_only and found.severity != "error":
+            return False
+        is_wanted = not self.select or found.code.startswith(self.select)
+        return is_wanted and not (self.ignore and found.code.startswith(self.ignore))
+
+
+_EVERYTHING = CheckSelection()
+
+
+def selection_of(
+    select: Iterable[str] | None, ignore: Iterable[str] | None, *, errors_only: bool
+) -> CheckSelection:
+    """Read lists of codes, each separated by commas.
+
+    Raises:
+        UsageError: no code begins like that.
+    """
+    given = {"--select": tuple(select or ()), "--ignore": tuple(ignore or ())}
+    codes = {
+        option: tuple(part.strip().upper() for each in lists for part in each.split(","))
+        for option, lists in given.items()
+    }
+    for option, parts in codes.items():
+        for part in parts:
+            if not part or not any(key.startswith(part) for key in RULES):
+                raise UsageError(
+                    f"{option}: no code begins with '{part}'; codes are like VAL012, SEC, TST"
+                )
+    return CheckSelection(codes["--select"], codes["--ignore"], errors_only)
+
+
 def check_paths(
     paths: Iterable[Path],
     rules: FileRules,
     *,
-    as_json: bool,
-    fixes: bool,
+    form: CheckFormat = CheckFormat.text,
+    selection: CheckSelection = _EVERYTHING,
+    shows_warnings: bool = False,
+    fixes: bool = False,
     opens_hooks: bool = False,
 ) -> bool:
     """Check every file under the paths and print the findings; True if there are errors.
+
+    The warnings of a single file are shown in any case.
 
     Raises:
         SourceRefused: a path does not exist, or holds no file.
@@ -117,27 +152,43 @@ def check_paths(
     documents = [path for path in paths if path.suffix in _API_SUFFIXES and not path.is_dir()]
     candidates = find_files(path for path in paths if path not in documents)
     was_written = _fix(candidates) if fixes else True
-    verdicts: Counter[str] = Counter()
     reports: list[FileReport] = []
-    with_keys: list[FileReport] = []
-    is_shown = not (as_json and out.is_terminal)
+    is_shown = form is CheckFormat.text or not out.is_terminal
     checked = _checked(candidates, rules, is_shown=is_shown, opens_hooks=opens_hooks)
-    for report in chain(checked, map(_check_openapi, documents)):
-        verdicts[report.verdict] += 1
-        if report.keys:
-            with_keys.append(report)
-        if as_json:
-            print_json(_encode(report), sys.stdout, is_line=True)
-        elif report.findings:
-            reports.append(report)
-    for report in reports:
-        _print(report)
-    if not as_json:
-        _print_keys(with_keys)
-    ok, warned, failed = (verdicts[verdict] for verdict in ("ok", "warning", "error"))
-    summary = f"{counted(verdicts.total(), 'file')}: {ok:,} ok, {warned:,} with warnings, {failed:,} with errors"
-    (err if as_json else out).print(summary, style="bold" if not as_json else "dim")
-    return bool(failed) or not was_written
+    for found in chain(checked, map(_check_openapi, documents)):
+        report = selection.of(found)
+        reports.append(report)
+        print_report_line(report, form)
+    if form is CheckFormat.text:
+        print_text(reports, shows_warnings=shows_warnings or len(reports) == 1)
+    else:
+        if form is CheckFormat.html:
+            print_page(reports)
+        err.print(summary_of(reports), style="dim")
+    return any(report.verdict == "error" for report in reports) or not was_written
+
+
+def print_fixes(paths: Iterable[Path]) -> bool:
+    """Print the changes that `--fix` would write as a diff; True if there are some.
+
+    Raises:
+        SourceRefused: a path does not exist, or holds no file.
+    """
+    has_changes = False
+    for candidate in find_files(paths):
+        try:
+            before = read_text(candidate.path)
+        except InvalidManifest:
+            continue
+        fix, name = fix_text(before), flat(str(candidate.path))
+        if fix.refused:
+            err.print(f"[yellow]not fixed[/] {plain(f'{candidate.path}: {fix.refused}')}")
+        if fix.changes:
+            has_changes = True
+            print_diff(before, fix.text, name)
+    if not has_changes:
+        err.print("nothing to fix")
+    return has_changes
 
 
 def _checked(
@@ -207,65 +258,3 @@ def _tracked(
     if not (is_shown and err.is_terminal):
         return candidates
     return track(candidates, verb, console=err.console, transient=True)
-
-
-def _print(report: FileReport) -> None:
-    """Print the findings of one file in columns; rich is too slow for thousands of rows."""
-    rows = [_row(found) for found in report.findings]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    lines: list[tuple[str, str]] = []
-    for *cells, message in rows:
-        first, *others = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
-        lines.append((first, "  ".join([*others, message])))
-    if not out.is_terminal:
-        print_lines([flat(report.file), *(f"  {first}  {rest}" for first, rest in lines), ""])
-        return
-    out.print(f"[bold]{plain(report.file)}[/]")
-    for first, rest in lines:
-        out.print(f"  [{_STYLES[first.strip()]}]{first}[/]  {escape(rest)}")
-    out.print()
-
-
-def _print_keys(with_keys: list[FileReport]) -> None:
-    """Print which file asks for which key, and the host it would be sent to."""
-    if not with_keys:
-        return
-    rows = [
-        TableRow((name, report.host or "no host of its own", report.file))
-        for report in with_keys
-        for name in report.keys
-    ]
-    print_table(rows, ["KEY", "SENT TO", "BY"])
-    out.print()
-
-
-def _row(found: Finding) -> list[str]:
-    place = f"{found.line or 1}:{found.column or 1}"
-    if not found.code:  # The line of an OpenAPI document is known, its column never.
-        place = "-" if found.line is None else str(found.line)
-    return [found.severity, found.code, place, *map(flat, (found.path or "-", found.message))]
-
-
-def _encode(report: FileReport) -> dict[str, Any]:
-    keys = {"keys": dict.fromkeys(report.keys, report.host)} if report.keys else {}
-    return {
-        "file": report.file,
-        "verdict": report.verdict,
-        "issues": [_encode_finding(found) for found in report.findings],
-        "namespace": report.namespace,
-        "name": report.name,
-        "tools": list(report.tools),
-        "schemaHash": report.hash,
-        **keys,
-    }
-
-
-def _encode_finding(found: Finding) -> dict[str, Any]:
-    return {
-        "code": found.code,
-        "severity": found.severity,
-        "path": found.path,
-        "line": found.line,
-        "column": found.column,
-        "message": found.message,
-    }

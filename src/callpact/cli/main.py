@@ -16,6 +16,7 @@ import typer
 from callpact.cli.client_config import client_config
 from callpact.cli.doctor import examine, examine_servers
 from callpact.cli.options import (
+    CheckFormat,
     ConfigFile,
     LibrariesOption,
     ListsOption,
@@ -186,14 +187,48 @@ def check(
     profile: ProfileOption = None,
     lists: ListsOption = None,
     allow_library: LibrariesOption = None,
+    form: Annotated[
+        CheckFormat,
+        typer.Option(
+            "--format", help="The form of the findings; `html` is one page, for a browser."
+        ),
+    ] = CheckFormat.text,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object for each file instead of tables.")
+        bool, typer.Option("--json", help="One JSON object for each file: `--format json`.")
     ] = False,
+    warnings: Annotated[
+        bool,
+        typer.Option("--warnings", help="Show warnings too; those of a single file always are."),
+    ] = False,
+    errors_only: Annotated[
+        bool, typer.Option("--errors-only", help="Leave warnings out, in every format.")
+    ] = False,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            help="Only codes that begin so, separated by commas: `VAL,SEC020`. Repeatable.",
+            metavar="CODES",
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore", help="Not the codes that begin so, not even errors.", metavar="CODES"
+        ),
+    ] = None,
     fix: Annotated[
         bool,
         typer.Option(
             "--fix",
             help="Write `schemaHash`, a missing `schemaVersion`, and `tools` for `routes` first.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="With `--fix`: print the changes as a diff, and write and check nothing.",
         ),
     ] = False,
     hooks: Annotated[
@@ -204,16 +239,36 @@ def check(
 ) -> None:
     """Check FlowMCP files against every rule, without running them. Exit code 1 if one has errors.
 
-    Of an OpenAPI document (`.json`, `.yaml`, `.yml`) every operation and schema is read. Profile, lists and libraries of a source come from `callpact.toml`. With `--hooks` the code of a
+    Files with errors come first, then the number of findings by code. With `--fix --dry-run` the
+    exit code is 1 if there is something to fix.
+
+    Of an OpenAPI document (`.json`, `.yaml`, `.yml`) every operation and schema is read.
+
+    Profile, lists and libraries of a source come from `callpact.toml`. With `--hooks` the code of a
     file runs in the sandbox up to the definition of its hooks; none of them is called.
     """
-    from callpact.cli.check import FileRules, check_paths
+    from callpact.cli.check import FileRules, check_paths, print_fixes, selection_of
 
+    if dry_run and not fix:
+        fail("--dry-run shows what --fix would write; name both")
+    if as_json and form not in {CheckFormat.text, CheckFormat.json}:
+        fail(f"--json and --format {form.value} are two formats; name one")
+    if warnings and errors_only:
+        fail("--warnings and --errors-only contradict each other; name one")
+    if dry_run:
+        raise typer.Exit(int(print_fixes(paths)))
     sources = SourceOptions(
         config=config, profile=profile, lists=lists, allow_library=allow_library
     )
-    rules = FileRules(sources.session())
-    has_errors = check_paths(paths, rules, as_json=as_json, fixes=fix, opens_hooks=hooks)
+    has_errors = check_paths(
+        paths,
+        FileRules(sources.session()),
+        form=CheckFormat.json if as_json else form,
+        selection=selection_of(select, ignore, errors_only=errors_only),
+        shows_warnings=warnings,
+        fixes=fix,
+        opens_hooks=hooks,
+    )
     if has_errors:
         raise typer.Exit(1)
 

@@ -44,6 +44,15 @@ class ProfileName(StrEnum):
     compat = "compat"
 
 
+class CheckFormat(StrEnum):
+    """Forms of the findings of `callpact check`."""
+
+    text = "text"
+    json = "json"
+    github = "github"
+    html = "html"
+
+
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

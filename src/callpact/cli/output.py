@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import io
 import logging
 import os
@@ -513,6 +514,14 @@ def _lined(rows: list[TableRow], indent: int, is_right: Sequence[bool]) -> Itera
 def print_lines(lines: Iterable[str]) -> None:
     """Write lines as they are."""
     _write("".join(f"{line}\n" for line in lines).encode(), sys.stdout)
+
+
+def print_diff(before: str, after: str, name: str) -> None:
+    """Write the changes of a file as a unified diff, coloured on a terminal."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm="")
+    for line in lines:
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        out.print(plain(line), style="bold" if line.startswith(("---", "+++")) else style)
 
 
 def print_properties(title: str, schema: Any) -> None:

@@ -31,6 +31,7 @@ from callpact.sources.flowmcp.check.rule_table import Profile
 from callpact.sources.flowmcp.check.rules.hook_rules import hook_hits, hook_key_hit, key_hit, owners
 from callpact.sources.flowmcp.hooks.file_hooks import CatalogueHooks, Unhooked
 from callpact.sources.flowmcp.read.catalogue_files import (
+    LIST_FOLDERS,
     CandidateFile,
     as_text,
     find_lists,
@@ -143,7 +144,7 @@ class Catalogue:
         keys = tuple(filter(is_text, items(main.get("requiredServerParams"))))
         report = FileReport(
             str(path),
-            checked.findings,
+            tuple(self._with_folders(found, candidate) for found in checked.findings),
             _text_or_none(main.get("namespace")),
             _text_or_none(main.get("name")),
             tuple(members(main.get("tools", main.get("routes")))),
@@ -152,6 +153,14 @@ class Catalogue:
             read_root(_text_or_none(main.get("root")) or "", keys).host,
         )
         return _Looked(report, checked)
+
+    def _with_folders(self, found: Finding, candidate: CandidateFile) -> Finding:
+        """The finding about a missing list, with the folders that were searched."""
+        if found.code != "VAL072":
+            return found
+        folders = self._folders[candidate.root, self._rules_of(candidate.path).lists]
+        searched = ", ".join(folders) or f"none, as there is no {' or '.join(LIST_FOLDERS)}"
+        return replace(found, message=f"{found.message}; folders searched: {searched}")
 
     def unseen(self) -> Iterator[FileReport]:
         """Reports of unusable lists that checked files refer to, but that were not checked themselves."""

@@ -100,8 +100,8 @@ VAL064:preload | i | - | FlowMCP 11 | A tool without parameters is a good one to
 VAL065:preload | w | w | FlowMCP 11 | A cached tool with required parameters says how it is cached | add `preload.description`
 VAL070 | e | e | 002 sharedLists | A reference to a list has a `ref` | name the list: `{ ref: 'evmChains', version: '1.0.0' }`
 VAL071 | e | e | 002 sharedLists | A reference to a list has a version `x.y.z` | give the version of the list that the file was written for
-VAL072 | e | e | FlowMCP 03 | A list that is referred to is there | add its file to `_lists`, or correct the name
-VAL072:unused | e | w | FlowMCP 03 | A list that is referred to is there, even if nothing uses it | add its file to `_lists`, or remove the reference
+VAL072 | e | e | FlowMCP 03 | A list that is referred to is there | add its file to `_lists`, name its folder (`--lists DIR`, or `lists` of the source), or correct the name
+VAL072:unused | e | w | FlowMCP 03 | A list that is referred to is there, even if nothing uses it | add its file to `_lists`, name its folder (`--lists DIR`), or remove the reference
 VAL073 | e | e | FlowMCP 03 | A list has the version that is referred to | adapt the file to the list and change the version
 VAL074 | e | e | 002 sharedLists | A filter is `{ key, exists }`, `{ key, value }` or `{ key, in }` | write one of the three
 VAL075 | w | w | FlowMCP 09 | A list that is declared is used | remove the reference
@@ -245,7 +245,7 @@ SEC015 | e | e | 002 Handler Rules | Hooks do not use `setTimeout` | return the 
 SEC016 | e | e | 002 Handler Rules | Hooks do not use `setInterval` | return the result at once
 SEC017 | e | e | 002 The main Export | `main` is plain data, as JSON has it | write the value itself; code belongs into `handlers`
 SEC019 | e | e | FlowMCP 05 | A list file is plain data, as JSON has it | write the values themselves
-SEC020 | e | e | 002 requiredLibraries | Every library is allowed | do without it, or allow it by name where the source is configured
+SEC020 | e | e | 002 requiredLibraries | Every library is allowed | do without it, or allow it (`--allow-library NAME`, or `libraries` of the source)
 SEC020:builtin | e | w | 002 requiredLibraries | A library that hooks have built in (`crypto`, `zlib`) is allowed | under `compat` hooks have it; `strict` needs it allowed by name
 SEC100 | e | e | 002 Handler Rules | Hooks do not fetch outside of `executeRequest` (said by `callpact check`, and when a hook runs) | let the declared request do the work
 SEC101 | e | w | 002 Handler Types | A hook returns what its kind must return (said by `callpact check`, and when a hook runs) | `preRequest`: { struct, payload }; the others: { response }
