@@ -150,6 +150,9 @@ def command_line() -> str:
 
 def _command(name: str, command: Any) -> Iterator[str]:
     yield from (f"## callpact {name}", "", inspect.cleandoc(command.help or ""), "")
+    if command.epilog:
+        examples = (f"$ {line}" for line in re.findall("`(.+)`", command.epilog))
+        yield from ("```console", *examples, "```", "")
     if not command.params:
         return
     yield from ("| argument or option | meaning | default |", "| --- | --- | --- |")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 import calls
 import command_line
 from callpact.cli.output import cut_widths
+from callpact.codes import CODES
 from terminal import on_terminal
 
 run = command_line.run
@@ -264,3 +268,73 @@ def test_a_call_of_a_file_with_findings_prints_those(keyed, run):
     [own, others] = [line for line in done.err.splitlines() if "warning" in line]
     assert "in 1 file (" in own
     assert "1 other place" in others
+
+
+# --- a running server -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(shop):
+    """The address of a server in a process of its own."""
+    command = [sys.executable, "-m", "callpact", "serve", "--port", "0", "--audit", "off"]
+    env = command_line.environment()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=env) as running:
+        line = running.stderr.readline().decode()
+        yield line.split()[-1]
+        running.terminate()
+        running.stderr.read()
+
+
+def test_a_running_server_is_listed_shown_and_called_by_its_address(server, run):
+    listed = run("list", server)
+    assert "shop_close" in listed.out
+    assert "docs://about" in listed.out
+    assert "Close the shop." in run("show", server, "shop_close").out
+    done = run("call", server, "shop_close", "reason=late", "--audit", "off")
+    assert (done.code, json.loads(done.out)) == (0, {"result": None})
+    assert run("call", server, "shop_closed", "--audit", "off").code == CODES["tool_not_found"].exit
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("list", "shop"), "--search"),
+        (("list", "http://localhost:1/mcp", "-s", "shop.py"), "not both"),
+        (("show", "shop.close", "shop.close"), "one name"),
+        (("call", "http://localhost:1/mcp"), "name a tool"),
+        (("call", "http://localhost:1/mcp", "a=1"), "name a tool"),
+    ],
+)
+def test_an_address_in_the_wrong_place_is_wrong_use(shop, run, words, named):
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
+
+
+def test_a_server_that_does_not_answer_is_reported(shop, run):
+    done = run("list", "http://localhost:1/mcp")
+    assert done.code == 2
+    assert "cannot be used" in done.err
+
+
+# --- a reader that leaves -------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no such shell on Windows")
+@pytest.mark.parametrize("words", ["list", "list --json", "call many.t1"])
+def test_a_pipe_that_is_closed_early_ends_the_command_quietly(tmp_path, words):
+    made = "@tool\ndef t{}() -> str:\n    '{}'\n    return 'x\\n' * 99_999\n"
+    lines = "".join(made.format(number, "long " * 100) for number in range(300))
+    (tmp_path / "many.py").write_text(f"from callpact import tool\n{lines}\n", "utf-8")
+    (tmp_path / "callpact.toml").write_text('[sources.many]\nref = "many.py"\n', "utf-8")
+    more = " --audit off" if words.startswith("call") else ""
+    line = f"{{ {sys.executable} -m callpact {words}{more}; echo $? >&2; }} | head -c 1"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        cwd=tmp_path,
+        capture_output=True,
+        env=command_line.environment(),
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.decode().splitlines() == ["141"]

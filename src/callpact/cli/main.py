@@ -402,6 +402,7 @@ def whole() -> typer.Typer:
     from callpact.cli.ask.ask_commands import add_ask_commands
     from callpact.cli.audit.audit_commands import audits
     from callpact.cli.audit.judgement import add_audit_commands
+    from callpact.cli.examples import add_examples
     from callpact.cli.libs import libs
     from callpact.cli.tool_commands import add_tool_commands
 
@@ -412,12 +413,14 @@ def whole() -> typer.Typer:
     app.add_typer(audits, name="audit")
     add_audit_commands(app, audits)
     add_ask_commands(app)
+    add_examples(app)
     return app
 
 
 def main() -> None:
     """Run the command line; each error of ours is printed as one line, without a traceback."""
-    commands = app if sys.argv[1:2] == ["serve"] else whole()
+    is_serving = sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv)
+    commands = app if is_serving else whole()
     with standard_streams():
         try:
             try:

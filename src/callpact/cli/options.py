@@ -59,6 +59,7 @@ ConfigFile = Annotated[
         "--config",
         "-c",
         help=f"Configuration file, if no source is named. [default: {DEFAULT_FILE}]",
+        rich_help_panel="Sources",
     ),
 ]
 ProfileOption = Annotated[
@@ -69,11 +70,14 @@ ProfileOption = Annotated[
             "FlowMCP: strict as the specification, or compatible with real files. "
             "[default: as configured, else compat]"
         ),
+        rich_help_panel="FlowMCP",
     ),
 ]
 ListsOption = Annotated[
     Path | None,
-    typer.Option("--lists", help="FlowMCP: folder of shared lists.", metavar="DIR"),
+    typer.Option(
+        "--lists", help="FlowMCP: folder of shared lists.", metavar="DIR", rich_help_panel="FlowMCP"
+    ),
 ]
 LibrariesOption = Annotated[
     list[str] | None,
@@ -81,6 +85,7 @@ LibrariesOption = Annotated[
         "--allow-library",
         help="FlowMCP: a library that hooks may use besides the six; `*` for all. Repeatable.",
         metavar="NAME",
+        rich_help_panel="FlowMCP",
     ),
 ]
 
@@ -102,8 +107,10 @@ _SHARED: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--source",
                 "-s",
-                help="Where tools are, e.g. `python:shop.py` or `flowmcp:catalogue/`. Repeatable.",
+                help="Where tools are, e.g. `python:shop.py`, `flowmcp:catalogue/` or "
+                "`mcp:https://host/mcp`. Repeatable.",
                 metavar="REF",
+                rich_help_panel="Sources",
             ),
         ],
         None,
@@ -115,7 +122,12 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "secrets": (
         Annotated[
             Path | None,
-            typer.Option("--secrets", help="File of keys (dotenv) for upstreams.", metavar="FILE"),
+            typer.Option(
+                "--secrets",
+                help="File of keys (dotenv) for upstreams.",
+                metavar="FILE",
+                rich_help_panel="Sources",
+            ),
         ],
         None,
     ),
@@ -129,6 +141,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
                     "bind it to a host; `*` for all. Repeatable."
                 ),
                 metavar="NAME",
+                rich_help_panel="Sources",
             ),
         ],
         None,
@@ -143,6 +156,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
                     "`https://api.x.com=http://localhost:9`. Repeatable."
                 ),
                 metavar="FROM=TO",
+                rich_help_panel="Network",
             ),
         ],
         None,
@@ -154,6 +168,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
                 "--allow-host",
                 help="A private address that tools may reach. Repeatable.",
                 metavar="HOST",
+                rich_help_panel="Network",
             ),
         ],
         None,
@@ -168,6 +183,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
                     "(`*.site.com`); `*` for all. Repeatable."
                 ),
                 metavar="HOST",
+                rich_help_panel="FlowMCP",
             ),
         ],
         None,
@@ -182,12 +198,18 @@ _SHARED: dict[str, tuple[Any, Any]] = {
                     "1 by default."
                 ),
                 metavar="SECONDS",
+                rich_help_panel="FlowMCP",
             ),
         ],
         None,
     ),
     "log_level": (
-        Annotated[LogLevel, typer.Option("--log-level", help="The log level, on standard error.")],
+        Annotated[
+            LogLevel,
+            typer.Option(
+                "--log-level", help="The log level, on standard error.", rich_help_panel="Logging"
+            ),
+        ],
         LogLevel.warning,
     ),
     "log_format": (
@@ -196,6 +218,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--log-format",
                 help="The log format: for people, or one JSON object for each line.",
+                rich_help_panel="Logging",
             ),
         ],
         LogFormat.text,

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -92,6 +94,12 @@ def add_tool_commands(app: typer.Typer) -> None:
 @takes_sources
 def list_tools(
     *,
+    server: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL", help="A running MCP server, `http(s)://…`, instead of sources."
+        ),
+    ] = None,
     search: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +116,10 @@ def list_tools(
     sources: SourceOptions,
 ) -> None:
     """List the tools, resources and prompts, and the errors of what could not be loaded."""
+    if server is not None:
+        if not _is_address(server):
+            fail(f"list takes the http(s) address of an MCP server, got '{server}'; see --search")
+        sources = _at_server(sources, server)
     catalog = sources.look(sources.session())
     if namespace is not None:
         _check_namespace(catalog, namespace)
@@ -245,11 +257,12 @@ def _print_counts(
 @takes_sources
 def show(
     *,
-    tool: Annotated[
-        str,
+    words: Annotated[
+        list[str],
         typer.Argument(
             metavar="NAME",
-            help="A tool by id, wire name or alias; a prompt by name; a resource by address.",
+            help="A tool by id, wire name or alias; a prompt by name; a resource by address. "
+            "After the http(s) address of a running MCP server, one of its own.",
             autocompletion=complete_tool,
         ),
     ],
@@ -257,10 +270,15 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one tool, resource or prompt: its description, its input and its output."""
+    *servers, tool = words
+    if len(servers) > 1 or not all(map(_is_address, servers)):
+        fail(f"show takes one name, behind the http(s) address of a server if any, got {words}")
+    for server in servers:
+        sources = _at_server(sources, server)
     session = sources.session()
     catalog = sources.look(session, reports=False)
     try:
-        found = _find_any(catalog, tool)
+        found = _find_any(catalog, _full_name(catalog, tool) if servers else tool)
     except CallError as error:
         sources.report(session)
         print_failure(error, As.data, tool)
@@ -330,6 +348,28 @@ def _find_any(catalog: Catalog, name: str) -> Tool | Resource | Prompt:
     return _find(catalog, name)
 
 
+# --- a running server -----------------------------------------------------------------------
+
+
+def _is_address(word: str) -> bool:
+    return word.startswith(("http://", "https://"))
+
+
+def _at_server(sources: SourceOptions, address: str) -> SourceOptions:
+    """The options with a running MCP server as the only source; it may be on this machine."""
+    if sources.source:
+        fail(f"name either {address} or sources with -s, not both")
+    host = urlsplit(address).netloc.rpartition("@")[2]
+    allowed = [*(sources.allow_host or ()), host]
+    return replace(sources, source=[f"mcp:{address}"], allow_host=allowed)
+
+
+def _full_name(catalog: Catalog, name: str) -> str:
+    """The id of the only tool with a bare name; the name as it is where there are more."""
+    namesakes = [tool.id for tool in catalog if tool.name == name]
+    return namesakes[0] if name not in catalog and len(namesakes) == 1 else name
+
+
 # --- call -----------------------------------------------------------------------------------
 
 
@@ -339,7 +379,10 @@ def call(
     tool: Annotated[
         str,
         typer.Argument(
-            metavar="TOOL", help="Id, wire name or alias.", autocompletion=complete_tool
+            metavar="TOOL",
+            help="Id, wire name or alias. After the http(s) address of a running MCP server, the "
+            "name of one of its tools.",
+            autocompletion=complete_tool,
         ),
     ],
     arguments: Annotated[
@@ -376,6 +419,12 @@ def call(
 
     A subscription is written as one line of JSON for each result, until it ends or Ctrl-C ends it.
     """
+    is_remote = _is_address(tool)
+    if is_remote:
+        if not arguments or "=" in arguments[0]:
+            fail(f"name a tool behind the address of the server: callpact call {tool} TOOL …")
+        sources, tool, arguments = _at_server(sources, tool), arguments[0], arguments[1:]
+    named = tool
     raw = sys.stdin.read() if input_json == "-" else input_json
     tightened = policy.value if policy else None
 
@@ -384,6 +433,7 @@ def call(
             await sources.load(session, reports=False)
             runtime = await session.start()
             found: Tool | None = None
+            tool = _full_name(runtime.catalog, named) if is_remote else named
             try:
                 sources.report(session, runtime.catalog.get(tool))
                 if tool not in runtime.catalog:  # An unknown tool is called for its record.

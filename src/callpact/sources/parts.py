@@ -245,6 +245,8 @@ def open_source(opening: Opening) -> Source:
 
 
 def _sniffed(ref: str, folder: Path | None) -> str | None:
+    if ref.startswith(("http://", "https://")):
+        return "mcp"
     path = ref.rpartition(":")[0] if not ref.endswith(".py") else ref
     if path.endswith(".py"):
         return "python"
