@@ -20,12 +20,15 @@ from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
 from callpact.config import (
+    AuditConfig,
     CallerConfig,
     Config,
     LimitsConfig,
     OAuthClientConfig,
+    OAuthConfig,
     ServeConfig,
     SourceConfig,
+    TokenConfig,
 )
 from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
@@ -33,6 +36,8 @@ from callpact.sources.mcp.text_scan import TEXT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -188,7 +193,7 @@ def configuration() -> str:
         "",
         (
             "`callpact.toml` in the current directory, or the file named with `--config`. It is "
-            "read when no source is named with `-s`."
+            "read when no source is named with `-s`. Options of the command line take precedence."
         ),
         "",
         "```toml",
@@ -200,34 +205,42 @@ def configuration() -> str:
         "| key | meaning |",
         "| --- | --- |",
     ]
-    lines += [f"| `{name}` | {f.description} |" for name, f in Config.model_fields.items()]
-    lines += [
-        f"| `sources.NAME.{name}` | {f.description} |"
-        for name, f in sorted(SourceConfig.model_fields.items(), key=lambda item: item[0] != "ref")
-    ]
-    lines += [
-        f"| `sources.NAME.select.{name}`, `sources.NAME.exclude.{name}` | {f.description} |"
-        for name, f in RulesConfig.model_fields.items()
-    ]
-    parts = {
-        "tools.TOOL": ToolConfig,
-        "callers[]": CallerConfig,
-        "oauth": OAuthClientConfig,
-    }
-    lines += [
-        f"| `sources.NAME.{part}.{name}` | {f.description} |"
-        for part, table in parts.items()
-        for name, f in table.model_fields.items()
-    ]
-    lines += [
-        f"| `serve.{f.alias or name}` | {f.description} |"
-        for name, f in ServeConfig.model_fields.items()
-    ]
-    lines += [
-        f"| `limits.{name}` | {f.description}; {f.default:,} |"
-        for name, f in LimitsConfig.model_fields.items()
-    ]
+    for prefix, table in TABLES.items():
+        fields = sorted(table.model_fields.items(), key=lambda item: item[0] != "ref")
+        lines += [
+            f"| {_names(prefix, field.alias or name)} | {field.description}{_preset(field.default)} |"
+            for name, field in fields
+        ]
     return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, type[BaseModel]] = {
+    "": Config,
+    "sources.NAME.": SourceConfig,
+    "sources.NAME.select. sources.NAME.exclude.": RulesConfig,
+    "sources.NAME.tools.TOOL.": ToolConfig,
+    "sources.NAME.callers[].": CallerConfig,
+    "sources.NAME.oauth.": OAuthClientConfig,
+    "serve.": ServeConfig,
+    "serve.tokens.NAME.": TokenConfig,
+    "serve.oauth.": OAuthConfig,
+    "audit.": AuditConfig,
+    "limits.": LimitsConfig,
+}
+"""The tables of callpact.toml, by the beginning of their keys."""
+
+
+def _names(prefixes: str, name: str) -> str:
+    return ", ".join(f"`{prefix}{name}`" for prefix in prefixes.split() or [""])
+
+
+def _preset(value: object) -> str:
+    """The default of a key; nothing for those without one worth a word."""
+    if isinstance(value, bool):
+        return f"; `{str(value).lower()}` by default"
+    if isinstance(value, int | float):
+        return f"; {value:,} by default" if value >= 10_000 else f"; {value} by default"
+    return f"; `{value}` by default" if isinstance(value, str) else ""
 
 
 LIMITS: dict[str, tuple[str, str]] = {

@@ -230,10 +230,45 @@ class OAuthConfig(BaseModel):
 
 
 class ServeConfig(BaseModel):
-    """The `[serve]` table."""
+    """The `[serve]` table; options of `callpact serve` take precedence."""
 
     model_config = MODEL
 
+    stdio: bool = Field(False, description="Speak MCP on standard input and output, not over HTTP")
+    host: str = Field(
+        "127.0.0.1", description="Address for HTTP; the default is for this machine only"
+    )
+    port: int = Field(8420, ge=0, le=65_535, description="The port for HTTP; 0 for any free one")
+    path: str = Field("/mcp", description="The path for HTTP")
+    name: str = Field("callpact", min_length=1, description="The server's name for its clients")
+    version: str | None = Field(
+        None, description="The server's version for its clients; by default that of callpact"
+    )
+    instructions: str | None = Field(
+        None, description="What clients tell their model about the server as a whole"
+    )
+    list_up_to: int = Field(
+        200,
+        ge=0,
+        description="With more tools than this, three tools that search, describe and call them "
+        "are listed",
+    )
+    advertise: Literal["full", "declared", "relaxed", "top", "none"] = Field(
+        "full", description="How much of output schemas the list of tools shows"
+    )
+    result_limit: int = Field(
+        100_000, ge=1_000, description="Bytes above which a result comes in pages of whole items"
+    )
+    ask_first: bool = Field(
+        False, description="Whether the user is asked before a destructive tool runs"
+    )
+    watch: bool = Field(False, description="Whether changed sources are read again while serving")
+    metrics: bool = Field(
+        False, description="Whether metrics for Prometheus are at /metrics, over HTTP"
+    )
+    scopes: list[str] = Field(
+        [], description="Scopes that the client holds; without authentication only"
+    )
     hosts: list[str] = Field(
         [], description="Host names of the server for its clients, besides this machine's"
     )

@@ -762,7 +762,7 @@ def started(*args, **pipes):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error on Windows")
-@pytest.mark.parametrize("options", [["--json"], []])
+@pytest.mark.parametrize("options", [["--json"], ["--warnings"]])
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path, options):
     with started(many(tmp_path), *options) as running:
         assert running.stdout.readline()

@@ -77,9 +77,7 @@ def test_doctor_is_content_where_all_can_be_called(catalogue, run, monkeypatch):
 
 def test_a_key_option_reaches_the_server_of_a_client(catalogue, run, monkeypatch):
     monkeypatch.setenv("SHOP_KEY", VALUE)
-    done = run(
-        "serve", "--stdio", "--print-config", "claude", "-s", "shop", "--key", "SHOP_KEY@x.example"
-    )
+    done = run("install", "cursor", "--print", "-s", "shop", "--key", "SHOP_KEY@x.example")
     [server] = json.loads(done.out)["mcpServers"].values()
     at = server["args"].index("--key")
     assert server["args"][at + 1] == "SHOP_KEY@x.example"

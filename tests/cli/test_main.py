@@ -1021,21 +1021,6 @@ def test_a_server_logs_the_warnings_of_its_tools(desk):
     assert told.count(b"WARNING callpact.contract: tool desk.offer ") == 1
 
 
-@pytest.mark.parametrize("client", ["claude", "vscode", "cursor"])
-def test_the_printed_configuration_holds_absolute_paths_only(desk, run, client):
-    config = json.loads(run("serve", "--print-config", client, "-s", "python:desk.py:add").out)
-    (servers,) = config.values()
-    entry = servers["callpact"]
-    assert Path(entry["command"]).is_absolute()
-    assert entry["args"][-1] == f"python:{desk.resolve() / 'desk.py'}:add"
-
-
-def test_the_printed_configuration_holds_the_scopes(desk, run):
-    scopes = ["--scope", "admin", "--scope", "shop:pay"]
-    config = json.loads(run("serve", "--print-config", "claude", *scopes).out)
-    assert config["mcpServers"]["callpact"]["args"][-4:] == scopes
-
-
 def test_version_says_which_one_is_installed(run):
     assert run("--version").out.decode().strip() == f"callpact {version('callpact')}"
 

@@ -523,6 +523,8 @@ def test_the_banner_of_a_server_counts_what_is_disabled_by_reason(folder):
 
 # --- the configuration of a client -----------------------------------------------------------
 
+PRINTED = ("install", "claude-desktop", "--print", "--name", "callpact")
+
 
 @pytest.mark.parametrize(
     "ref", ["flowmcp:cat", "cat", "flowmcp:cat/Weather.mjs", "cat/Weather.mjs"]
@@ -546,7 +548,7 @@ def test_the_printed_configuration_carries_every_option_along(folder, run, ref):
             "2.5",
         ),
     ]
-    done = run("serve", "--print-config", "claude", "-s", ref, *options, "--scope", "admin")
+    done = run(*PRINTED, "-s", ref, *options, "--", "--scope", "admin")
     entry = json.loads(done.out)["mcpServers"]["callpact"]
     here = folder.resolve()
     kind, _, place = ref.rpartition(":")
@@ -573,7 +575,7 @@ def test_the_printed_configuration_carries_every_option_along(folder, run, ref):
 
 def test_the_printed_configuration_has_no_option_that_was_not_given(folder, run):
     write(PLAIN)
-    done = run("serve", "--print-config", "claude", "-s", "Weather.mjs")
+    done = run(*PRINTED, "-s", "Weather.mjs")
     entry = json.loads(done.out)["mcpServers"]["callpact"]
     assert entry["args"] == [
         *("-m", "callpact", "serve", "--stdio", "-s", str(folder.resolve() / "Weather.mjs"))
@@ -583,7 +585,7 @@ def test_the_printed_configuration_has_no_option_that_was_not_given(folder, run)
 def test_the_printed_configuration_starts_a_server(folder, run):
     write(KEYED)
     options = ["--secrets", str(secrets_file())]
-    done = run("serve", "--print-config", "claude", "-s", ".", *options)
+    done = run(*PRINTED, "-s", ".", *options)
     entry = json.loads(done.out)["mcpServers"]["callpact"]
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()

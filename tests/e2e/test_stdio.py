@@ -218,7 +218,7 @@ def test_a_client_gets_what_its_scopes_allow(closed, mode, scopes, names, left_o
 
 def printed_config(folder, client, *args):
     done = subprocess.run(
-        [sys.executable, "-m", "callpact", "serve", "--print-config", client, *args],
+        [sys.executable, "-m", "callpact", "install", client, "--print", *args],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -227,7 +227,7 @@ def printed_config(folder, client, *args):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("client", ["claude", "vscode", "cursor"])
+@pytest.mark.parametrize("client", ["claude-desktop", "vscode", "cursor"])
 @pytest.mark.parametrize(
     "refs", [(), ("-s", "desk.py"), ("-s", "python:desk.py:add"), ("-s", "python:desk")]
 )
@@ -237,7 +237,7 @@ def test_the_printed_command_starts_a_server_from_any_folder(desk, tmp_path_fact
     assert set(config) == ({"servers"} if client == "vscode" else {"mcpServers"})
     entry = servers["desk"]
     assert entry.get("type") == ("stdio" if client == "vscode" else None)
-    if client != "claude":  # The entries are the same; to start one of them is enough.
+    if client != "claude-desktop":  # The entries are the same; to start one of them is enough.
         return
     parameters = StdioServerParameters(
         command=entry["command"],

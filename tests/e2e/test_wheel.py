@@ -68,10 +68,10 @@ def test_the_package_is_typed(bin_folder, tmp_path):
     assert run(bin_folder / "python", "-c", code, cwd=tmp_path).stdout.strip() == "True"
 
 
-@pytest.mark.parametrize("how", [["--stdio"], ["--print-config", "claude"]])
+@pytest.mark.parametrize("how", [["serve", "--stdio"], ["install", "claude-code", "--print"]])
 def test_serving_without_the_extra_says_what_to_install(bin_folder, tmp_path, how):
     run(bin_folder / "callpact", "init", cwd=tmp_path)
-    done = run(bin_folder / "callpact", "serve", *how, cwd=tmp_path)
+    done = run(bin_folder / "callpact", *how, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

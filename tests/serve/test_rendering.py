@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import piped
-from callpact.cli.serve import ServeOptions
 from callpact.config import read_config
 from callpact.errors import InvalidConfig
 
@@ -54,11 +53,6 @@ def test_a_form_that_is_not_known_is_refused_with_those_that_are(tmp_path):
     file.write_text("[serve]\nas_ = 1\n", "utf-8")
     with pytest.raises(InvalidConfig, match=r"known here: .*\bas\b"):
         read_config(file)
-
-
-def test_a_client_is_configured_with_the_form():
-    assert ServeOptions(rendering="flowmcp").arguments() == ["--as", "flowmcp"]
-    assert ServeOptions().arguments() == []
 
 
 def test_the_help_names_both_forms():

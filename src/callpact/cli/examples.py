@@ -11,7 +11,11 @@ EXAMPLES = {
     "call": "callpact call shop.price item=tea\n"
     "callpact call http://localhost:8420/mcp shop_price item=tea",
     "init": "callpact init my-tools",
+    "install": "callpact install claude-code\n"
+    "callpact install cursor --http http://localhost:8420/mcp\n"
+    "callpact install codex -s python:shop.py -- --ask-first",
     "check": "callpact check catalogue/ --warnings --ignore TST",
+    "curate": "callpact curate shop",
     "doctor": "callpact doctor",
     "lock": "callpact lock --accept files.read",
     "libs add": "callpact libs add dayjs@1.11.13",

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callpact.cli.client_config import client_config
+from callpact.cli.clients.client_table import (
+    CLIENTS,
+    ClientName,
+    file_of,
+    http_entry,
+    server_name,
+    stdio_entry,
+)
 from callpact.cli.doctor import examine, examine_servers
 from callpact.cli.options import (
     CheckFormat,
@@ -30,12 +38,14 @@ from callpact.cli.output import (
     fail,
     out,
     plain,
-    print_json,
     run,
     standard_streams,
 )
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.errors import CallpactError
+
+if TYPE_CHECKING:
+    from callpact.app import Session
 
 app = typer.Typer(
     name="callpact",
@@ -62,14 +72,6 @@ class RenderingName(StrEnum):
 
     mcp = "mcp"
     flowmcp = "flowmcp"
-
-
-class ClientProgram(StrEnum):
-    """Programs that start MCP servers."""
-
-    claude = "claude"
-    vscode = "vscode"
-    cursor = "cursor"
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - called by typer
@@ -293,68 +295,222 @@ def init(
     err.print(f"try: [bold]{where}callpact call tools.greet name=Ada[/]")
 
 
+@takes_sources
+def install(
+    *,
+    client: Annotated[
+        ClientName, typer.Argument(metavar="CLIENT", help="The program that uses the tools.")
+    ],
+    serve_words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- OPTION", help="Options of `callpact serve` for the server, behind `--`."
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            help="The address of a server that runs, instead of one over stdio.",
+            metavar="URL",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            help="With `--http`: the variable of the environment that holds the client's token.",
+            metavar="NAME",
+        ),
+    ] = None,
+    project: Annotated[
+        bool | None,
+        typer.Option(
+            "--project/--user",
+            help="Write the client's file of this project, or of the user. "
+            "[default: user; project for claude-code]",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="The name of the server. [default: as configured, else the folder's]"
+        ),
+    ] = None,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Only print the entry, and name the file.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Write without asking; the change is shown still.")
+    ] = False,
+    sources: SourceOptions,
+) -> None:
+    """Set up a client: write the server into the client's configuration file.
+
+    The change is shown as a diff, and written once it is confirmed; everything else in the file
+    stays as it is, and the old file is kept beside it.
+    """
+    from callpact.cli.clients.install import install_entry, print_entry
+
+    session = sources.session()
+    folder = session.configuration.folder
+    label = server_name(name, session.config.serve.name, folder)
+    if http is None:
+        entry = _stdio_entry(client, serve_words or [], sources, session, label=label, token=token)
+    else:
+        entry = _http_entry(client, http, token, serve_words)
+    is_project = CLIENTS[client].prefers_project if project is None else project
+    file = file_of(client, folder if is_project else None)
+    if print_only:
+        print_entry(client, label, entry, file)
+        return
+
+    def confirmed() -> bool:
+        if yes:
+            return True
+        if sys.stdin is None or not sys.stdin.isatty():
+            err.print("standard input is not a terminal, so nobody can confirm; --yes writes it")
+            return False
+        return typer.confirm("write this?", err=True)
+
+    if not install_entry(client, label, entry, file, confirmed=confirmed):
+        raise typer.Exit(1)
+
+
+def _stdio_entry(
+    client: ClientName,
+    words: list[str],
+    sources: SourceOptions,
+    session: Session,
+    *,
+    label: str,
+    token: str | None,
+) -> dict[str, Any]:
+    _check_extra()
+    if token is not None:
+        fail("--token is sent over HTTP; name the address with --http, or leave it out")
+    command: Any = typer.main.get_command(app)
+    command.commands["serve"].make_context("serve", list(words))  # Ends with what is wrong.
+    sources.look(session)
+    named = [] if label == session.config.serve.name or "--name" in words else ["--name", label]
+    file = sources.config or Path(DEFAULT_FILE)
+    return stdio_entry(client, sources.source or (), file, [*named, *sources.arguments(), *words])
+
+
+def _http_entry(
+    client: ClientName, address: str, token: str | None, words: list[str] | None
+) -> dict[str, Any]:
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s]*", address):
+        fail(f"--http takes an address like http://localhost:8420/mcp, got '{address}'")
+    if words:
+        fail("options of `callpact serve` are for servers over stdio; leave out --http, or them")
+    return http_entry(client, address, token)
+
+
+def _check_extra() -> None:
+    if find_spec("mcp") is None:
+        fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
+
+
+def _configured(value: object) -> str:
+    return f"[default: as configured, else {value}]"
+
+
 @app.command()
 @takes_sources
 def serve(
     *,
     stdio: Annotated[
-        bool, typer.Option("--stdio", help="Speak MCP on standard input and output.")
-    ] = False,
+        bool | None,
+        typer.Option("--stdio/--no-stdio", help="Speak MCP on standard input and output."),
+    ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address for HTTP; by default only this machine.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            "--host",
+            help=f"Address for HTTP; by default only this machine. {_configured('127.0.0.1')}",
+        ),
+    ] = None,
     port: Annotated[
-        int, typer.Option("--port", help="The port for HTTP; 0 for any free one.")
-    ] = 8420,
-    path: Annotated[str, typer.Option("--path", help="The path for HTTP.")] = "/mcp",
+        int | None,
+        typer.Option("--port", help=f"The port for HTTP; 0 for any free one. {_configured(8420)}"),
+    ] = None,
+    path: Annotated[
+        str | None, typer.Option("--path", help=f"The path for HTTP. {_configured('/mcp')}")
+    ] = None,
     list_up_to: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--list-up-to",
             min=0,
-            help="With more tools than this, list three tools that search, describe and call them.",
+            help="With more tools than this, list three tools that search, describe and call them. "
+            f"{_configured(200)}",
             metavar="N",
         ),
-    ] = 200,
+    ] = None,
     advertise: Annotated[
-        AdvertiseName,
-        typer.Option("--advertise", help="How much of output schemas the list of tools shows."),
-    ] = AdvertiseName.full,
+        AdvertiseName | None,
+        typer.Option(
+            "--advertise",
+            help=f"How much of output schemas the list of tools shows. {_configured('full')}",
+        ),
+    ] = None,
     as_: Annotated[
         RenderingName | None,
         typer.Option(
             "--as",
             help="The form of results: MCP's own, or FlowMCP's {status, messages, data}. "
-            "[default: as configured, else mcp]",
+            f"{_configured('mcp')}",
         ),
     ] = None,
     result_limit: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--result-limit",
             min=1_000,
-            help="Larger results come in pages of whole items.",
+            help=f"Larger results come in pages of whole items. {_configured(100_000)}",
             metavar="BYTES",
         ),
-    ] = 100_000,
+    ] = None,
     ask_first: Annotated[
-        bool,
-        typer.Option("--ask-first", help="Ask the user before a destructive tool runs."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--ask-first/--no-ask-first", help="Ask the user before a destructive tool runs."
+        ),
+    ] = None,
     audit: RecordOption = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Read changed sources again while serving.")
-    ] = False,
+        bool | None,
+        typer.Option("--watch/--no-watch", help="Read changed sources again while serving."),
+    ] = None,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="Metrics for Prometheus at /metrics, over HTTP.")
-    ] = False,
-    print_config: Annotated[
-        ClientProgram | None,
-        typer.Option("--print-config", help="Print the configuration for a client, and exit."),
+        bool | None,
+        typer.Option(
+            "--metrics/--no-metrics", help="Metrics for Prometheus at /metrics, over HTTP."
+        ),
     ] = None,
     name: Annotated[
-        str, typer.Option("--name", help="The server's name for its clients.")
-    ] = "callpact",
+        str | None,
+        typer.Option(
+            "--name", help=f"The server's name for its clients. {_configured('callpact')}"
+        ),
+    ] = None,
+    server_version: Annotated[
+        str | None,
+        typer.Option(
+            "--server-version",
+            help=f"The server's version for its clients. {_configured('that of callpact')}",
+            metavar="TEXT",
+        ),
+    ] = None,
+    instructions: Annotated[
+        str | None,
+        typer.Option(
+            "--instructions",
+            help="What clients tell their model about the server as a whole.",
+            metavar="TEXT",
+        ),
+    ] = None,
     scope: Annotated[
         list[str] | None,
         typer.Option("--scope", help="A scope that the client holds. Repeatable.", metavar="NAME"),
@@ -363,37 +519,35 @@ def serve(
 ) -> None:
     """Serve the tools over MCP that the client may use.
 
-    Subscriptions and disabled tools are left out.
+    Subscriptions and disabled tools are left out. Each option can also be in the table `[serve]` of
+    `callpact.toml`; the command line takes precedence.
     """
-    if find_spec("mcp") is None:
-        fail("serving over MCP needs the extra 'mcp': pip install 'callpact[mcp]'")
-    from callpact.cli.serve import ServeOptions
+    _check_extra()
+    if stdio and metrics:
+        fail("--metrics: the numbers are read over HTTP; leave out --stdio")
     from callpact.cli.serve import serve as serve_by
+    from callpact.cli.serve import serve_options
 
-    options = ServeOptions(
+    session = sources.session(audit)
+    options = serve_options(
+        session.config.serve,
         stdio=stdio,
         host=host,
         port=port,
         path=path,
         name=name,
+        version=server_version,
+        instructions=instructions,
         list_up_to=list_up_to,
-        advertise=advertise.value,
-        rendering=None if as_ is None else as_.value,
+        advertise=None if advertise is None else advertise.value,
+        as_=None if as_ is None else as_.value,
         result_limit=result_limit,
         ask_first=ask_first,
         watch=watch,
         metrics=metrics,
-        audit=audit,
-        scopes=tuple(scope or ()),
+        scopes=scope or None,
     )
-    session = sources.session(audit)
-    if print_config is None:
-        serve_by(options, session, sources)
-        return
-    sources.look(session)
-    file, refs = sources.config or Path(DEFAULT_FILE), tuple(sources.source or ())
-    arguments = (*sources.arguments(), *options.arguments())
-    print_json(client_config(print_config.value, name, refs, file, arguments), sys.stdout)
+    serve_by(options, session, sources)
 
 
 @cache
@@ -407,7 +561,7 @@ def whole() -> typer.Typer:
     from callpact.cli.tool_commands import add_tool_commands
 
     add_tool_commands(app)
-    for command in (init, check, curate, doctor, lock):
+    for command in (init, install, check, curate, doctor, lock):
         app.command()(command)
     app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")

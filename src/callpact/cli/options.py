@@ -323,9 +323,9 @@ class SourceOptions:
         if tool is None or is_verbose:
             _print_report(report, is_verbose=is_verbose)
             return
-        own = {tool.source, tool.source.partition(":")[2]}
-        _print_report([each for each in report if each.place in own], is_verbose=False)
-        _print_others([each for each in report if each.place not in own])
+        own = _file_of(tool.source)
+        _print_report([each for each in report if _file_of(each.place) == own], is_verbose=False)
+        _print_others([each for each in report if _file_of(each.place) != own])
 
     def look(self, session: Session, refs: Iterable[str] = (), *, reports: bool = True) -> Catalog:
         """Load the tools of a session and close its sources again; for commands that call none."""
@@ -433,6 +433,14 @@ def _print_report(report: Iterable[Finding], *, is_verbose: bool) -> None:
         codes = ", ".join(f"{code} × {number:,}" for code, number in counts.most_common())
         total = f"{counted(counts.total(), 'warning')} in {counted(len(files), 'file')}"
         err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` shows them")
+
+
+def _file_of(place: str) -> str:
+    """The file of a tool or finding: `shop.py` of `python:shop.py:price`."""
+    kind, _, rest = place.partition(":")
+    if kind == "python":
+        return rest.rpartition(":")[0] or rest
+    return rest if kind == "flowmcp" else place
 
 
 def _print_others(report: Iterable[Finding]) -> None:

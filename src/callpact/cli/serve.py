@@ -11,8 +11,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -51,37 +51,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `serve`."""
+    """The options of `serve`, with those of the `[serve]` table where none was given."""
 
-    stdio: bool = False
-    host: str = "127.0.0.1"
-    port: int = 8420
-    path: str = "/mcp"
-    name: str = "callpact"
-    list_up_to: int = 200
-    advertise: AdvertiseMode = "full"
-    rendering: Rendering | None = None
-    """None for the one of `[serve]`."""
-    result_limit: int = 100_000
-    ask_first: bool = False
-    watch: bool = False
-    metrics: bool = False
-    audit: str | None = None
-    scopes: tuple[str, ...] = ()
-
-    def arguments(self) -> list[str]:
-        """The options as arguments of a server over stdio."""
-        parts: list[str] = []
-        for name in _REPEATED:
-            value = getattr(self, name)
-            if value != getattr(_DEFAULTS, name):
-                option = "--as" if name == "rendering" else f"--{name.replace('_', '-')}"
-                parts += [option] if value is True else [option, str(value)]
-        return parts + [part for scope in self.scopes for part in ("--scope", scope)]
+    stdio: bool
+    host: str
+    port: int
+    path: str
+    name: str
+    version: str | None
+    instructions: str | None
+    list_up_to: int
+    advertise: AdvertiseMode
+    as_: Rendering
+    result_limit: int
+    ask_first: bool
+    watch: bool
+    metrics: bool
+    scopes: Sequence[str]
 
 
-_DEFAULTS = ServeOptions()
-_REPEATED = ("list_up_to", "advertise", "rendering", "result_limit", "ask_first", "watch", "audit")
+def serve_options(table: ServeConfig, **given: Any) -> ServeOptions:
+    """The options that were given, not None, else those of the table."""
+    return ServeOptions(
+        **{
+            each.name: getattr(table, each.name) if given[each.name] is None else given[each.name]
+            for each in fields(ServeOptions)
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +103,6 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
         InvalidConfig: the place cannot be served, or the `[serve]` table cannot be used.
         DeclarationError: nothing could be loaded.
     """
-    if options.stdio and options.metrics:
-        raise InvalidConfig("--metrics: the numbers are read over HTTP; leave out --stdio")
     with _without_collecting(), _models_when_used():
         # Slow to import, and most of the start-up time: only for this command.
         import_module("callpact.serve.mcp.door")
@@ -165,16 +159,19 @@ async def _serve(
     authentication = None if access is None else access.authentication
     identity = _identity(options)
     table = ServeConfig.model_construct() if access is None else access.table
-    runtime = await session.start(prepare=prepare, serves=True, counts=options.metrics)
+    runtime = await session.start(
+        prepare=prepare, serves=True, counts=options.metrics and not options.stdio
+    )
     async with contextlib.AsyncExitStack() as stack:
         door = Door(
             runtime,
             name=options.name,
-            version=package_version("callpact"),
+            version=options.version or package_version("callpact"),
+            instructions=options.instructions,
             identity=identity if authentication is None else _identify(),
             list_up_to=options.list_up_to,
             advertise=options.advertise,
-            rendering=options.rendering or session.config.serve.as_,
+            rendering=options.as_,
             result_limit=options.result_limit,
             calls_per_tool=table.calls_per_tool,
             calls_per_caller=table.calls_per_caller,
@@ -262,7 +259,7 @@ def _load_options(session: Session) -> LoadOptions:
 
 def _identity(options: ServeOptions) -> Identity | None:
     name = "stdio" if options.stdio else "http"
-    return Identity(name, options.scopes) if options.scopes else None
+    return Identity(name, tuple(options.scopes)) if options.scopes else None
 
 
 def _identify() -> Any:

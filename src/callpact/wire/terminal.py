@@ -160,6 +160,11 @@ def _properties(root: Any, node: Any) -> dict[str, Any]:
     return {}
 
 
+def required_of(schema: Any) -> set[str]:
+    """Return the required properties of a schema."""
+    return _required(schema, schema)
+
+
 def _required(root: Any, node: Any) -> set[str]:
     return {key for part in _parts(root, node) for key in part.get("required") or ()}
 
@@ -183,7 +188,7 @@ def _parts(root: Any, node: Any) -> list[dict[str, Any]]:
 def argument_names(tool: Tool) -> list[str]:
     """Return the arguments of a tool, optional ones in brackets."""
     schema = tool.contract.input
-    required = _required(schema, schema)
+    required = required_of(schema)
     return [key if key in required else f"[{key}]" for key in properties_of(schema)]
 
 

@@ -7,17 +7,14 @@ cannot be read as data is not changed.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import stat
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from callpact.errors import CallpactError, InvalidManifest, InvalidSchema
+from callpact.folders import replace_file
 from callpact.schema import schema_hash
 from callpact.sources.flowmcp.read.catalogue_files import read_text
 from callpact.sources.flowmcp.read.exports import FileReading, read_schema_file
@@ -116,31 +113,10 @@ def fix_file(path: Path) -> Fix:
     fix = fix_text(text)
     if fix.changes:
         try:
-            _replace(path.resolve(), fix.text.encode())
+            replace_file(path.resolve(), fix.text.encode())
         except OSError as error:
             raise NotWritten(f"{path} cannot be written: {error.strerror or error}") from None
     return fix
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace the contents of a file in one step."""
-    before = path.stat()
-    if not os.access(path, os.W_OK):
-        raise PermissionError(0, "it is read-only")
-    descriptor, name = tempfile.mkstemp(prefix=".callpact-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if hasattr(os, "chown"):
-            with contextlib.suppress(PermissionError):  # Keep the owner if we may.
-                os.chown(name, before.st_uid, before.st_gid)
-        Path(name).chmod(stat.S_IMODE(before.st_mode))
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _is_read_by_hooks(text: str, reading: FileReading) -> bool:

@@ -1,0 +1,1 @@
+"""`callpact install`: the configuration files of MCP clients."""
