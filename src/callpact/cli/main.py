@@ -22,7 +22,6 @@ from callpact.cli.clients.client_table import (
     server_name,
     stdio_entry,
 )
-from callpact.cli.doctor import examine, examine_servers
 from callpact.cli.options import (
     CheckFormat,
     ConfigFile,
@@ -95,16 +94,18 @@ def _root(
 
 @takes_sources
 def doctor(*, sources: SourceOptions) -> None:
-    """Report why tools cannot be called, and which file sends which key where.
+    """Report on one page what works and what does not, with the line that mends it.
 
-    Exit code 1 if a tool is disabled or a declaration could not be loaded.
+    Sources, tools that cannot be called and why, keys and the hosts they are sent to, files that
+    were left out, missing lists and libraries, MCP servers, clients that are set up, the audit log.
+
+    Exit code 1 if a tool is disabled, or something could not be loaded, reached or started.
     """
+    from callpact.cli.doctor import examine
 
     async def go() -> bool:
         async with sources.session() as session:
-            await sources.load(session)
-            is_sound = examine(session)
-            return await examine_servers(session) and is_sound
+            return await examine(session, lambda: sources.open(session))
 
     if not asyncio.run(go()):
         raise typer.Exit(1)

@@ -301,6 +301,22 @@ class SourceOptions:
         Raises:
             CallpactError: nothing could be loaded.
         """
+        await self.open(session, refs, uncurated=uncurated)
+        catalog = session.catalog
+        is_empty = not (len(catalog) or catalog.resources or catalog.prompts)
+        if reports or is_empty:
+            self.report(session)
+        if is_empty:
+            fail("no tool could be loaded")
+
+    async def open(
+        self, session: Session, refs: Iterable[str] = (), *, uncurated: str | None = None
+    ) -> None:
+        """Load the sources of a session, and print only the warnings about the file of secrets.
+
+        Raises:
+            CallpactError: no source could be loaded.
+        """
         secrets = session.opening.secrets
         for warning in secrets.warnings if secrets else ():
             err.print(f"[yellow]warning:[/] {plain(warning)}")
@@ -310,12 +326,6 @@ class SourceOptions:
                 await session.load(refs)
             else:
                 await session.load_uncurated(uncurated)
-        catalog = session.catalog
-        is_empty = not (len(catalog) or catalog.resources or catalog.prompts)
-        if reports or is_empty:
-            self.report(session)
-        if is_empty:
-            fail("no tool could be loaded")
 
     def report(self, session: Session, tool: Tool | None = None) -> None:
         """Print the findings of loading; with a tool, those of other files as one line."""
