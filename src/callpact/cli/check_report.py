@@ -123,6 +123,8 @@ def _print_file(file: str, findings: Sequence[Finding]) -> None:
 
 def _row(found: Finding) -> list[str]:
     place = f"{found.line or 1}:{found.column or 1}"
+    if not found.code:  # The line of an OpenAPI document is known, its column never.
+        place = "-" if found.line is None else str(found.line)
     return [found.severity, found.code, place, *map(flat, (found.path or "-", found.message))]
 
 

@@ -214,15 +214,18 @@ _MAX_COLLECTED = 2_000_000
 
 
 def _accept(operation: Operation) -> str:
-    """The media types of the declared successes, JSON first; anything else is taken, too."""
+    """The media type of the first declared success, JSON if there is one; else anything.
+
+    Only one is named: a server may prefer another one, with another schema than the tool has.
+    """
     kinds = [
         kind
         for response in operation.responses
         if response.status[:1] == "2"
         for kind in response.content
     ]
-    wanted = [kind for kind in kinds if is_json_type(kind)] or kinds
-    return ", ".join((*dict.fromkeys(wanted), "*/*;q=0.1")) if wanted else "*/*"
+    wanted = next(filter(is_json_type, kinds), kinds[0] if kinds else "*/*")
+    return wanted if wanted == "*/*" else f"{wanted}, */*;q=0.1"
 
 
 def _success(read: MaskedResponse) -> Any:
