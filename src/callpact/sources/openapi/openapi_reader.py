@@ -35,6 +35,7 @@ from callpact.sources.openapi.operations import (
     Style,
     WireParameter,
 )
+from callpact.sources.openapi.parameter_styles import is_json_type, preference
 
 MAX_PATHS = 25_000
 """Paths of an OpenAPI document."""
@@ -517,7 +518,7 @@ class OperationReader:
         outputs: list[Target] = []
         may_be_empty = is_unknown = False
         for index, (declared, schemas) in enumerate(successes):
-            kinds = [kind for kind in schemas if _is_json(kind)]
+            kinds = sorted(filter(is_json_type, schemas), key=preference)
             if not schemas or declared.status in _NO_CONTENT:
                 may_be_empty = True
             elif kinds:
@@ -679,17 +680,12 @@ def _chosen(content: dict[str, Any]) -> str:
         if kind in kinds:
             return kinds[kind]
     for plain, kind in reversed(kinds.items()):
-        if _is_json(plain) and "json-patch" not in plain:
+        if is_json_type(plain) and "json-patch" not in plain:
             return kind
     for kind in _BODY_ORDER[2:]:
         if kind in kinds:
             return kinds[kind]
     return next(iter(content))
-
-
-def _is_json(kind: str) -> bool:
-    plain = kind.partition(";")[0].strip().lower()
-    return plain in {"application/json", "*/*", "text/json"} or plain.endswith("+json")
 
 
 def _plain_kinds(kinds: Iterable[str]) -> set[str]:

@@ -28,7 +28,7 @@ from callpact.sources.openapi.operation_request import RequestOutline, linked_re
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import Operation
 from callpact.sources.openapi.pagination import FetchedPage, Pagination, merged_pages, rule_for
-from callpact.sources.openapi.parameter_styles import is_json_type
+from callpact.sources.openapi.parameter_styles import is_json_type, preference
 from callpact.sources.openapi.security_schemes import Authenticated, OperationSecurity
 from callpact.sources.openapi.server_events import EventReader, ServerEvent
 from callpact.sources.response_body import (
@@ -224,7 +224,7 @@ def _accept(operation: Operation) -> str:
         if response.status[:1] == "2"
         for kind in response.content
     ]
-    wanted = next(filter(is_json_type, kinds), kinds[0] if kinds else "*/*")
+    wanted = next(iter(sorted(kinds, key=preference)), "*/*")
     return wanted if wanted == "*/*" else f"{wanted}, */*;q=0.1"
 
 

@@ -159,6 +159,13 @@ def is_json_type(content_type: str) -> bool:
     return _JSON.match(content_type.strip().lower()) is not None
 
 
+def preference(content_type: str) -> int:
+    """The rank of a media type among those of a response: JSON itself, other JSON, the rest."""
+    if not is_json_type(content_type):
+        return 2
+    return 0 if content_type.strip().lower().startswith("application/json") else 1
+
+
 def json_of(value: Any, *, ascii_only: bool = False) -> str:
     """Compact JSON, of integers of any size.
 
