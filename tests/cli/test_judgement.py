@@ -7,7 +7,7 @@ import json
 import pytest
 
 import asked
-from asked import MARKET, SHOP, called, lines, record_calls
+from asked import MARKET, SHOP, called, lines, on_terminal, record_calls
 
 ask = asked.ask
 log = asked.log
@@ -157,6 +157,17 @@ def test_a_name_that_a_caller_made_up_is_no_tool_that_is_gone(ask, log, tmp_path
 def test_json_is_one_object_for_each_tool(ask, command):
     told = ask("audit", command, "--help").out.replace("│", "")
     assert "One JSON object for each tool" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_header_of_a_report_is_above_its_rows_on_a_terminal(tmp_path, columns):
+    source = tmp_path / "shop.py"
+    source.write_text(SHOP, "utf-8")
+    calls = [("shop.product_search", {"query": "tea", "limit": 80})]
+    there = record_calls(tmp_path / "log", source, calls)
+    _, header, row, *_ = on_terminal(columns, "audit", "advice", "-s", source, *there)
+    assert header.index("ARGUMENT") == row.index("/limit")
+    assert header.index("REFUSED") + len("REFUSED") == row.index("1 ") + 1
 
 
 # --- namespaces that come from the names of files -------------------------------------------

@@ -612,7 +612,7 @@ WRITING = [
 @pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT], ids=["read", "unread"])
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
 def test_a_reader_that_leaves_early_ends_the_command_as_sigpipe_would(desk, words, stderr):
-    if words == ("audit", "stats"):  # An empty log is an error of its own.
+    if words[1:] in {("stats",), ("tail",)}:  # An empty log is an error of its own.
         command_line.unread("call", "desk.add", "a=1")
     done = command_line.unread(*words, stderr=stderr)
     assert (done.returncode, said(done.stderr or b"")) == (141, [])

@@ -444,6 +444,8 @@ def print_table(
     columns = [
         Column(name, justify="right", no_wrap=True) if name in right else name for name in headers
     ]
+    if columns and isinstance(columns[0], str):
+        columns[0] = " " * indent + columns[0]
     table = Table(*columns, box=None, pad_edge=False, show_header=bool(headers))
     for row in rows:
         first, *others = map(plain, row.cells)
