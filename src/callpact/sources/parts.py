@@ -246,13 +246,12 @@ def open_source(opening: Opening) -> Source:
 
 def _sniffed(ref: str, folder: Path | None) -> str | None:
     if ref.startswith(("http://", "https://")):
-        return "mcp"
+        return "openapi" if ref.partition("?")[0].endswith(_API_SUFFIXES) else "mcp"
     path = ref.rpartition(":")[0] if not ref.endswith(".py") else ref
     if path.endswith(".py"):
         return "python"
-    if ref.partition("?")[0].endswith(_API_SUFFIXES):
-        is_openapi = "://" in ref or _names_openapi((folder or Path()) / ref)
-        return "openapi" if is_openapi else None
+    if ref.endswith(_API_SUFFIXES):
+        return "openapi" if _names_openapi((folder or Path()) / ref) else None
     return "flowmcp" if ref.endswith(".mjs") or ((folder or Path()) / ref).is_dir() else None
 
 
