@@ -158,6 +158,7 @@ def test_as_data_the_banner_has_the_same_keys_whatever_is_served():
         "prompts": 0,
         "searched": False,
         "protocol_versions": [],
+        "docs": None,
         "authentication": None,
         "audit": None,
         "watching": False,

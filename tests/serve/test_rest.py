@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import threading
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -22,6 +24,7 @@ from callpact.serve.mcp.door import Door
 from callpact.serve.rest.rest_door import RestDoor
 from callpact.telemetry.tracing import Telemetry
 from callpact.tool import Contract, Tool
+from raw import Served
 from serving import CI, ROOT, TOKENS, Serving, bearer, challenge
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
@@ -531,3 +534,28 @@ def test_a_call_belongs_to_the_trace_of_its_request():
     assert first.name == "execute_tool shop.whoami"
     assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (trace, parent)
     assert second.parent is None
+
+
+# --- the command ------------------------------------------------------------------------------
+
+BEHAVIOUR = Path(__file__).parent / "behaviour.py"
+
+
+def test_the_banner_says_where_the_docs_are_and_a_call_that_is_stopped_gets_503():
+    with Served(BEHAVIOUR, args=["--audit", "off"]) as served:
+        served.until(f"HTTP API: http://127.0.0.1:{served.port}/docs")
+        with served.connect() as line, served.connect() as other:
+            line.send(raw.request({"key": "stop"}, path="/tools/behaviour.wait"))
+            waited = other.ask({"key": "stop", "place": "begun"}, path="/tools/behaviour.until")
+            assert waited.json is True
+            served.process.send_signal(signal.SIGTERM)
+            assert error(line.read(), 503)["code"] == "unavailable"
+        assert served.wait() == 0
+
+
+def test_a_configuration_can_turn_the_endpoints_off(tmp_path):
+    config = f'[sources.b]\nref = "python:{BEHAVIOUR}"\n[serve]\nrest = false\n'
+    (tmp_path / "callpact.toml").write_text(config, "utf-8")
+    with Served(args=["--audit", "off"], cwd=tmp_path) as served, served.connect() as line:
+        assert get(line, "/healthz").status == 404
+        assert not any(text.startswith("HTTP API: ") for text in served.lines)

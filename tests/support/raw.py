@@ -58,6 +58,7 @@ class Served:
             "tools: ",
             "listed: ",
             "MCP: ",
+            "HTTP API: ",
             "authentication: ",
             "left out: ",
         )

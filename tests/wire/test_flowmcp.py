@@ -29,6 +29,11 @@ TABLE = {
     "not_confirmed": "E007",
     "paused": "E005",
     "not_recorded": "E005",
+    "idempotency_key_invalid": "E004",
+    "idempotency_key_reused": "E004",
+    "idempotency_key_in_use": "E005",
+    "idempotency_answer_unavailable": "E005",
+    "idempotency_not_recorded": "E005",
     "handler_error": "E005",
 }
 

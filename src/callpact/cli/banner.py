@@ -39,6 +39,8 @@ class Serving:
     """Declarations with an error in the load report."""
     versions: tuple[str, ...] = ()
     """Revisions of MCP, the oldest first."""
+    docs: str | None = None
+    """The address of the docs page of the plain HTTP endpoints; None without them."""
     authentication: str | None = None
     """How callers authenticate; None without authentication."""
     list_up_to: int | None = None
@@ -104,6 +106,8 @@ def encode_lines(serving: Serving) -> list[str]:
         )
     if serving.versions:
         lines.append(f"MCP: {_versions(serving.versions)}")
+    if serving.docs is not None:
+        lines.append(f"HTTP API: {serving.docs}")
     if serving.authentication is not None or serving.place != "stdio":
         method = serving.authentication or "none, so it is bound to this machine"
         lines.append(f"authentication: {method}")
@@ -128,6 +132,7 @@ def encode_fields(serving: Serving) -> dict[str, Any]:
         "prompts": serving.prompts,
         "searched": serving.is_searched,
         "protocol_versions": list(serving.versions),
+        "docs": serving.docs,
         "authentication": serving.authentication,
         "audit": serving.audit,
         "watching": serving.is_watching,

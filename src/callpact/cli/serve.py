@@ -327,6 +327,7 @@ def _print_banner(
         place,
         not_loaded=sum(finding.severity == "error" for finding in session.loaded.report),
         versions=KNOWN_PROTOCOL_VERSIONS,
+        docs=_docs(place, options.path) if session.config.serve.rest else None,
         list_up_to=options.list_up_to,
         is_watching=options.watch,
         audit=str(session.place) if session.is_recorded else None,
@@ -338,6 +339,11 @@ def _print_banner(
         return
     for line in lines:
         print_status(line)
+
+
+def _docs(place: str, path: str) -> str | None:
+    """The address of the docs page, on the port of the MCP door; None over stdio."""
+    return None if place == "stdio" else f"{place.removesuffix(path)}/docs"
 
 
 def _is_served_to(identity: Identity | None, *, anybody: bool) -> Callable[[Tool], bool]:

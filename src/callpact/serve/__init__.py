@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from callpact.serve.auth.bearer import Authentication, BearerToken, identify
     from callpact.serve.http.http_server import serve_http
     from callpact.serve.mcp.door import Door
+    from callpact.serve.rest.rest_door import RestDoor
     from callpact.serve.stdio.stdio_server import serve_stdio
 
 DEFAULT_TIMEOUT = 60.0
@@ -22,6 +23,7 @@ __getattr__ = lazy_names(
         "auth.bearer": ("Authentication", "BearerToken", "identify"),
         "http.http_server": ("serve_http",),
         "mcp.door": ("Door",),
+        "rest.rest_door": ("RestDoor",),
         "stdio.stdio_server": ("serve_stdio",),
     },
 )
@@ -31,6 +33,7 @@ __all__ = [
     "Authentication",
     "BearerToken",
     "Door",
+    "RestDoor",
     "identify",
     "serve_http",
     "serve_stdio",

@@ -36,7 +36,6 @@ _MEANINGS = {
     413: "The request is too large",
     415: "The body is not application/json",
     422: "The tool refused, or the Idempotency-Key was used with other arguments",
-    431: "The headers of the request are too large",
     500: "The tool broke in a way that it did not declare",
     502: "The tool's upstream failed, or its answer breaks the output schema",
     503: "Too many calls run, or the server stops; try again later",

@@ -11,8 +11,9 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
+from callpact import schema as schemas
 from callpact.errors import InvalidInput, Issue
-from callpact.schema import is_array, is_object, repair
+from callpact.schema import is_array, is_object
 from callpact.schema.targets import resolve
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def read_query(query: bytes, tool: Tool) -> dict[str, Any]:
         for name, values in texts.items()
     }
     compiled = tool.contract.compiled_input
-    converted = repair(compiled, arguments).value
+    converted = schemas.repair(compiled, arguments).value
     if _WIDE.search(query) and not compiled.accepts(converted):
         wide = {name: _widened(value) for name, value in converted.items()}
         return wide if compiled.accepts(wide) else converted

@@ -50,7 +50,6 @@ REFUSALS = {
     413: "request_too_large",
     415: "unsupported_media_type",
     429: "overloaded",
-    431: "headers_too_large",
     500: "handler_error",
     503: "unavailable",
 }
