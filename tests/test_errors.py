@@ -276,6 +276,11 @@ CLASS_OF = {
     "client_unable": ClientUnable,
     "overloaded": Failed,
     "not_recorded": NotRecorded,
+    "idempotency_key_invalid": Rejected,
+    "idempotency_key_reused": Rejected,
+    "idempotency_key_in_use": Rejected,
+    "idempotency_answer_unavailable": Rejected,
+    "idempotency_not_recorded": Failed,
     "paused": PauseAsked,
     "handler_error": HandlerCrashed,
 }

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 
 import jsonschema_rs
 import pytest
 
+from callpact.app import Options, Session
+from callpact.runtime import Runtime
+from callpact.sources.openapi.openapi_source import from_openapi
 from callpact.tool import Contract, Tool
 from callpact.wire.openapi_output import encode_openapi
+from raw import Served
+
+ENDPOINTS = Path(__file__).parents[1] / "serve" / "endpoints.py"
 
 
 async def handler(arguments, context):
@@ -118,3 +126,71 @@ def test_a_tool_without_an_output_schema_may_give_bytes():
 def test_only_a_tool_that_writes_takes_an_idempotency_key(kind):
     operation = document(tool(kind=kind))["paths"]["/tools/t.x"]["post"]
     assert ("x-callpact-headers" in operation) is (kind == "mutation")
+
+
+# --- back again -------------------------------------------------------------------------------
+
+
+def expanded(schema, root, levels=8):
+    """A schema without references, as far as the levels go, so that names make no difference."""
+    if isinstance(schema, list):
+        return [expanded(item, root, levels) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if not levels:
+        return "…"
+    if "$ref" in schema:
+        return expanded(target(root, schema["$ref"]), root, levels)
+    return {
+        key: expanded(value, root, levels - (key == "properties"))
+        for key, value in schema.items()
+        if key != "$defs"
+    }
+
+
+def test_the_document_read_back_has_the_same_contracts():
+    async def story():
+        async with Session(Options(refs=(str(ENDPOINTS),), audit="off")) as session:
+            await session.load()
+            tools = list(session.catalog)
+            source, read = await from_openapi(
+                document(*tools), namespace="t", server="http://x.test"
+            )
+            await source.aclose()
+            assert list(read.report) == []
+            return tools, {tool.id: tool for tool in read}
+
+    tools, read = asyncio.run(story())
+    assert len(tools) == 8
+    for tool in tools:
+        other = read[f"t.{tool.wire_name}"]
+        assert (other.kind == "subscription") is (tool.kind == "subscription")
+        taken = other.contract.input["properties"]["body"]
+        declared = tool.contract.input
+        assert expanded(taken, other.contract.input) == expanded(declared, declared)
+        given, wanted = other.contract.output or {}, tool.contract.output or {}
+        assert expanded(given, given) == expanded(wanted, wanted)
+    forms = [tool for tool in read if tool.endswith(".get")]
+    assert forms == [f"t.endpoints_{name}.get" for name in ("price", "nothing", "find", "logo")]
+
+
+def test_a_tool_read_back_calls_the_endpoint_it_came_from():
+    async def story(server):
+        async with Session(Options(refs=(str(ENDPOINTS),), audit="off")) as session:
+            await session.load()
+            made = document(*session.catalog)
+        source, tools = await from_openapi(made, namespace="t", server=server, hosts=["127.0.0.1"])
+        try:
+            async with Runtime(tools) as runtime:
+                price = await runtime.execute(
+                    "t.endpoints_price", {"body": {"sku": "a", "quantity": 2}}
+                )
+                same = await runtime.execute("t.endpoints_price.get", {"sku": "a", "quantity": 2})
+                return price.data, same.data
+        finally:
+            await source.aclose()
+
+    with Served(ENDPOINTS, args=["--audit", "off"]) as served:
+        server = f"http://127.0.0.1:{served.port}"
+        answers = asyncio.run(asyncio.wait_for(story(server), 30))
+    assert answers == ({"total": 5.0}, {"total": 5.0})

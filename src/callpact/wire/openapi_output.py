@@ -137,14 +137,12 @@ def _result(tool: Tool, output: str | None) -> dict[str, Any]:
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
     if tool.kind == "subscription":
         headers = {name: headers[name] for name in ("X-Operation-Id", "X-Operation-Timestamp")}
-        schema = _EVENT | {
-            "properties": {**_EVENT["properties"], "data": _EVENT_DATA | _held(data)}
-        }
         about = (
             "A stream of server-sent events: `data` of each is a result, an event `completed` ends "
             "it, an event `error` has the reason for an early end"
         )
-        content = {EVENTS: {"schema": schema}}
+        # OpenAPI 3.1 cannot say whether a schema is one of the stream, of an event or of its data.
+        content = {EVENTS: {"schema": {}, "x-callpact-event-data": data}}
         return {"description": about, "headers": headers, "content": content}
     whole: dict[str, Any] = {"$ref": f"{_SCHEMAS}Envelope"}
     if data:
@@ -154,10 +152,6 @@ def _result(tool: Tool, output: str | None) -> dict[str, Any]:
     if output is None:  # Without a schema, a result may be bytes of any type.
         content[media or "*/*"] = {}
     return {"description": "The result of the tool", "headers": headers, "content": content}
-
-
-def _held(data: dict[str, Any]) -> dict[str, Any]:
-    return {"contentSchema": data} if data else {}
 
 
 def _examples(tool: Tool) -> dict[str, Any]:
@@ -280,13 +274,6 @@ _ENVELOPE: dict[str, Any] = {
             },
         },
     },
-}
-_EVENT_DATA: dict[str, Any] = {"type": "string", "contentMediaType": JSON}
-_EVENT: dict[str, Any] = {
-    "type": "object",
-    "description": "One event of the stream",
-    "required": ["data"],
-    "properties": {"data": _EVENT_DATA, "event": _TEXT, "id": _TEXT},
 }
 _HEADERS: dict[str, Any] = {
     "X-Operation-Id": {"description": "The id of the tool", "required": True, "schema": _TEXT},

@@ -1,7 +1,7 @@
 """The plain HTTP door: `POST /tools/{id}`, and `GET` for tools that only read.
 
 An ASGI application behind the guard of the HTTP server, which checks hosts, origins, tokens and
-sizes first. The wire form is in `wire/rest.py`, subscriptions are in `event_stream.py`.
+sizes first. The wire form is in `wire/rest.py`, subscriptions are in `rest_events.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from callpact.serve.door_calls import CallSender
 from callpact.serve.http.guard import check_is_json, header_values
 from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
 from callpact.serve.rest.docs_page import POLICY
-from callpact.serve.rest.event_stream import send_events
+from callpact.serve.rest.rest_events import send_events
 from callpact.serve.rest.rest_pages import RestPages
 from callpact.wire import rest
 from callpact.wire.query_arguments import query_forms, read_query
