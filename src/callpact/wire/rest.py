@@ -38,6 +38,7 @@ RETRY_SECONDS = 10
 """Seconds in the `Retry-After` header of a call that was refused for lack of room."""
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
+_WEIGHT = re.compile(r"[01](?:\.[0-9]{0,3})?", re.ASCII)
 _OCTETS = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
 REFUSALS = {
@@ -55,6 +56,15 @@ REFUSALS = {
 }
 """The codes of requests that are refused before a tool is called, by their status."""
 
+EXPOSED_HEADERS = (
+    "callpact-changes",
+    "idempotency-replayed",
+    "retry-after",
+    "x-operation-id",
+    "x-operation-timestamp",
+)
+"""Headers of responses that pages of other origins may read, where those are allowed."""
+
 Headers = list[tuple[bytes, bytes]]
 _GUARDED: Headers = [
     (b"cache-control", b"no-store"),
@@ -70,6 +80,16 @@ class HttpAnswer(Struct, frozen=True):
     status: int
     headers: Headers
     body: bytes
+
+
+def prefers_envelope(accept: str) -> bool:
+    """True if an `Accept` header names the envelope, and not the bare data at least as much."""
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+        weights[kind] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    return weights.get(ENVELOPE, 0.0) > weights.get(JSON, 0.0)
 
 
 # --- results --------------------------------------------------------------------------------

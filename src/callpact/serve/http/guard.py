@@ -37,6 +37,7 @@ from callpact.serve.jsonrpc import (
 )
 from callpact.serve.mcp.direct_calls import MESSAGE
 from callpact.serve.mcp.prebuilt import set_aside
+from callpact.wire.rest import EXPOSED_HEADERS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -205,7 +206,7 @@ class Guard:
                 allow_origins=sorted(self._host_policy.origins),
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
-                expose_headers=["mcp-session-id", "www-authenticate"],
+                expose_headers=["mcp-session-id", "www-authenticate", *EXPOSED_HEADERS],
             )
 
     def stop(self) -> None:

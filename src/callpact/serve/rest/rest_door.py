@@ -239,11 +239,8 @@ def _idempotency_key(scope: Scope) -> str | None:
 
 
 def _wants_envelope(scope: Scope) -> bool:
-    for value in header_values(scope, b"accept"):
-        kinds = (part.partition(";")[0].strip().lower() for part in value.split(","))
-        if rest.ENVELOPE in kinds:
-            return True
-    return False
+    accept = ", ".join(header_values(scope, b"accept"))
+    return rest.ENVELOPE in accept.lower() and rest.prefers_envelope(accept)
 
 
 def _check_site(scope: Scope) -> None:
