@@ -15,7 +15,7 @@ from callpact.errors import CallError, HandlerCrashed
 from callpact.serve.auth.bearer import identify
 from callpact.serve.concurrency import caller_of
 from callpact.serve.door_calls import CallSender
-from callpact.serve.http.guard import check_is_json, header_values
+from callpact.serve.http.guard import check_is_json
 from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
 from callpact.serve.rest.docs_page import POLICY
 from callpact.serve.rest.rest_events import send_events
@@ -53,6 +53,9 @@ _PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
+_UNTRACED = contextlib.nullcontext()
+_HEADERS = "callpact.headers"
+_READ = frozenset({b"accept", b"idempotency-key", b"origin", b"sec-fetch-site", b"user-agent"})
 _log = logging.getLogger("callpact.serve.rest")
 
 
@@ -103,7 +106,8 @@ class RestDoor:
         path, method = scope["path"], scope["method"]
         allowed, tool = _READS, None
         if path.startswith(TOOLS_PATH):
-            _check_site(scope)
+            headers = scope[_HEADERS] = _headers(scope)
+            _check_site(headers)
             tool = scope[_TOOL] = self._calls.runtime.catalog.get(path[len(TOOLS_PATH) :])
             allowed = ("POST",) if method == "POST" else methods_of(tool)
         if method not in allowed:
@@ -121,7 +125,7 @@ class RestDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["path"].startswith(TOOLS_PATH):
-                with self._traced(scope):
+                with self._traced(scope) if self._telemetry else _UNTRACED:
                     await self._call(scope, receive, send)
             elif scope["path"] in HEALTH_PATHS:
                 await self._health(scope, send)
@@ -164,7 +168,8 @@ class RestDoor:
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         tool: Tool | None = scope[_TOOL]
         message = await receive()
-        whole = _wants_envelope(scope)
+        headers: dict[bytes, str] = scope[_HEADERS]
+        whole = _wants_envelope(headers)
         try:
             arguments = _arguments(scope, message.get("body", b""), tool)
             call = self._request(scope, arguments, tool)
@@ -175,7 +180,7 @@ class RestDoor:
                 return
             with contextlib.suppress(_ClientGone):
                 async with _Watch(receive):
-                    key = _idempotency_key(scope)
+                    key = headers.get(b"idempotency-key")
                     answer = await self._answer(call, tool, sender, key, whole=whole)
                     await _send(answer, send)
         except CallError as error:
@@ -200,7 +205,7 @@ class RestDoor:
 
     def _request(self, scope: Scope, arguments: Any, tool: Tool | None) -> Call:
         name = tool.id if tool is not None else scope["path"][len(TOOLS_PATH) :]
-        agent = next(iter(header_values(scope, b"user-agent")), "")[:MAX_CLIENT_NAME]
+        agent = scope[_HEADERS].get(b"user-agent", "")[:MAX_CLIENT_NAME]
         return self._calls.request(name, arguments, tool, via="http", client_name=agent)
 
     def _sender(self, scope: Scope) -> CallSender:
@@ -232,25 +237,30 @@ def _encoded(outcome: CallOutcome, tool: Tool, *, whole: bool) -> rest.HttpAnswe
     return rest.encode_result(outcome.unwrap(), tool, whole=whole)
 
 
-def _idempotency_key(scope: Scope) -> str | None:
-    """Return the key of a request; several of them are joined, and then refused."""
-    given = list(header_values(scope, b"idempotency-key"))
-    return " ".join(given) if given else None
+def _headers(scope: Scope) -> dict[bytes, str]:
+    """Return the headers that calls need; several of one name are joined."""
+    found: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in _READ:
+            text = value.decode("latin-1")
+            found[name] = text if name not in found else f"{found[name]}, {text}"
+    return found
 
 
-def _wants_envelope(scope: Scope) -> bool:
-    accept = ", ".join(header_values(scope, b"accept"))
+def _wants_envelope(headers: dict[bytes, str]) -> bool:
+    accept = headers.get(b"accept", "")
     return rest.ENVELOPE in accept.lower() and rest.prefers_envelope(accept)
 
 
-def _check_site(scope: Scope) -> None:
+def _check_site(headers: dict[bytes, str]) -> None:
     """Refuse what a page of another site makes a browser send without an `Origin`: images, links.
 
     Raises:
         RequestRefused: 403
     """
-    sites = set(header_values(scope, b"sec-fetch-site"))
-    if not sites <= {"same-origin", "none"} and not any(header_values(scope, b"origin")):
+    if headers.get(b"sec-fetch-site", "none") in {"same-origin", "none"}:
+        return
+    if not headers.get(b"origin"):  # The guard has checked one that is there.
         raise RequestRefused(403, "Pages of other sites cannot call tools")
 
 
