@@ -284,6 +284,21 @@ def test_a_tool_that_writes_takes_post_alone(line, method):
     assert b"allow: post" in lines
 
 
+def test_a_subscription_that_only_reads_can_be_read_by_a_browser():
+    tool = made("ticks", ticks, input=ANY, kind="subscription", annotations={"readOnlyHint": True})
+    with serving(tool) as served, served.connect() as line:
+        assert get(line, "/tools/shop.ticks").body.startswith(b"id: 0\n")
+        assert error(line.ask(method="PUT", path="/tools/shop.ticks"), 405)
+
+
+def test_head_is_get_without_a_body(line):
+    line.send(raw.request(method="HEAD", path="/tools/shop.price?sku=a", Content_Type=None))
+    assert line.file.readline().split()[1] == b"200"
+    headers = list(iter(lambda: line.file.readline().strip(), b""))
+    assert b"x-operation-id: shop.price" in headers
+    assert post(line, "shop.whoami").status == 200
+
+
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
 def test_a_form_of_a_web_page_is_refused(line, kind):
     answer = post(line, "shop.order", b"{}", Content_Type=kind)

@@ -123,7 +123,8 @@ class DoorCalls:
             CallError: the key cannot be used, or there is no outcome.
         """
         key, target = check_key(key), counted or tool
-        if not takes_idempotency_key(target) or not _is_granted(tool, sender.identity):
+        is_granted = _is_granted(tool, sender.identity) and _is_granted(target, sender.identity)
+        if not takes_idempotency_key(target) or not is_granted:
             return CallOutcome(await self.run(call, tool, sender, client=client, counted=counted))
         has_begun = False
 

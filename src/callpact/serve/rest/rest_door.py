@@ -214,9 +214,10 @@ class RestDoor:
 
 def methods_of(tool: Tool | None) -> tuple[str, ...]:
     """Return the methods that a tool can be called with; an unknown one is not found with any."""
-    if tool is None or query_forms(tool) is not None:
-        return (*_READS, "POST")
-    return ("POST",)
+    if tool is not None and query_forms(tool) is None:
+        return ("POST",)
+    is_stream = tool is not None and tool.kind == "subscription"
+    return ("GET", "POST") if is_stream else (*_READS, "POST")
 
 
 def _arguments(scope: Scope, body: bytes, tool: Tool | None) -> Any:
