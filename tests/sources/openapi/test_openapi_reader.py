@@ -6,6 +6,7 @@ import pytest
 
 from api_documents import SERVER, answer, api, body, check, errors, load, one
 from callpact import SourceRefused
+from callpact.tool import Origin
 
 
 def names(tools):
@@ -105,6 +106,7 @@ def test_words_and_tags_are_kept():
     assert tool.title == "List pets"
     assert tool.description == "Deprecated. Lists all pets."
     assert tool.tags == ("pets", "read")
+    assert tool.origin == Origin("GET", "/pets", "", True)
 
 
 def test_parameters_and_body_are_the_closed_input():

@@ -53,7 +53,7 @@ from callpact.sources.openapi.operations import Operation
 from callpact.sources.openapi.pagination import read_pagination
 from callpact.sources.openapi.request_bodies import argument_schema
 from callpact.sources.openapi.scheme_credentials import read_credentials
-from callpact.tool import Contract, DeclaredSchemas, Disabled, Handler, Kind, Tool
+from callpact.tool import Contract, DeclaredSchemas, Disabled, Handler, Kind, Origin, Tool
 
 MAX_NAMESPACE = 40
 """Characters of a namespace that is made of the title of an OpenAPI document."""
@@ -362,6 +362,12 @@ class _ToolOperation:
             source=f"{loaded.shown}#{operation.pointer}",
             disabled=disabled,
             keys=keys,
+            origin=Origin(
+                operation.method,
+                operation.path,
+                operation.operation_id or "",
+                operation.deprecated,
+            ),
             uses_client=False,
         )
 
