@@ -14,6 +14,7 @@ from callpact.envelope import HTTPResponseMeta
 from callpact.errors import Failed, InvalidConfig, InvalidTool, Timeout, UpstreamError
 from callpact.net.limits import Limits
 from callpact.runtime import Runtime
+from callpact.sources.openapi.openapi_source import from_openapi
 from callpact.sources.openapi.operation_handler import operation_handler
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import ResponseDeclaration
@@ -260,6 +261,37 @@ def test_each_event_is_an_envelope():
     assert {each.meta.content_type for each in found} == {"text/event-stream; charset=utf-8"}
     assert request.target == "/?q=x"
     assert request.headers["accept"] == "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [({"type": "string"}, [{"n": "1"}]), ({"properties": {"n": {"type": "integer"}}}, [{"n": 1}])],
+)
+def test_a_schema_of_text_is_that_of_the_stream_and_not_of_its_events(schema, data):
+    content = {"text/event-stream": {"schema": schema}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Shop", "version": "1"},
+        "servers": [{"url": "https://shop.example"}],
+        "paths": {
+            "/ticks": {
+                "get": {
+                    "operationId": "ticks",
+                    "responses": {"200": {"description": "", "content": content}},
+                }
+            }
+        },
+    }
+    sent = {"body": b'data: {"n": "1"}\n\n', "contentType": "text/event-stream"}
+
+    async def run():
+        source, tools = await from_openapi(document, transport=StubTransport(lambda _: sent))
+        async with Runtime(Catalog(tools)) as runtime:
+            found = [each.data async for each in runtime.subscribe("shop.ticks", {})]
+        await source.aclose()
+        return found
+
+    assert asyncio.run(run()) == data
 
 
 def test_a_silent_stream_ends_with_the_deadline_or_the_limit():

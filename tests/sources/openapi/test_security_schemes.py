@@ -13,7 +13,7 @@ from callpact.secrets import Secrets
 from callpact.sources.openapi.operation_handler import operation_security
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import SecurityNeed, SecurityScheme
-from callpact.sources.openapi.scheme_credentials import read_credentials
+from callpact.sources.openapi.scheme_credentials import read_credentials, unused_credentials
 from echo_upstream import Echo, Sent, a_parameter, an_operation
 
 KEY = "the-secret-of-the-shop"
@@ -351,6 +351,33 @@ def test_a_document_cannot_send_a_client_secret_to_another_host():
         assert 'keys = ["SHOP_KEY@replaced.example"]' in caught.value.message
 
     assert with_issuer(Issuer(), refused, OAUTH) == []
+
+
+def test_the_token_and_the_secret_behind_it_are_masked_in_answers():
+    issuer = Issuer()
+
+    def answer(request):
+        is_call = request.path == "/"
+        return Sent([request.headers["authorization"], KEY]) if is_call else issuer(request)
+
+    async def masked(echo, operation, settings):
+        assert (await echo.call(operation, {}, settings)).data == ["Bearer ***", "***"]
+
+    with_issuer(answer, masked)
+
+
+def test_a_token_endpoint_may_be_relative_to_the_server():
+    requests = with_issuer(Issuer(), once, scheme("oauth2", token_url="/token"))
+    assert [each.path for each in requests] == ["/token", "/"]
+
+
+def test_a_credential_of_an_unknown_scheme_is_reported_with_the_nearest_name():
+    given = read_credentials({"shop_key": "x", "other": "y"})
+    assert list(unused_credentials(given, ["shop-key", "token"])) == [
+        "security.shop_key: no operation names this scheme; did you mean 'shop-key'?",
+        "security.other: no operation names this scheme; it names shop-key, token",
+    ]
+    assert list(unused_credentials(given, ["shop_key", "other"])) == []
 
 
 def test_the_settings_may_name_the_token_endpoint():

@@ -52,7 +52,7 @@ from callpact.sources.openapi.operation_settings import OperationSettings, setti
 from callpact.sources.openapi.operations import Operation
 from callpact.sources.openapi.pagination import read_pagination
 from callpact.sources.openapi.request_bodies import argument_schema
-from callpact.sources.openapi.scheme_credentials import read_credentials
+from callpact.sources.openapi.scheme_credentials import read_credentials, unused_credentials
 from callpact.tool import Contract, DeclaredSchemas, Disabled, Handler, Kind, Origin, Tool
 
 MAX_NAMESPACE = 40
@@ -164,6 +164,16 @@ class _LoadedDocument:
         self.namespace = namespace or _slug(_text(_info(document).get("title")))
         if plans and any(not plan.operation.server for plan in plans):
             self.findings.append(Finding(shown, "warning", _NO_SERVER, path="/servers"))
+        schemes = (
+            need.scheme.name
+            for plan in plans
+            for needs in plan.operation.security
+            for need in needs
+        )
+        for text in unused_credentials(settings.credentials, schemes):
+            self.findings.append(
+                Finding(shown, "warning", text, path="/components/securitySchemes")
+            )
         servers = dict.fromkeys(plan.operation.server for plan in plans)
         self.settings = dataclasses.replace(settings, servers=tuple(filter(None, servers)))
         self.operations = [_ToolOperation(plan, self) for plan in plans]
@@ -275,6 +285,8 @@ class _ToolOperation:
         schema = parts[0] if len(parts) == 1 else {"anyOf": parts}
         if not is_object(schema):
             return None
+        if plan.is_stream and schema.get("type") == "string":
+            return None  # It describes the text of the stream, not the data of an event.
         bounded, self._reduced = converter.bounded(schema, uses)
         return bounded
 

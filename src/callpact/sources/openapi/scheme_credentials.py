@@ -8,8 +8,9 @@ becomes a key; nothing is read or sent here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, cast
 
 from callpact.errors import InvalidConfig
@@ -66,6 +67,18 @@ def read_credentials(table: Mapping[str, Any], where: str = "security") -> dict[
         InvalidConfig: with the key, what was expected and what came; never with a value.
     """
     return {scheme: _credential(given, f"{where}.{scheme}") for scheme, given in table.items()}
+
+
+def unused_credentials(
+    credentials: Mapping[str, Credential], schemes: Iterable[str]
+) -> Iterator[str]:
+    """A message for each credential of a scheme that no operation names."""
+    known = sorted(set(schemes))
+    for name in credentials:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; it names {', '.join(known)}"
+            yield f"security.{name}: no operation names this scheme{hint if known else ''}"
 
 
 def _credential(given: Any, where: str) -> Credential:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 from msgspec import Struct
 
@@ -190,6 +190,8 @@ class OperationSecurity:
         if credential.client_id is not None:
             key, token = await self._token(need, credential, deadline)
             filled.token = (key, token)
+            secrets = self.source.secrets
+            filled.values += [value for name in credential.names if (value := secrets.get(name))]
             filled.values.append(token.value)
             _authorize(built, filled, f"Bearer {token.value}")
             return
@@ -251,7 +253,7 @@ class OperationSecurity:
         Without an entry `NAME@host` they may go to the endpoint of the settings, or to one on the
         server itself: a document could name any other.
         """
-        url = credential.token_url or scheme.token_url
+        url = credential.token_url or self._absolute(scheme.token_url)
         is_settled = credential.token_url is not None or _is_at(url, self._root)
         root = read_root(url) if url is not None and is_settled else self._root
         return self.source.client_keys(credential.names, root)
@@ -265,15 +267,21 @@ class OperationSecurity:
     ) -> str:
         if credential.token_url is not None:
             return with_key_values(credential.token_url, keys.value)
-        if scheme.token_url is not None:
-            return scheme.token_url
-        if scheme.discovery_url is None:
+        declared = self._absolute(scheme.token_url)
+        if declared is not None:
+            return declared
+        discovery = self._absolute(scheme.discovery_url)
+        if discovery is None:
             words = (
                 f"The scheme {scheme.name} names no token endpoint: write token_url in "
                 f"[sources.{self.source.table}.security.{_toml_key(scheme.name)}]"
             )
             raise Failed("server_param_missing", words, details=self._schemes())
-        return await _discovered(self.transport, scheme.discovery_url, deadline)
+        return await _discovered(self.transport, discovery, deadline)
+
+    def _absolute(self, url: str | None) -> str | None:
+        """An address of the document, which may be relative to the server."""
+        return None if url is None else urljoin(f"{self.server}/", url)
 
 
 async def _discovered(transport: Transport, url: str, deadline: float | None) -> str:
