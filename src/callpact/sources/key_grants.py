@@ -89,7 +89,7 @@ class KeyGrants:
 
     def line(self, entry: str) -> str:
         """The configuration line and the option that grant one more key."""
-        quoted = ", ".join(f'"{each}"' for each in (*self.entries, entry))
+        quoted = ", ".join(f'"{each}"' for each in dict.fromkeys((*self.entries, entry)))
         return f"`keys = [{quoted}]` in the table of its source, or `--key {entry}`"
 
 
