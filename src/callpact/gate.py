@@ -260,9 +260,8 @@ def _release_slowly(
         return envelope
     if is_content or isinstance(data, bytes):
         return _release_unjudged(envelope, "content blocks" if is_content else "bytes", policy)
-    if data is None and isinstance(meta, HTTPResponseMeta) and meta.status_code in _WITHOUT_CONTENT:
-        if policy == "warn" or schema.accepts(None):
-            return envelope
+    is_empty = isinstance(meta, HTTPResponseMeta) and meta.status_code in _WITHOUT_CONTENT
+    if is_empty and data is None and policy != "warn" and not schema.accepts(None):
         return _release_unjudged(envelope, "a response without content", policy)
     issues = _judge(schema, data, "Output", _QUIET_FOR_WARN if policy == "warn" else frozenset())
     if policy == "reject":
