@@ -17,7 +17,7 @@ import httpx2
 import orjson
 
 from callpact.net.address import AddressRules, Refused
-from callpact.net.event_stream import AnswerFilter
+from callpact.net.answer_filter import AnswerFilter
 from callpact.net.limits import Limits
 from callpact.schema import is_object
 
@@ -38,10 +38,12 @@ def checked_client(
     headers: Mapping[str, str],
     limits: Limits,
     token: RenewableToken | None = None,
+    auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
     """Make a client that reaches only what the rules let through, within the limits.
 
     A `token` is sent with every request; after a 401 the request is repeated once with another.
+    Without one, `auth` authorizes the requests.
     """
     timeout = httpx2.Timeout(
         limits.idle_seconds, connect=limits.connect_seconds, read=None, pool=None
@@ -50,7 +52,7 @@ def checked_client(
         transport=_CheckedTransport(rules, limits),
         headers={"accept-encoding": "identity", **headers},
         timeout=timeout,
-        auth=None if token is None else _BearerAuth(token),
+        auth=auth if token is None else _BearerAuth(token),
         trust_env=False,
     )
 

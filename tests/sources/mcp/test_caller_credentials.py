@@ -322,6 +322,18 @@ async def asked(pool, number, **arguments):
     return await pool.request("tools/call", params, identity=Identity(f"c{number}"))
 
 
+def test_resources_of_a_server_with_credentials_of_callers_are_not_followed():
+    async def go(server):
+        pool = pool_of(server)
+        with pytest.raises(CallError, match="are not followed"):
+            await pool.follow("test://notes/1", lambda: None)
+        await pool.aclose()
+        assert server.headers == []
+
+    with GuardedServer(known()) as server:
+        asyncio.run(go(server))
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_the_longest_idle_session_is_closed_for_one_more(era):
     async def go(server):

@@ -237,8 +237,8 @@ async def _transport(
             yield streams
         return
     limits = Limits()
-    auth = token or settings.auth
-    client = checked_client(AddressRules(settings.hosts), settings.headers, limits, auth)
+    rules = AddressRules(settings.hosts)
+    client = checked_client(rules, settings.headers, limits, token, settings.auth)
     async with (
         client,
         streamable_http_client(

@@ -206,10 +206,12 @@ class ResourceUpdates:
                     async for event in events:
                         self.updated(event.uri)
             except (MCPError, RuntimeError) as error:  # RuntimeError: the SDK's SubscriptionLost.
+                # The server's own words may repeat a credential that it was sent.
+                reason = f"error {error.code}" if isinstance(error, MCPError) else "no stream"
                 if not ready.done():
-                    ready.set_exception(self._error(f"does not report changes: {error}"[:500]))
+                    ready.set_exception(self._error(f"does not report changes ({reason})"))
                     return
-                _log.debug("%s: %s", self._name, error)
+                _log.debug("%s: its stream of changes ended (%s)", self._name, reason)
             await asyncio.sleep(_PAUSE_SECONDS * (1 + random.random()))  # noqa: S311 - jitter
 
     def _missed(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callpact.net.event_stream import AnswerFilter
+from callpact.net.answer_filter import AnswerFilter
 
 BREAKS = ["\n", "\r\n", "\r"]
 OURS = [
