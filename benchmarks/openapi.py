@@ -2,8 +2,8 @@
 
 The documents of GitHub and Stripe come from npm packages (tests/support/api_downloads.py). Every
 system runs in a process of its own: it reads the document, makes its tools, and writes every
-definition as JSON. "Compiled" also compiles both schemas of every tool, which callpact otherwise
-does on the first call; FastMCP has no such step.
+definition as JSON. "Compiled" compiles both schemas of every tool instead of writing them, which
+callpact does on the first call; FastMCP has no such step.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ path, compiles = sys.argv[1:]
 async def main():
     _, tools = await from_openapi(path, transport=StubTransport(None))
     if compiles:
-        for tool in tools:
-            tool.contract.compiled_input
+        return [tool.contract.compiled_input and b"" for tool in tools]
     return [json_text(encode_tool(tool, modern=True)).encode() for tool in tools]
 begun = time.process_time()
 definitions = asyncio.run(main())
@@ -64,7 +63,7 @@ done = time.process_time()
 """
 SYSTEMS = {
     "callpact": (_OURS, ""),
-    "callpact, compiled": (_OURS, "yes"),
+    "callpact, loaded and compiled": (_OURS, "yes"),
     "FastMCP": (_THEIRS, ""),
 }
 TARGETS = {"github": (0.2, 0.5), "stripe": (0.1, 0.5)}
@@ -92,10 +91,12 @@ def _print(name: str, samples: dict[str, list[dict]], cpu: float, memory: float)
     for system, found in samples.items():
         taken, held = median(found, "cpu"), median(found, "memory")
         bounds = (f"≤ {cpu:g}", f"≤ {memory:g}") if system == "callpact" else ("", "")
+        if system == "callpact, loaded and compiled":
+            bounds = (f"≤ {cpu:g}", "")
         print(
             f"| {system} | {found[0]['tools']:,} | {taken:.2f} s | {taken / peer['cpu']:.2f} "
             f"| {bounds[0]} | {held / 1e6:.0f} MB | {held / peer['memory']:.2f} | {bounds[1]} "
-            f"| {found[0]['size'] / 1e6:.1f} MB |"
+            f"| {f'{size / 1e6:.1f} MB' if (size := found[0]['size']) else ''} |"
         )
 
 

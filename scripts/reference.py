@@ -278,6 +278,14 @@ LIMITS: dict[str, tuple[str, str]] = {
             "MAX_TOKEN_RESPONSE DEFAULT_TOKEN_LIFE REFRESH_SECONDS RETRY_SECONDS"
         ),
     ),
+    "OpenAPI documents": (
+        "sources.openapi",
+        (
+            "MAX_DOCUMENT_BYTES MAX_DOCUMENT_FILES MAX_DOCUMENT_VALUES MAX_DOCUMENT_DEPTH "
+            "MAX_REFERENCE_CHAIN MAX_PATHS MAX_OPERATIONS MAX_EXAMPLE_BYTES MAX_OUTPUT_DEFINITIONS "
+            "MAX_NAMESPACE MAX_PLACED"
+        ),
+    ),
     "OpenAPI requests": (
         "sources.openapi",
         "MAX_URL MAX_PAIRS MAX_PARTS MAX_EVENT_BYTES DEFAULT_PAGES DEFAULT_ITEMS MAX_PAGES",

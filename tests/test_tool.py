@@ -15,7 +15,7 @@ from callpact.context import Context, Env, Identity
 from callpact.errors import InvalidSchema, InvalidTool, UsageError
 from callpact.gate import admit
 from callpact.schema import compile_schema
-from callpact.tool import OPEN, Access, Call, Contract, Tool, wire_name
+from callpact.tool import OPEN, Access, Call, Contract, DeclaredSchemas, Tool, wire_name
 
 CLOSED = {"type": "object", "properties": {"q": {"type": "string"}}, "additionalProperties": False}
 
@@ -454,3 +454,26 @@ def test_the_env_of_a_context_is_opened_for_this_very_call_and_its_bus():
     assert asyncio.run(context.env.shop.price(5)) == ("shop.price", 5)
     assert opened == [(context, call_map)]
     assert opened[0][0] is context
+
+
+def test_a_later_contract_shows_its_schemas_and_policy_before_it_is_made():
+    made = []
+
+    def make():
+        made.append(1)
+        return Contract(input={"type": "object"}, output={"type": "string"})
+
+    schemas = DeclaredSchemas({"type": "object"}, {"type": "string"}, "cast")
+    contract = Contract.later(make, lambda: schemas)
+    tightened = contract.with_policy("reject")
+    assert (contract.input, contract.output, contract.policy) == (
+        {"type": "object"},
+        {"type": "string"},
+        "cast",
+    )
+    assert (tightened.output, tightened.policy) == ({"type": "string"}, "reject")
+    assert not made
+    assert tightened.compiled_output.accepts("a")
+    assert (tightened.policy, contract.policy, made) == ("reject", "cast", [1])
+    assert contract.compiled_input.accepts({})
+    assert contract == Contract(input={"type": "object"}, output={"type": "string"})

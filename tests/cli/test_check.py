@@ -875,3 +875,39 @@ def test_opening_hooks_without_the_extra_says_what_to_install(tmp_path, check, m
     done = check(tmp_path, "--hooks")
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'callpact[hooks]'" in done.stderr
+
+
+# --- OpenAPI documents ------------------------------------------------------------------------
+
+OPENAPI = """\
+openapi: 3.0.0
+info: {title: Pets, version: '1'}
+servers: [{url: https://api.example.com}]
+paths:
+  /pets:
+    get: {operationId: list}
+"""
+
+
+def test_a_sound_openapi_document_passes(tmp_path, check):
+    path = tmp_path / "api.yaml"
+    path.write_text(OPENAPI, "utf-8")
+    assert check(path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (OPENAPI + "    post: {parameters: [{in: query}]}\n", "a parameter must have a `name`"),
+        ("a: [", "not YAML"),
+        ("a: 1\n", "expected `openapi: 3.x`"),
+        ("- " * 5_000, "levels"),
+    ],
+)
+def test_a_broken_openapi_document_is_reported_without_a_traceback(tmp_path, check, text, reason):
+    path = tmp_path / "api.yaml"
+    path.write_text(text, "utf-8")
+    left = check(path)
+    assert left.returncode == 1
+    assert reason in left.stdout
+    assert "Traceback" not in left.stdout + left.stderr

@@ -324,12 +324,13 @@ class _Tracer:
         stack: list[Any] = [self._root]
         while stack:
             item = stack.pop()
-            if is_object(item):
-                for candidates in self._led(item):
-                    found += candidates
-                stack.extend(item.values())
-            elif is_array(item):
-                stack.extend(item)
+            if type(item) is dict:
+                held = cast("dict[str, Any]", item)
+                if not _REFERRING.isdisjoint(held):
+                    for candidates in self._led(held):
+                        found += candidates
+                item = held.values()
+            stack += [part for part in item if type(part) is dict or type(part) is list]
         return found
 
     def weight(self, schema: Any) -> int:

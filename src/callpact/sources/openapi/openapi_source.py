@@ -29,8 +29,9 @@ from callpact.errors import (
 from callpact.net import HttpTransport, Request, Transport
 from callpact.net.address import Refused, place_of
 from callpact.net.host_patterns import HostPatterns
-from callpact.schema import Json, is_object
+from callpact.schema import CompiledSchema, Json, compile_schema, is_object
 from callpact.schema.compiled import says_nothing
+from callpact.schema.json_text import json_text
 from callpact.secrets.keys import Secrets, key_name
 from callpact.sources.base import Finding, Opening, Tools, Watched
 from callpact.sources.openapi.openapi_document import (
@@ -159,6 +160,9 @@ class _LoadedDocument:
         is_lone = version.startswith(("2.", "3.0"))
         self.inputs = SchemaConverter(document, "input", lone_references=is_lone)
         self.outputs = SchemaConverter(document, "output", lone_references=is_lone)
+        self.shared_outputs: dict[tuple[Any, ...], tuple[dict[str, Any], int]] = {}
+        self.compiled_outputs: dict[int, CompiledSchema] = {}
+        """By the id of a shared output schema."""
         self._placeable = MAX_PLACED
         self.version = _text(_info(document).get("version")) or None
         self.namespace = namespace or _slug(_text(_info(document).get("title")))
@@ -287,7 +291,12 @@ class _ToolOperation:
             return None
         if plan.is_stream and schema.get("type") == "string":
             return None  # It describes the text of the stream, not the data of an event.
-        bounded, self._reduced = converter.bounded(schema, uses)
+        # Many operations answer alike: they share the schema, and what is compiled of it.
+        key = (json_text(schema), *uses.keys)
+        shared = self._loaded.shared_outputs.get(key)
+        if shared is None:
+            shared = self._loaded.shared_outputs[key] = converter.bounded(schema, uses)
+        bounded, self._reduced = shared
         return bounded
 
     def schemas(self) -> DeclaredSchemas:
@@ -308,9 +317,18 @@ class _ToolOperation:
             self._trouble = error  # Every call reports it.
             return Contract()
         try:
-            return Contract(input=compiled, output=self.output)
+            return Contract(input=compiled, output=self._compiled_output())
         except InvalidSchema:
             return Contract(input=compiled)
+
+    def _compiled_output(self) -> CompiledSchema | None:
+        output, shared = self.output, self._loaded.compiled_outputs
+        if output is None:
+            return None
+        compiled = shared.get(id(output))
+        if compiled is None:
+            compiled = shared[id(output)] = compile_schema(output)
+        return compiled
 
     @cached_property
     def _handler(self) -> Handler:
@@ -399,7 +417,7 @@ class _ToolOperation:
             text = f"{name} cannot be called: {error.message}"
             yield Finding(shown, "error", text, path=error.path or operation.pointer)
         try:
-            Contract(output=self.output)
+            self._compiled_output()
         except InvalidSchema as error:
             text = f"the output of {name} is not checked: {error.message}"
             yield Finding(shown, "warning", text, path=operation.pointer)
