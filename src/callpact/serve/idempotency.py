@@ -117,7 +117,7 @@ class IdempotentCalls:
             await asyncio.wait(self._tasks, timeout=ENDING_SECONDS)
             for task in self._tasks:
                 task.cancel()
-        await asyncio.to_thread(self._store.close)
+        self._store.close()
 
     async def _claimed(
         self,
