@@ -21,6 +21,7 @@ from callpact.errors import ToolError
 from callpact.runtime import Runtime
 from callpact.serve.auth.bearer import Authentication
 from callpact.serve.mcp.door import Door
+from callpact.serve.rest import rest_events
 from callpact.serve.rest.rest_door import RestDoor
 from callpact.telemetry.tracing import Telemetry
 from callpact.tool import Contract, Tool
@@ -452,6 +453,37 @@ def test_a_subscription_ends_when_its_client_leaves():
             while line.file.readline().strip() != b"data: 1":
                 pass
         assert closed.wait(raw.PATIENCE)
+
+
+def test_a_silent_subscription_is_kept_alive(monkeypatch):
+    for name in ("BEGIN_SECONDS", "KEEP_ALIVE_SECONDS"):
+        monkeypatch.setattr(rest_events, name, 0.01)
+
+    async def silent(arguments, context):
+        await asyncio.Event().wait()
+        yield 1
+
+    tool = made("silent", silent, input=ANY, kind="subscription")
+    with serving(tool) as served, served.connect() as line:
+        line.send(raw.request(b"{}", path="/tools/shop.silent"))
+        found = [line.file.readline().strip() for _ in range(40)]
+        assert found[0].split()[1] == b"200"
+        assert found.count(b": keep-alive") > 1
+
+
+def test_a_subscription_ends_with_the_server():
+    async def forever(arguments, context):
+        yield 1
+        await asyncio.Event().wait()
+
+    tool = made("forever", forever, input=ANY, kind="subscription")
+    with serving(tool) as served:
+        line = served.connect()
+        line.send(raw.request(b"{}", path="/tools/shop.forever"))
+        while line.file.readline().strip() != b"data: 1":
+            pass
+    with line:
+        assert line.is_ended()
 
 
 # --- health -----------------------------------------------------------------------------------
