@@ -119,7 +119,7 @@ def test_a_file_without_sources_says_what_to_add(folder):
         load(config=configure(folder, ""))
 
 
-@pytest.mark.parametrize("ref", ["shop.json", "https://example.org", "cobol:shop", "python:", ""])
+@pytest.mark.parametrize("ref", ["shop.json", "ftp://example.org", "cobol:shop", "python:", ""])
 def test_a_reference_that_no_source_reads_says_what_one_looks_like(folder, ref):
     with pytest.raises(SourceRefused) as caught:
         load([ref])

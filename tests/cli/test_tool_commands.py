@@ -254,12 +254,13 @@ def test_a_call_prints_one_line_about_the_findings_of_other_files(keyed, run, mo
         (keyed / f"Bad{number}.mjs").write_text("export const main = {", "utf-8")
     everything = run("list", "-s", ".").err.splitlines()
     assert sum(line.startswith("error: ") for line in everything) == 80
-    done = run("call", "shop.look", "-s", ".", "--timeout", "0.01", "--audit", "off")
+    elsewhere = ("--upstream", "https://api.example.com=http://127.0.0.1:1")
+    done = run("call", "shop.look", "-s", ".", *elsewhere, "--audit", "off")
     about = [line for line in done.err.splitlines() if "other place" in line]
     assert about == ["80 errors and 5 warnings in 81 other places; `callpact list` shows them"]
     assert "Bad7.mjs" not in done.err
-    assert "Bad7.mjs" in run("call", "shop.look", "-s", ".", "--log-level", "info").err
-    assert "Bad7.mjs" in run("call", "shop.bad", "-s", ".").err
+    assert "Bad7.mjs" in run("show", "shop.look", "-s", ".", "--log-level", "info").err
+    assert "Bad7.mjs" in run("call", "shop.bad", "-s", ".", "--audit", "off").err
     assert "Bad7.mjs" not in run("show", "shop.look", "-s", ".").err
 
 
