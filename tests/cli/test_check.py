@@ -689,6 +689,14 @@ def test_a_dry_run_shows_the_changes_as_a_diff_and_writes_nothing(tmp_path, chec
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "nothing to fix\n")
 
 
+def test_a_dry_run_leaves_openapi_documents_alone(tmp_path, check):
+    write(tmp_path, Weather=BARE)
+    (tmp_path / "api.json").write_text('{"openapi": "3.1.0"}', "utf-8")
+    done = check("Weather.mjs", "api.json", "--fix", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "api.json" not in done.stdout
+
+
 def test_fix_twice_changes_nothing_the_second_time(tmp_path, check):
     write(tmp_path, a__Weather=BARE, b__Weather=GOOD)
     assert check(tmp_path, "--fix").stderr.count("fixed ") == 1

@@ -149,7 +149,7 @@ def check_paths(
     if opens_hooks and not hooks.is_installed():
         raise UsageError("--hooks needs the extra 'hooks': pip install 'callpact[hooks]'")
     paths = list(paths)
-    documents = [path for path in paths if path.suffix in _API_SUFFIXES and not path.is_dir()]
+    documents = list(filter(_is_openapi, paths))
     candidates = find_files(path for path in paths if path not in documents)
     was_written = _fix(candidates) if fixes else True
     reports: list[FileReport] = []
@@ -175,7 +175,7 @@ def print_fixes(paths: Iterable[Path]) -> bool:
         SourceRefused: a path does not exist, or holds no file.
     """
     has_changes = False
-    for candidate in find_files(paths):
+    for candidate in find_files(path for path in paths if not _is_openapi(path)):
         try:
             before = read_text(candidate.path)
         except InvalidManifest:
@@ -202,6 +202,10 @@ def _checked(
         for candidate in tracked:
             yield catalogue.check(candidate)
     yield from catalogue.unseen()
+
+
+def _is_openapi(path: Path) -> bool:
+    return path.suffix in _API_SUFFIXES and not path.is_dir()
 
 
 def _check_openapi(path: Path) -> FileReport:

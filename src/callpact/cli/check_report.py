@@ -70,7 +70,9 @@ def counts_of(reports: Iterable[FileReport]) -> list[CodeCount]:
 
 def _rule(code: str) -> str:
     rule = RULES.get(code)
-    return "" if rule is None else rule.meaning
+    if rule is not None:
+        return rule.meaning
+    return "" if code else "An OpenAPI document can be read; its findings have no code"
 
 
 # --- text -----------------------------------------------------------------------------------
@@ -86,7 +88,10 @@ def print_text(reports: Sequence[FileReport], *, shows_warnings: bool) -> None:
     counts = counts_of(reports)
     if counts and len(reports) > 1:
         rows = [
-            TableRow((code, severity, f"{findings:,}", f"{files:,}", rule), first=_STYLES[severity])
+            TableRow(
+                (code or "-", severity, f"{findings:,}", f"{files:,}", rule),
+                first=_STYLES[severity],
+            )
             for code, severity, findings, files, rule in counts
         ]
         print_table(rows, ["CODE", "SEVERITY", "FINDINGS", "FILES", "RULE"], spare=())

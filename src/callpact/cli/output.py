@@ -518,9 +518,11 @@ def print_lines(lines: Iterable[str]) -> None:
     _write("".join(f"{line}\n" for line in lines).encode(), sys.stdout)
 
 
-def print_diff(before: str, after: str, name: str) -> None:
+def print_diff(before: str, after: str, name: str, *, context: int = 3) -> None:
     """Write the changes of a file as a unified diff, coloured on a terminal."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm="")
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), name, name, lineterm="", n=context
+    )
     for line in lines:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         out.print(plain(line), style="bold" if line.startswith(("---", "+++")) else style)

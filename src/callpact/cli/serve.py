@@ -220,7 +220,7 @@ async def _serve(
             identity=identity,
             has_tokens=authentication is not None,
             title=options.name,
-            version=package_version("callpact"),
+            version=options.version or package_version("callpact"),
             telemetry=session.telemetry,
         )
         with ended_at(signal.SIGTERM):

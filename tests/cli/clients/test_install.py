@@ -137,6 +137,15 @@ def test_installing_twice_changes_nothing_and_keeps_what_the_user_added(project,
     assert servers("cursor", file)["My-Shop"] == {"timeout": 9, "url": URL}
 
 
+def test_keys_of_other_servers_are_not_shown_with_the_change(project, run):
+    other = {"mcpServers": {"other": {"command": "x", "env": {"KEY": "a-secret"}}}}
+    (project / ".mcp.json").write_text(json.dumps(other, indent=2), "utf-8")
+    done = run("install", "claude-code", "--yes")
+    assert done.code == 0
+    assert "a-secret" not in done.out + done.err
+    assert "a-secret" in (project / ".mcp.json").read_text("utf-8")
+
+
 def test_a_link_to_the_file_stays_a_link(project, run):
     real = project / "dotfiles.toml"
     real.write_text("model = 'x'\n", "utf-8")

@@ -64,7 +64,8 @@ def install_entry(
     if before == after:
         err.print(f"{plain(str(file))} has this server already; nothing to change")
         return True
-    print_diff(before or "", after, str(file))
+    # Other servers may have keys in the lines nearby.
+    print_diff(before or "", after, str(file), context=1)
     if not confirmed():
         err.print("nothing was written")
         return False
