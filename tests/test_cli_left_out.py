@@ -63,7 +63,8 @@ def test_check_reports_a_file_with_only_resources_as_not_loaded(folder, run, pro
 
 
 def test_the_table_of_check_has_the_finding_and_counts_the_file_as_a_warning(folder, run):
-    done = run("check", folder)
-    (row,) = (line for line in done.out.splitlines() if "VAL165" in line)
+    done = run("check", folder, "--warnings")
+    row, count = (line for line in done.out.splitlines() if "VAL165" in line)
     assert row.split()[:2] == ["warning", "VAL165"]
+    assert count.split()[:4] == ["VAL165", "warning", "1", "1"]
     assert done.out.endswith("\n2 files: 1 ok, 1 with warnings, 0 with errors\n")

@@ -197,7 +197,7 @@ def test_a_client_gets_what_its_scopes_allow(closed, mode, scopes, names, left_o
         with pytest.raises(MCPError) as unknown:
             await client.call_tool("closed_bot", {})
         assert unknown.value.error.code == -32602
-        assert ("closed.both" in unknown.value.error.message) == (len(scopes) == 2)
+        assert ("closed_both" in unknown.value.error.message) == (len(scopes) == 2)
         return True
 
     args = ["-m", "callpact", "serve", "--stdio", "-s", "closed.py", *options]

@@ -80,7 +80,7 @@ def test_the_issuer_of_the_file_is_asked(folder):
         (('secret = "CI_TOKEN"', f'token = "{CI}"'), "serve.tokens.ci.token is not known"),
         (('[serve.tokens.ci]\nsecret = "CI_TOKEN"', f'[serve.tokens]\nci = "{CI}"'), "serve.tokens.ci"),
         (('hosts = ["tools.example.com"]', 'hosts = ["*"]'), "[serve] hosts"),
-        (('hosts = ["tools.example.com"]', "ports = [1]"), "serve.ports is not known; known here: hosts"),
+        (('hosts = ["tools.example.com"]', "ports = [1]"), "serve.ports is not known; known here: stdio, host, port"),
         (("[serve.tokens.ci]", '[serve.oauth]\nissuer = "x"\naudience = "y"\n[serve.tokens.ci]'), "[serve.oauth] "),
     ],
 )  # fmt: skip
