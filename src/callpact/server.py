@@ -98,7 +98,7 @@ def run(
         task = cast("asyncio.Task[None]", asyncio.current_task())
         with contextlib.suppress(NotImplementedError, RuntimeError):  # Windows, other threads
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        async with _doors(given, options, authentication) as doors:
+        async with _doors(given, options, authentication, path) as doors:
             if stdio:
                 from callpact.serve.stdio.stdio_server import serve_stdio
 
@@ -194,7 +194,7 @@ class _Application:
 
         try:
             async with (
-                _doors(self._tools, self._options, self._authentication) as doors,
+                _doors(self._tools, self._options, self._authentication, self._path) as doors,
                 guarded_app(
                     doors.mcp.server,
                     path=self._path,
@@ -233,12 +233,18 @@ def _unmounted(scope: Scope) -> Scope:
     root = scope.get("root_path", "")
     if not root or not scope["path"].startswith(root):
         return scope
-    return {**scope, "path": scope["path"].removeprefix(root) or "/", "root_path": ""}
+    from callpact.serve.rest.rest_door import MOUNT
+
+    path = scope["path"].removeprefix(root) or "/"
+    return {**scope, "path": path, "root_path": "", MOUNT: root}
 
 
 @contextlib.asynccontextmanager
 async def _doors(
-    given: tuple[Any, ...], options: ServerOptions, authentication: Authentication | None
+    given: tuple[Any, ...],
+    options: ServerOptions,
+    authentication: Authentication | None,
+    path: str,
 ) -> AsyncGenerator[_Doors]:
     """Load the tools, open the audit log and a runtime, and yield the doors to it."""
     from callpact.serve.auth.bearer import identify
@@ -281,6 +287,7 @@ async def _doors(
             has_tokens=authentication is not None,
             title=name,
             version=version,
+            mcp_path=path,
         )
         async with contextlib.aclosing(door):
             yield _Doors(door, rest, len(runtime.catalog))

@@ -221,6 +221,7 @@ async def _serve(
             has_tokens=authentication is not None,
             title=options.name,
             version=options.version or package_version("callpact"),
+            mcp_path=options.path,
             telemetry=session.telemetry,
         )
         with ended_at(signal.SIGTERM):

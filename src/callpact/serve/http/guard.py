@@ -131,8 +131,8 @@ class PlainApp(Protocol):
         """True if requests for this path belong to the application."""
         ...
 
-    def is_public(self, path: str) -> bool:
-        """True if a path needs no token."""
+    def is_public(self, scope: Scope) -> bool:
+        """True if a request needs no token; one that it has is then not checked."""
         ...
 
     def check(self, scope: Scope) -> bool:
@@ -232,7 +232,7 @@ class Guard:
         plain = self._plain_app(scope)
         try:
             until = None
-            is_public = plain is not None and plain.is_public(scope["path"])
+            is_public = plain is not None and plain.is_public(scope)
             if self._authenticator is not None and not is_public:
                 public = self._authenticator.public(scope["path"], self._path)
                 if public is not None and scope["method"] in {"GET", "HEAD"}:

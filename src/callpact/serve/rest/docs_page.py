@@ -78,7 +78,7 @@ def encode_index(tools: Iterable[Tool], *, title: str, has_tokens: bool) -> byte
         )
         parts.append(f"<h2>{escape(namespace)}</h2><table>{rows}</table>")
     parts.append(_ERRORS)
-    return _page(title, parts)
+    return encode_page(title, parts)
 
 
 def encode_tool_page(tool: Tool, *, title: str, has_tokens: bool) -> bytes:
@@ -101,10 +101,11 @@ def encode_tool_page(tool: Tool, *, title: str, has_tokens: bool) -> bytes:
         "<h2>Result</h2>",
         _result(tool, output),
     ]
-    return _page(tool.id, parts)
+    return encode_page(tool.id, parts)
 
 
-def _page(title: str, parts: list[str]) -> bytes:
+def encode_page(title: str, parts: list[str]) -> bytes:
+    """Render a whole page with these parts of HTML; the title is text."""
     body = "\n".join(filter(None, parts))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

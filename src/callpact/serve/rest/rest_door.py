@@ -39,11 +39,14 @@ TOOLS_PATH = "/tools/"
 HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
 DOCUMENT_PATH = "/openapi.json"
 DOCS_PATH = "/docs"
+LANDING_PATH = "/"
+MOUNT = "callpact.mount"
+"""The key in a scope for the path that the application is mounted at; none at the root."""
 WATCH_SECONDS = 0.05
 """Seconds after which the client of a running call over HTTP is watched, to end the call with it."""
 MAX_CLIENT_NAME = 200
 """Characters of a client's `User-Agent` that are recorded with its calls."""
-_PATHS = HEALTH_PATHS | {DOCUMENT_PATH, DOCS_PATH}
+_PATHS = HEALTH_PATHS | {DOCUMENT_PATH, DOCS_PATH, LANDING_PATH}
 _TOOL = "callpact.tool"
 _READS = ("GET", "HEAD")
 _PAGE_HEADERS = {
@@ -63,8 +66,8 @@ class RestDoor:
     """Plain HTTP endpoints for the tools of a runtime, beside the MCP door of the same server.
 
     `calls` are those of the MCP door, whose limits both share. `identity` is the caller if the
-    server needs no tokens (`has_tokens`). `title` and `version` are those of the description.
-    `telemetry` continues the traces of requests.
+    server needs no tokens (`has_tokens`). `title` and `version` are those of the description,
+    `mcp_path` is the path of the MCP door. `telemetry` continues the traces of requests.
     """
 
     def __init__(
@@ -75,11 +78,14 @@ class RestDoor:
         has_tokens: bool = False,
         title: str = "callpact",
         version: str = "",
+        mcp_path: str = "/mcp",
         telemetry: Sequence[Telemetry] = (),
     ) -> None:
         self._calls = calls
         self._telemetry = tuple(telemetry)
         self._identity = identity
+        self._has_tokens = has_tokens
+        self._mcp_path = mcp_path
         self._pages = RestPages(calls.runtime, title=title, version=version, has_tokens=has_tokens)
         self._is_stopping = False
 
@@ -93,9 +99,10 @@ class RestDoor:
         """True for the paths of this door."""
         return path.startswith((TOOLS_PATH, f"{DOCS_PATH}/")) or path in _PATHS
 
-    def is_public(self, path: str) -> bool:
-        """True for the paths of health checks, which need no token."""
-        return path in HEALTH_PATHS
+    def is_public(self, scope: Scope) -> bool:
+        """True for health checks, and for the landing page without a token."""
+        path = scope["path"]
+        return path in HEALTH_PATHS or (path == LANDING_PATH and not _has_token(scope))
 
     def check(self, scope: Scope) -> bool:
         """Check path, method and type of a request; returns True for a subscription.
@@ -129,6 +136,8 @@ class RestDoor:
                     await self._call(scope, receive, send)
             elif scope["path"] in HEALTH_PATHS:
                 await self._health(scope, send)
+            elif scope["path"] == LANDING_PATH:
+                await self._landing(scope, send)
             else:
                 await self._page(scope, send)
         except RequestRefused as refused:
@@ -138,6 +147,15 @@ class RestDoor:
         is_ready = scope["path"] == "/healthz" or not self._is_stopping
         body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
         await respond(send, 200 if is_ready else 503, body, {"cache-control": "no-store"})
+
+    async def _landing(self, scope: Scope, send: Send) -> None:
+        caller = identify(scope)
+        body = self._pages.landing(
+            _origin(scope) + self._mcp_path,
+            caller or self._identity,
+            is_stranger=self._has_tokens and caller is None,
+        )
+        await respond(send, 200, body, _PAGE_HEADERS)
 
     async def _page(self, scope: Scope, send: Send) -> None:
         path, identity = scope["path"], self._sender(scope).identity
@@ -210,6 +228,18 @@ class RestDoor:
 
     def _sender(self, scope: Scope) -> CallSender:
         return CallSender(identify(scope) or self._identity, caller_of(scope))
+
+
+def _has_token(scope: Scope) -> bool:
+    return any(name == b"authorization" for name, _ in scope["headers"])
+
+
+def _origin(scope: Scope) -> str:
+    """Return the address of the application as its client sees it, without a slash at the end."""
+    (host,) = header_values(scope, b"host")  # The guard has checked it.
+    # Behind a proxy that ends TLS. A client that invents the header misleads only itself.
+    is_secure = "https" in {scope["scheme"], *header_values(scope, b"x-forwarded-proto")}
+    return f"{'https' if is_secure else 'http'}://{host}{scope.get(MOUNT, '')}"
 
 
 def methods_of(tool: Tool | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from callpact.errors import AccessDenied
 from callpact.gate import grant, rights_of
 from callpact.schema.json_text import sendable
 from callpact.serve.rest.docs_page import encode_index, encode_tool_page
+from callpact.serve.rest.landing_page import ServerFacts, encode_landing
 from callpact.wire.openapi_output import encode_openapi
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ class RestPages:
         self._has_tokens = has_tokens
         self._pages: OrderedDict[object, _CallerPages] = OrderedDict()
         self._lock = asyncio.Lock()
+
+    def landing(self, address: str, identity: Identity | None, *, is_stranger: bool) -> bytes:
+        """Return the landing page; it has nothing about the server for a stranger."""
+        facts = None
+        if not is_stranger:
+            tools = len(self._of(identity).tools)
+            facts = ServerFacts(self._title, self._version, tools)
+        return encode_landing(address, facts, has_tokens=self._has_tokens)
 
     async def openapi(self, identity: Identity | None) -> bytes:
         """Return the OpenAPI document of the tools that a caller may use."""
