@@ -140,9 +140,14 @@ def test_an_application_is_mounted_beside_the_routes_of_another():
                 post, f"{root}/agents/tools/test_server.double", {"n": 4}
             )
             over_mcp = await _call(f"{root}/agents/mcp", "test_server_double", {"n": 5})
-            page = await asyncio.to_thread(urllib.request.urlopen, root)
-            with page:
-                return over_http, over_mcp, page.read()
+            pages = [
+                await asyncio.to_thread(urllib.request.urlopen, address)
+                for address in (root, f"{root}/agents/")
+            ]
+            with pages[0], pages[1]:
+                home, landing = (page.read() for page in pages)
+            assert f"<pre>{root}/agents/mcp</pre>".encode() in landing
+            return over_http, over_mcp, home
 
     assert asyncio.run(story()) == (8, 10, b"home")
 

@@ -272,6 +272,11 @@ class ServeConfig(BaseModel):
     hosts: list[str] = Field(
         [], description="Host names of the server for its clients, besides this machine's"
     )
+    trust_network: bool = Field(
+        False,
+        description="Whether everybody who reaches the server may call its tools: it needs no "
+        "authentication beyond this machine, only `hosts`",
+    )
     origins: list[str] = Field(
         [], description="Web pages that may call it, as `https://app.example.com`"
     )

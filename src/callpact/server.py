@@ -81,13 +81,15 @@ def run(
     authentication: Authentication | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
+    trust_network: bool = False,
     **options: Unpack[ServerOptions],
 ) -> None:
     """Serve tools over HTTP, or over stdio, until Ctrl-C, SIGTERM or the end of the client.
 
     `tools` are functions, Tools, modules, catalogs or references such as `flowmcp:catalogue/`;
     without any, the marked functions of the calling module. Over HTTP the tools are at `path` for
-    MCP clients and at `/tools/{id}` for all others.
+    MCP clients and at `/tools/{id}` for all others. With `trust_network` everybody who reaches the
+    server may call them, beyond this machine too.
 
     Raises:
         CallpactError: the tools or the address cannot be served, with the remedy.
@@ -110,6 +112,8 @@ def run(
             def ready(address: str) -> None:
                 many = "1 tool" if doors.tools == 1 else f"{doors.tools:,} tools"
                 sys.stderr.write(f"serving {many} at {address}\n")
+                if trust_network and authentication is None:
+                    sys.stderr.write("warning: everybody who reaches this port can call them\n")
 
             await serve_http(
                 doors.mcp.server,
@@ -119,6 +123,7 @@ def run(
                 authentication=authentication,
                 hosts=hosts,
                 origins=origins,
+                trust_network=trust_network,
                 rest=doors.rest,
                 on_ready=ready,
             )
@@ -133,12 +138,14 @@ def asgi_app(
     authentication: Authentication | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
+    trust_network: bool = False,
     **options: Unpack[ServerOptions],
 ) -> ASGIApp:
     """Return an ASGI application that serves tools; for any server, or mounted in another app.
 
     It starts with the server's lifespan, and if it is mounted with its first request. Requests to
-    other names than those of this machine need to be in `hosts`; use `authentication` with them.
+    other names than those of this machine need to be in `hosts`; use `authentication` with them,
+    or `trust_network` if everybody who reaches the application may call its tools.
 
     Raises:
         InvalidConfig: the path, a host or an origin cannot be served.
@@ -147,7 +154,13 @@ def asgi_app(
 
     # The address is the server's own; the names that it may have are checked as for ours.
     policy = check_place(
-        "127.0.0.1", 0, path, hosts=hosts, origins=origins, authentication=authentication
+        "127.0.0.1",
+        0,
+        path,
+        hosts=hosts,
+        origins=origins,
+        authentication=authentication,
+        trust_network=trust_network,
     )
     given = tools or (_calling_module(),)
     return _Application(given, path, authentication, policy, options)

@@ -104,6 +104,15 @@ def test_a_server_over_http_says_whether_callers_are_asked_who_they_are():
     assert not any("authentication" in line for line in encode_lines(serving()))
 
 
+def test_a_server_for_everybody_in_its_network_warns():
+    open_wide = serving(place=ADDRESS, trusts_network=True)
+    [line] = [line for line in encode_lines(open_wide) if "authentication" in line]
+    assert line.startswith("warning: there is no authentication (--trust-network)")
+    assert line.endswith("everybody who reaches this port can call the tools")
+    assert encode_fields(open_wide)["trust_network"] is True
+    assert encode_fields(serving(place=ADDRESS))["trust_network"] is False
+
+
 def test_revisions_are_told_as_a_span():
     many = serving(versions=("2024-11-05", "2025-11-25", "2026-07-28"))
     assert "MCP: 2024-11-05 to 2026-07-28" in encode_lines(many)
@@ -160,6 +169,7 @@ def test_as_data_the_banner_has_the_same_keys_whatever_is_served():
         "protocol_versions": [],
         "docs": None,
         "authentication": None,
+        "trust_network": False,
         "audit": None,
         "watching": False,
         "not_loaded": 0,

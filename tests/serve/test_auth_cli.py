@@ -72,6 +72,53 @@ def test_the_issuer_of_the_file_is_asked(folder):
             assert listed(line, CI) == ["t_open_"]
 
 
+OPEN = """
+[sources.t]
+ref = "python:t.py"
+[serve]
+host = "0.0.0.0"
+hosts = ["tools"]
+"""
+WARNING = (
+    "warning: there is no authentication (--trust-network): everybody who reaches this port can "
+    "call the tools"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "args"),
+    [(OPEN, ["--trust-network"]), (OPEN + "trust_network = true\n", [])],
+    ids=["option", "file"],
+)
+def test_a_trusted_network_is_served_without_tokens_under_the_names_of_the_file(folder, file, args):
+    (folder / "callpact.toml").write_text(file, "utf-8")
+    with raw.Served(args=args, cwd=folder) as served, served.connect() as line:
+        served.until(WARNING)
+        assert line.ask(raw.message(), Host="tools", **raw.routed()).status == 200
+        assert line.ask(raw.message(), Host="evil.example", **raw.routed()).status == 403
+        assert line.ask(raw.message(), Origin="https://evil.example", **raw.routed()).status == 403
+    assert not any(told.startswith("authentication:") for told in served.lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "args", "words"),
+    [
+        (OPEN, [], "--trust-network"),
+        (OPEN + "trust_network = true\n", ["--no-trust-network"], "--trust-network"),
+        (OPEN.replace('hosts = ["tools"]', ""), ["--trust-network"], 'hosts = ["'),
+    ],
+    ids=["not asked for", "taken back", "no names"],
+)
+def test_a_network_is_trusted_only_as_a_whole_and_by_name(folder, file, args, words):
+    (folder / "callpact.toml").write_text(file, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "callpact", "serve", "--port", "0", *args], cwd=folder,
+        capture_output=True, text=True, timeout=raw.PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

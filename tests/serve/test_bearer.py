@@ -350,8 +350,25 @@ def test_the_address_that_is_served_and_the_one_that_clients_have_are_names_of_t
 def test_without_authentication_it_is_said_what_to_do():
     with pytest.raises(InvalidConfig, match=r"\[serve\.tokens\.NAME\] or \[serve\.oauth\]"):
         check_place("0.0.0.0", 1, "/mcp", hosts=["tools.example.com"])
-    with pytest.raises(InvalidConfig, match="hosts: without authentication"):
+    with pytest.raises(InvalidConfig, match="as in a container's own network: --trust-network"):
+        check_place("0.0.0.0", 1, "/mcp")
+    with pytest.raises(InvalidConfig, match=r"hosts: without authentication.* trust_network = true"):
         check_place("127.0.0.1", 1, "/mcp", hosts=["tools.example.com"])
+
+
+def test_in_a_trusted_network_only_the_names_of_the_server_are_needed():
+    for host in ("0.0.0.0", "127.0.0.1"):
+        allowed = check_place(host, 1, "/mcp", hosts=["tools"], trust_network=True)
+        assert allowed.hosts == {"tools"}
+    assert check_place("10.0.0.5", 1, "/mcp", trust_network=True).hosts == {"10.0.0.5"}
+    with pytest.raises(InvalidConfig, match="hosts = "):
+        check_place("0.0.0.0", 1, "/mcp", trust_network=True)
+
+
+def test_in_a_trusted_network_callers_with_tokens_are_still_asked_for_them():
+    given = {"host": "0.0.0.0", "hosts": ["tools"], "trust_network": True}
+    with Serving(Authentication(TOKENS), **given) as serving, serving.connect() as line:
+        assert line.ask(raw.message(), **raw.routed()).status == 401
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,11 @@ def test_the_checks_of_hosts_and_origins_hold_here_too():
         assert landing(line, Origin="https://evil.example").status == 403
 
 
-def test_only_reading_is_allowed():
-    with serving() as served, served.connect() as line:
-        answer = line.ask(b"{}", path="/")
-        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+def test_a_client_that_speaks_mcp_here_is_told_the_path():
+    with serving(path="/agents/mcp") as served, served.connect() as line:
+        answer = line.ask(raw.message(), path="/", **raw.routed())
+        assert answer.status == 404
+        assert answer.json["error"]["message"].endswith("messages of MCP go to /agents/mcp")
 
 
 def test_an_address_is_text_on_the_page_and_one_word_for_the_shell():

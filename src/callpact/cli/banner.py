@@ -43,6 +43,8 @@ class Serving:
     """The address of the docs page of the plain HTTP endpoints; None without them."""
     authentication: str | None = None
     """How callers authenticate; None without authentication."""
+    trusts_network: bool = False
+    """True if everybody who reaches the server may call its tools."""
     list_up_to: int | None = None
     """More tools than this are searched, not listed."""
     is_watching: bool = False
@@ -108,7 +110,12 @@ def encode_lines(serving: Serving) -> list[str]:
         lines.append(f"MCP: {_versions(serving.versions)}")
     if serving.docs is not None:
         lines.append(f"HTTP API: {serving.docs}")
-    if serving.authentication is not None or serving.place != "stdio":
+    if serving.trusts_network:
+        lines.append(
+            "warning: there is no authentication (--trust-network): everybody who reaches this port "
+            "can call the tools"
+        )
+    elif serving.authentication is not None or serving.place != "stdio":
         method = serving.authentication or "none, so it is bound to this machine"
         lines.append(f"authentication: {method}")
     if serving.audit is not None:
@@ -134,6 +141,7 @@ def encode_fields(serving: Serving) -> dict[str, Any]:
         "protocol_versions": list(serving.versions),
         "docs": serving.docs,
         "authentication": serving.authentication,
+        "trust_network": serving.trusts_network,
         "audit": serving.audit,
         "watching": serving.is_watching,
         "not_loaded": serving.not_loaded,

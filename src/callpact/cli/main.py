@@ -439,6 +439,14 @@ def serve(
     path: Annotated[
         str | None, typer.Option("--path", help=f"The path for HTTP. {_configured('/mcp')}")
     ] = None,
+    trust_network: Annotated[
+        bool | None,
+        typer.Option(
+            "--trust-network/--no-trust-network",
+            help="Everybody who reaches the server may call its tools: no authentication beyond "
+            "this machine. Only for a network without strangers, as of containers.",
+        ),
+    ] = None,
     list_up_to: Annotated[
         int | None,
         typer.Option(
@@ -536,6 +544,7 @@ def serve(
         host=host,
         port=port,
         path=path,
+        trust_network=trust_network,
         name=name,
         version=server_version,
         instructions=instructions,

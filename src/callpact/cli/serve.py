@@ -57,6 +57,7 @@ class ServeOptions:
     host: str
     port: int
     path: str
+    trust_network: bool
     name: str
     version: str | None
     instructions: str | None
@@ -230,6 +231,7 @@ async def _serve(
                 host=options.host,
                 port=options.port,
                 path=options.path,
+                trust_network=options.trust_network,
                 bound=bound,
                 page=None if metrics is None else metrics.render,
                 rest=rest if table.rest else None,
@@ -302,7 +304,13 @@ def _reserved(options: ServeOptions, access: _Access, session: Session) -> socke
     from callpact.serve.http.http_server import check_place, reserve
 
     session.hide(session.tokens)
-    check_place(options.host, options.port, options.path, **access.keywords())
+    check_place(
+        options.host,
+        options.port,
+        options.path,
+        trust_network=options.trust_network,
+        **access.keywords(),
+    )
     if options.scopes and access.authentication is not None:
         raise InvalidConfig(
             "--scope: with authentication each caller holds the scopes of its own token"
@@ -333,6 +341,7 @@ def _print_banner(
         is_watching=options.watch,
         audit=str(session.place) if session.is_recorded else None,
         authentication=None if authentication is None else str(authentication),
+        trusts_network=options.trust_network and authentication is None and not options.stdio,
     )
     lines = banner.encode_lines(serving)
     if logs.form == "json":

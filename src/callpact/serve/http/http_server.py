@@ -1,7 +1,8 @@
 """The MCP door over Streamable HTTP: the SDK's application on uvicorn, behind a guard.
 
-Without authentication (`auth/bearer.py`) it is bound to this machine only. Foreign web pages cannot
-use it: requests with a foreign `Host` or `Origin` are refused (`guard.py`).
+Without authentication (`auth/bearer.py`) it is bound to this machine only, unless the operator
+trusts the network. Foreign web pages cannot use it: requests with a foreign `Host` or `Origin` are
+refused (`guard.py`).
 """
 
 from __future__ import annotations
@@ -70,27 +71,32 @@ def check_place(
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     authentication: Authentication | None = None,
+    trust_network: bool = False,
 ) -> HostPolicy:
     """Refuse an address that cannot or must not be served; returns the accepted hosts and origins.
+
+    With `trust_network` an address for others needs no authentication.
 
     Raises:
         InvalidConfig: the address is refused; the text names the remedy.
     """
     named = {_host(name) for name in hosts}
     bare = _bare(host)
-    if authentication is None:
+    if authentication is None and not trust_network:
         if not is_loopback(bare):
             raise InvalidConfig(
                 f"--host {host}: without authentication the tools are served on this machine "
-                f"alone, or whoever reaches it could call them; use {DEFAULT_HOST}, or name who "
-                "may call them in callpact.toml: [serve.tokens.NAME] or [serve.oauth]"
+                f"alone, or everybody who reaches it could call them; use {DEFAULT_HOST}, or name "
+                "who may call them in callpact.toml: [serve.tokens.NAME] or [serve.oauth]; if "
+                "everybody may, as in a container's own network: --trust-network"
             )
         if named:
             raise InvalidConfig(
                 "[serve] hosts: without authentication the tools are served under the names of "
-                "this machine alone; name who may call them: [serve.tokens.NAME] or [serve.oauth]"
+                "this machine alone; name who may call them: [serve.tokens.NAME] or [serve.oauth]; "
+                "if everybody may who reaches the server: trust_network = true"
             )
-    elif authentication.host is not None:
+    elif authentication is not None and authentication.host is not None:
         named.add(authentication.host)
     if not is_loopback(bare):
         if not _is_everywhere(bare):
@@ -149,6 +155,7 @@ async def serve_http(
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     authentication: Authentication | None = None,
+    trust_network: bool = False,
     bound: socket.socket | None = None,
     page: Callable[[], bytes] | None = None,
     rest: RestDoor | None = None,
@@ -157,15 +164,21 @@ async def serve_http(
     """Serve until the task is cancelled; `on_ready` is called with the address.
 
     Running calls then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
-    and only then may the address be public: under the names in `hosts`, and for the web pages in
-    `origins`. `bound` is the socket from `reserve`, `page` renders /metrics, `rest` serves plain
+    and only then, or with `trust_network`, may the address be public: under the names in `hosts`,
+    and for the web pages in `origins`. `bound` is the socket from `reserve`, `page` renders /metrics, `rest` serves plain
     HTTP beside MCP, whose path comes first.
 
     Raises:
         InvalidConfig: the address cannot be served.
     """
     host_policy = check_place(
-        host, port, path, hosts=hosts, origins=origins, authentication=authentication
+        host,
+        port,
+        path,
+        hosts=hosts,
+        origins=origins,
+        authentication=authentication,
+        trust_network=trust_network,
     )
     limits = limits or HttpLimits()
     async with contextlib.AsyncExitStack() as stack:
@@ -247,7 +260,7 @@ class MetricsEndpoint:
     """ASGI middleware that serves `GET /metrics` and passes on every other request.
 
     The page lists all tools. With authentication it therefore needs the scope `metrics`; without,
-    the server is bound to this machine only.
+    everybody who reaches the server may call them too.
     """
 
     def __init__(self, app: ASGIApp, page: Callable[[], bytes], *, is_open: bool) -> None:

@@ -15,7 +15,7 @@ from callpact.errors import CallError, HandlerCrashed
 from callpact.serve.auth.bearer import identify
 from callpact.serve.concurrency import caller_of
 from callpact.serve.door_calls import CallSender
-from callpact.serve.http.guard import check_is_json
+from callpact.serve.http.guard import check_is_json, header_values
 from callpact.serve.jsonrpc import BadMessage, RequestRefused, read_json, respond
 from callpact.serve.rest.docs_page import POLICY
 from callpact.serve.rest.rest_events import send_events
@@ -108,7 +108,7 @@ class RestDoor:
         """Check path, method and type of a request; returns True for a subscription.
 
         Raises:
-            RequestRefused: 403, 405 or 415
+            RequestRefused: 403, 404, 405 or 415
         """
         path, method = scope["path"], scope["method"]
         allowed, tool = _READS, None
@@ -117,6 +117,9 @@ class RestDoor:
             _check_site(headers)
             tool = scope[_TOOL] = self._calls.runtime.catalog.get(path[len(TOOLS_PATH) :])
             allowed = ("POST",) if method == "POST" else methods_of(tool)
+        if path == LANDING_PATH and method not in allowed:
+            text = f"Only a page for people is at /; messages of MCP go to {self._mcp_path}"
+            raise RequestRefused(404, text)
         if method not in allowed:
             headers = {"allow": ", ".join(allowed)}
             raise RequestRefused(405, f"Use {' or '.join(allowed)} here", headers=headers)
