@@ -22,6 +22,7 @@ from callpact.catalog import Catalog
 from callpact.context import Identity
 from callpact.errors import InvalidConfig, UsageError
 from callpact.resources import Prompt, Resource
+from callpact.serve.event_loop import new_event_loop
 from callpact.sources.python.functions import from_functions
 from callpact.sources.python.modules import marked_in
 from callpact.tool import Tool
@@ -128,8 +129,11 @@ def run(
                 on_ready=ready,
             )
 
-    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        asyncio.run(serve())
+    with (
+        contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError),
+        asyncio.Runner(loop_factory=None if stdio else new_event_loop) as runner,
+    ):
+        runner.run(serve())
 
 
 def asgi_app(

@@ -224,7 +224,11 @@ class _Threads(ThreadPoolExecutor):
         return any(future.running() for future in self._open)
 
 
-def run(work: Coroutine[Any, Any, int]) -> None:
+def run(
+    work: Coroutine[Any, Any, int],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     """`asyncio.run`, but an abandoned thread cannot keep the process alive."""
     threads = _Threads()
 
@@ -246,7 +250,8 @@ def run(work: Coroutine[Any, Any, int]) -> None:
         _leave_if(threads.are_busy, code)
         return code
 
-    code = asyncio.run(guarded())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        code = runner.run(guarded())
     if code:
         raise typer.Exit(code)
 

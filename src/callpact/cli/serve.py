@@ -31,6 +31,7 @@ from callpact.context import (
     Identity,
 )
 from callpact.errors import InvalidConfig
+from callpact.serve.event_loop import new_event_loop
 from callpact.sources.base import Live
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
             stack.enter_context(_stdout_to_stderr())
         # From here on, as imported modules may keep a reference to standard output.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        run(go())
+        run(go(), loop_factory=None if options.stdio else new_event_loop)
 
 
 @contextlib.contextmanager
