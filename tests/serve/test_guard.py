@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import select
 import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import uvloop
 
 import raw
 from callpact.runtime import Runtime
@@ -19,6 +22,8 @@ from callpact.tool import Contract, Tool
 HERE = Path(__file__).parent
 BIG = 24 << 20
 PATIENCE = 20
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+CURRENT = {"loop": asyncio.new_event_loop}
 
 
 async def big(arguments, context):
@@ -29,6 +34,17 @@ async def hold(arguments, context):
     await asyncio.Event().wait()
 
 
+@pytest.fixture(autouse=True, params=LOOPS)
+def new_loop(request, monkeypatch):
+    """Every test runs on the loop of asyncio, and on uvloop's."""
+    monkeypatch.setitem(CURRENT, "loop", LOOPS[request.param])
+
+
+def run(work):
+    with asyncio.Runner(loop_factory=CURRENT["loop"]) as runner:
+        return runner.run(asyncio.wait_for(work, 2 * PATIENCE))
+
+
 def serving(question, **limits):
     """Ask a server in this process: `question` gets its port, and runs in a thread."""
     tools = [
@@ -36,21 +52,22 @@ def serving(question, **limits):
         for name, handler in (("big", big), ("hold", hold))
     ]
 
-    async def go():
-        ready = asyncio.get_running_loop().create_future()
-        server = Door(Runtime(tools), result_limit=1 << 30).server
-        running = asyncio.create_task(
-            serve_http(server, port=0, limits=HttpLimits(**limits), on_ready=ready.set_result)
-        )
-        try:
-            port = int((await ready).split(":")[-1].split("/")[0])
-            return await asyncio.to_thread(question, port)
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+    return run(asked(question, tools, **limits))
 
-    return asyncio.run(asyncio.wait_for(go(), 2 * PATIENCE))
+
+async def asked(question, tools, **limits):
+    ready = asyncio.get_running_loop().create_future()
+    server = Door(Runtime(tools), result_limit=1 << 30).server
+    running = asyncio.create_task(
+        serve_http(server, port=0, limits=HttpLimits(**limits), on_ready=ready.set_result)
+    )
+    try:
+        port = int((await ready).split(":")[-1].split("/")[0])
+        return await asyncio.to_thread(question, port)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 def works(port):
@@ -197,6 +214,56 @@ def test_a_caller_with_all_connections_cannot_lock_out_another():
             return [other.ask(raw.message(), **raw.routed()).status for other in others]
 
     assert serving(question, connections=4) == [200] * 2
+
+
+def test_a_rush_beyond_the_limit_ends_no_call_and_refuses_each_surplus_one_with_an_error():
+    most, busy, surplus = 60, 40, 100
+    begun_calls = threading.Semaphore(0)
+
+    async def go():
+        loop, gate = asyncio.get_running_loop(), asyncio.Event()
+
+        async def wait(arguments, context):
+            begun_calls.release()
+            await gate.wait()
+            return 7
+
+        def question(port):
+            with contextlib.ExitStack() as stack:
+                lines = [stack.enter_context(raw.Line(port)) for _ in range(most)]
+                for line in lines[busy:]:
+                    assert line.ask(raw.message(), **raw.routed()).status == 200
+                for line in lines[:busy]:
+                    line.send(raw.called("t_wait"))
+                    assert begun_calls.acquire(timeout=PATIENCE)
+                rush = [stack.enter_context(raw.Line(port)) for _ in range(surplus)]
+                for line in rush:
+                    with contextlib.suppress(ConnectionError):  # Refused and closed already.
+                        line.send(raw.called("t_wait"))
+                assert all(line.is_ended() for line in lines[busy:])  # The idle ones go first.
+                for _ in range(most - busy):
+                    assert begun_calls.acquire(timeout=PATIENCE)
+                refusals = surplus - (most - busy)
+                deadline = time.monotonic() + PATIENCE
+                while (
+                    len(select.select([line.socket for line in rush], (), (), PATIENCE)[0])
+                    < refusals
+                ):
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+                loop.call_soon_threadsafe(gate.set)
+                answers = [line.read() for line in rush]
+                refused = [answer for answer in answers if answer.status != 200]
+                for answer in refused:
+                    assert (answer.status, answer.headers["retry-after"]) == (503, "10")
+                    assert answer.error["code"] == -32603
+                assert len(refused) == refusals
+                return [line.read().status for line in lines[:busy]]
+
+        tool = Tool(id="t.wait", description="Wait.", contract=Contract(), handler=wait)
+        return await asked(question, [tool], connections=most)
+
+    assert run(go()) == [200] * busy
 
 
 def begun(line):

@@ -49,7 +49,7 @@ MAX_CLIENT_SECONDS = 30.0
 a response."""
 MAX_CONNECTIONS = 1_000
 """Concurrent connections over HTTP; for one more, the longest idle one of the peer with the most is
-closed."""
+closed. If it has none, the new one is refused."""
 MAX_SESSIONS = 5_000
 """Concurrent sessions over HTTP, which clients of 2026-07-28 do not need; for one more, the longest
 idle one of the caller with the most is ended."""

@@ -1,7 +1,8 @@
 """The connections of the HTTP door: uvicorn's protocol with strict framing and a fair limit.
 
 A connection with invalid framing gets an error response and is closed (`framing.py`). At the limit of
-connections, the longest idle connection of the peer address with the most is closed.
+connections, the longest idle connection of the peer address with the most is closed; if none is
+idle, the new one is refused.
 """
 
 from __future__ import annotations
@@ -43,13 +44,30 @@ class HttpConnection(HttpToolsProtocol):
         if self._slots.are_taken:
             victim = self._slots.victim(peer, lambda one: one.is_idle)
             if victim is None:
-                text = "All connections are in use; try again when a call of yours has ended"
-                self._refused = RequestRefused(503, text, INTERNAL_ERROR)
-                self._refuse(self._refused)
+                self._refuse_surplus()
                 return
             self._slots.leave(victim)
-            victim.transport.close() if victim.is_idle else victim.transport.abort()
+            victim.make_room()
         self._slots.take(self, peer)
+
+    def make_room(self) -> None:
+        """Close the connection in favour of another."""
+        cycle: Any = self.cycle
+        if cycle is None:  # A first request may be on its way, and gets this response.
+            self._refuse_surplus()
+        elif self.is_idle:
+            self.transport.close()
+        elif cycle.response_started:
+            self.transport.abort()
+        else:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._refuse_surplus()
+
+    def _refuse_surplus(self) -> None:
+        text = "All connections are in use; try again when a call of yours has ended"
+        self._refused = RequestRefused(503, text, INTERNAL_ERROR)
+        self._refuse(self._refused)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._slots.leave(self)
