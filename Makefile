@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test bench conformance endpoints lint format lock clean
+.PHONY: help demo docs test bench conformance endpoints lint format lock clean
 
 help:
 	@echo "make demo          see callpact at work (ONCE=1: one round, then exit)"
 	@echo "make test          lint, types, all tests; what CI runs"
+	@echo "make docs          the documentation as a site, in build/site"
 	@echo "make bench         the figures of docs/explanation/performance.md"
 	@echo "make conformance   what two judges of MCP by others say of our server and client"
 	@echo "make endpoints     what two judges of HTTP endpoints by others say"
@@ -20,6 +21,10 @@ demo: $(VENV)/run.stamp
 
 test: $(VENV)/test.stamp
 	@$(BIN)/python scripts/check.py $(GROUPS)
+
+docs: $(VENV)-docs/docs.stamp
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build
+	@echo "built build/site/index.html"
 
 bench: $(VENV)-bench/bench.stamp
 	@$(VENV)-bench/bin/python benchmarks/run.py $(BENCH)
@@ -42,7 +47,7 @@ lock: $(VENV)/run.stamp
 	@PATH="$(abspath $(BIN)):$$PATH" requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) .venv-* .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .venv-* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -69,4 +74,10 @@ $(VENV)-bench/bench.stamp: requirements/bench.txt pyproject.toml | $(VENV)/bin/p
 	@$(VENV)/bin/python -m venv $(VENV)-bench
 	@$(VENV)-bench/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/bench.txt
 	@$(VENV)-bench/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)-docs/docs.stamp: requirements/docs.txt | $(VENV)/bin/python
+	@echo "installing the builder of the site in $(VENV)-docs …"
+	@$(VENV)/bin/python -m venv $(VENV)-docs
+	@$(VENV)-docs/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/docs.txt
 	@touch $@

@@ -9,3 +9,4 @@ compile requirements/run.txt requirements/test.in -o requirements/test.txt
 compile pyproject.toml requirements/run.in requirements/bench.in --extra hooks -o requirements/bench.txt
 compile requirements/upstreams.in -o requirements/upstreams.txt
 compile requirements/endpoints.in -o requirements/endpoints.txt
+compile requirements/docs.in -o requirements/docs.txt

@@ -1,13 +1,17 @@
 """Every sample of README and docs runs, and prints what stands under it.
 
 A `python` block is run as a script; one that begins with `# name.py` is also written to that file,
-and so is a `toml` block that begins with `# name.toml`.
+and so are a `toml` block that begins with `# name.toml` and a `js` block that begins with
+`// name.mjs`.
 A `text` block after it is its output. In a `sh` block lines after `$ ` are run, and what follows
-them is their output; a block without `$ ` is only read by people.
+them is their output; a block without `$ ` is only read by people. A process whose id is in a file
+`name.pid` is ended after the page.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,27 +42,37 @@ def output(command, folder, **kwargs):
     )
 
 
+@pytest.fixture
+def folder(tmp_path):
+    yield tmp_path
+    for path in tmp_path.glob("*.pid"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(path.read_text("utf-8")), signal.SIGTERM)
+
+
 @pytest.mark.parametrize(
     "page",
     [p for p in PAGES if any(kind in {"python", "sh"} for kind, _ in blocks(p))],
     ids=lambda p: str(p.relative_to(ROOT)),
 )
-def test_every_sample_runs_and_prints_what_the_page_says(page, tmp_path):
+def test_every_sample_runs_and_prints_what_the_page_says(page, folder):
     found = blocks(page)
     for (kind, text), (next_kind, expected) in zip(found, [*found[1:], ("", "")], strict=True):
         if kind == "python":
             name = re.match(r"# (\w+\.py)\n", text)
-            path = tmp_path / (name[1] if name else "sample.py")
+            path = folder / (name[1] if name else "sample.py")
             path.write_text(text, "utf-8")
-            done = output([sys.executable, str(path)], tmp_path)
+            done = output([sys.executable, str(path)], folder)
             assert done.returncode == 0, done.stderr
             if next_kind == "text":
                 assert done.stdout == expected
-        elif kind == "toml" and (name := re.match(r"# ([\w.]+\.toml)\n", text)):
-            (tmp_path / name[1]).write_text(text, "utf-8")
+        elif kind in {"toml", "js"} and (
+            name := re.match(r"(?:#|//) ([\w.]+\.(?:toml|mjs))\n", text)
+        ):
+            (folder / name[1]).write_text(text, "utf-8")
         elif kind == "sh":
             for command, said in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-                done = output(command, tmp_path, shell=True, executable="/bin/bash")
+                done = output(command, folder, shell=True, executable="/bin/bash")
                 assert done.stdout == said, done.stderr
 
 
