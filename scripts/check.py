@@ -54,7 +54,7 @@ GROUPS: dict[str, list[list[str]]] = {
     ],
     "contract": [[*HERE, "tests/contract"]],
     "property": [[*HERE, "tests/property"]],
-    "docs": [[*HERE, "tests/docs"]],
+    "docs": [[*HERE, "tests/docs"], ["make", "--no-print-directory", "docs"]],
     "e2e": [[*HERE, "tests/e2e"]],
     "conformance": [[str(BIN / "python"), "scripts/conformance.py"]],
     "endpoints": [[str(BIN / "python"), "scripts/endpoints.py"]],
