@@ -16,6 +16,8 @@ EXAMPLES = {
     "callpact install codex -s python:shop.py -- --ask-first",
     "check": "callpact check catalogue/ --warnings --ignore TST",
     "curate": "callpact curate shop",
+    "diff": "callpact diff old/shop.py new/shop.py\n"
+    "callpact diff https://tools.example.com/mcp http://localhost:8420/mcp --json",
     "doctor": "callpact doctor",
     "lock": "callpact lock --accept files.read",
     "libs add": "callpact libs add dayjs@1.11.13",

@@ -566,12 +566,13 @@ def whole() -> typer.Typer:
     from callpact.cli.ask.ask_commands import add_ask_commands
     from callpact.cli.audit.audit_commands import audits
     from callpact.cli.audit.judgement import add_audit_commands
+    from callpact.cli.contracts.diff_command import diff
     from callpact.cli.examples import add_examples
     from callpact.cli.libs import libs
     from callpact.cli.tool_commands import add_tool_commands
 
     add_tool_commands(app)
-    for command in (init, install, check, curate, doctor, lock):
+    for command in (init, install, check, curate, diff, doctor, lock):
         app.command()(command)
     app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")

@@ -117,9 +117,9 @@ def list_tools(
 ) -> None:
     """List the tools, resources and prompts, and the errors of what could not be loaded."""
     if server is not None:
-        if not _is_address(server):
+        if not is_address(server):
             fail(f"list takes the http(s) address of an MCP server, got '{server}'; see --search")
-        sources = _at_server(sources, server)
+        sources = at_server(sources, server)
     catalog = sources.look(sources.session())
     if namespace is not None:
         _check_namespace(catalog, namespace)
@@ -271,10 +271,10 @@ def show(
 ) -> None:
     """Show one tool, resource or prompt: its description, its input and its output."""
     *servers, tool = words
-    if len(servers) > 1 or not all(map(_is_address, servers)):
+    if len(servers) > 1 or not all(map(is_address, servers)):
         fail(f"show takes one name, behind the http(s) address of a server if any, got {words}")
     for server in servers:
-        sources = _at_server(sources, server)
+        sources = at_server(sources, server)
     session = sources.session()
     catalog = sources.look(session, reports=False)
     try:
@@ -351,11 +351,12 @@ def _find_any(catalog: Catalog, name: str) -> Tool | Resource | Prompt:
 # --- a running server -----------------------------------------------------------------------
 
 
-def _is_address(word: str) -> bool:
+def is_address(word: str) -> bool:
+    """True for the http(s) address of a server, instead of a reference to a source."""
     return word.startswith(("http://", "https://"))
 
 
-def _at_server(sources: SourceOptions, address: str) -> SourceOptions:
+def at_server(sources: SourceOptions, address: str) -> SourceOptions:
     """The options with a running MCP server as the only source; it may be on this machine."""
     if sources.source:
         fail(f"name either {address} or sources with -s, not both")
@@ -419,11 +420,11 @@ def call(
 
     A subscription is written as one line of JSON for each result, until it ends or Ctrl-C ends it.
     """
-    is_remote = _is_address(tool)
+    is_remote = is_address(tool)
     if is_remote:
         if not arguments or "=" in arguments[0]:
             fail(f"name a tool behind the address of the server: callpact call {tool} TOOL …")
-        sources, tool, arguments = _at_server(sources, tool), arguments[0], arguments[1:]
+        sources, tool, arguments = at_server(sources, tool), arguments[0], arguments[1:]
     named = tool
     raw = sys.stdin.read() if input_json == "-" else input_json
     tightened = policy.value if policy else None

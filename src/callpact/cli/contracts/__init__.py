@@ -1,0 +1,1 @@
+"""The commands about contracts as a whole."""
