@@ -352,7 +352,9 @@ def test_without_authentication_it_is_said_what_to_do():
         check_place("0.0.0.0", 1, "/mcp", hosts=["tools.example.com"])
     with pytest.raises(InvalidConfig, match="as in a container's own network: --trust-network"):
         check_place("0.0.0.0", 1, "/mcp")
-    with pytest.raises(InvalidConfig, match=r"hosts: without authentication.* trust_network = true"):
+    with pytest.raises(
+        InvalidConfig, match=r"hosts: without authentication.* trust_network = true"
+    ):
         check_place("127.0.0.1", 1, "/mcp", hosts=["tools.example.com"])
 
 
