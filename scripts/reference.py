@@ -294,6 +294,13 @@ LIMITS: dict[str, tuple[str, str]] = {
         "net.oauth_token",
         "MAX_TOKENS MIN_TOKEN_SECONDS MAX_TOKEN_CHARACTERS",
     ),
+    "Comparison of contracts": (
+        "contracts",
+        (
+            "MAX_TRIALS TRIAL_SECONDS PROOF_SECONDS MAX_PROOF_BYTES MAX_PROOF_MEMORY MAX_COMPARED "
+            "MAX_SCHEMA_CHANGES"
+        ),
+    ),
     "Curation": ("sources", "MAX_CURATE_BYTES MAX_FIELD_LEVELS"),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (

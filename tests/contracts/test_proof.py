@@ -6,12 +6,12 @@ import pytest
 
 from callpact.contracts import proof as proofs
 from callpact.contracts.counterexample import counterexample
-from callpact.contracts.proof import Judged, Prover, decide
+from callpact.contracts.proof import ComparedSchema, Prover, decide
 from callpact.schema import compile_schema
 
 
 def judged(schema, *, formats=False):
-    return Judged(compile_schema(schema, formats=formats), formats)
+    return ComparedSchema(compile_schema(schema, formats=formats), formats)
 
 
 @pytest.fixture(scope="module")

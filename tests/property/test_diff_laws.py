@@ -13,9 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callpact import Catalog, Contract, Tool
-from callpact.contracts import Proof, Prover, diff_catalogs
+from callpact.contracts import CoverProof, Prover, diff_catalogs
 
 WORDS = ["a", "b", "c"]
+SINGLE = (
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "then",
+    "unevaluatedProperties",
+)
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-12, 12), st.sampled_from([0.5, 2.5, -3.5]),
     st.text("abc", max_size=4),
@@ -77,43 +87,47 @@ def branches(inner):
 PARTS = st.recursive(LEAVES, branches, max_leaves=6)
 
 
+SIMPLE = LEAVES.filter(lambda schema: "$ref" not in str(schema))
+
+
 @st.composite
 def changed(draw):
-    """A schema, and the same with a part of it drawn anew."""
-    old = {
-        "allOf": [draw(PARTS)],
-        "$defs": {"t": draw(LEAVES.filter(lambda s: s != {"$ref": "#/$defs/t"}))},
-    }
+    """A schema, and the same with one part of it drawn anew, extended or with a rule less."""
+    old = {"allOf": [draw(PARTS)], "$defs": {"t": draw(SIMPLE)}}
     new = copy.deepcopy(old)
-    place, key = new, draw(st.sampled_from(["allOf", "$defs"]))
-    while True:
-        inner = place[key]
-        keys = (
-            [*inner]
-            if isinstance(inner, dict)
-            else [*range(len(inner))]
-            if isinstance(inner, list)
-            else []
-        )
-        keys = [each for each in keys if isinstance(inner[each], dict | list | bool)]
-        if not keys or (key not in ("allOf", "$defs") and draw(st.booleans())):
-            break
-        place, key = inner, draw(st.sampled_from(keys))
-    if isinstance(place[key], dict | bool) and key not in (
-        "properties",
-        "patternProperties",
-        "$defs",
-    ):
-        fresh = draw(LEAVES if place is new["$defs"] else PARTS)
-        place[key] = {"type": "null"} if place is new["$defs"] and "$ref" in str(fresh) else fresh
+    place, key, fresh = draw(
+        st.sampled_from([(new["allOf"], 0, PARTS), (new["$defs"], "t", SIMPLE)])
+    )
+    while inner := [each for each in inside(place[key]) if draw(st.booleans())]:
+        place, key = inner[0]
+    part = place[key]
+    kind = draw(st.sampled_from(["replaced", "extended", "shortened"]))
+    if kind == "shortened" and isinstance(part, dict) and part:
+        del part[draw(st.sampled_from([*part]))]
+    elif kind == "extended" and isinstance(part, dict):
+        more = draw(fresh)
+        place[key] = {**part, **(more if isinstance(more, dict) else {})}
+    else:
+        place[key] = draw(fresh)
     return old, new
+
+
+def inside(schema):
+    """The places of the schemas directly inside a schema, each as its holder and key there."""
+    for key, part in schema.items() if isinstance(schema, dict) else ():
+        if key in ("properties", "patternProperties"):
+            yield from ((part, name) for name in part)
+        elif key in ("anyOf", "allOf", "oneOf", "prefixItems"):
+            yield from ((part, index) for index in range(len(part)))
+        elif key in SINGLE:
+            yield schema, key
 
 
 class Unsure(Prover):
     """Proves nothing, so that the table decides."""
 
     def covers(self, wide, narrow):
-        return Proof("unknown", reason="not tried")
+        return CoverProof("unknown", reason="not tried")
 
 
 async def handler(arguments, context):

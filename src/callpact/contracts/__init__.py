@@ -9,20 +9,20 @@ from callpact.lazy import lazy_names
 
 if TYPE_CHECKING:
     from callpact.contracts.diff import CatalogDiff, ContractChange, diff_catalogs
-    from callpact.contracts.proof import Proof, Prover
+    from callpact.contracts.proof import CoverProof, Prover
 
 __getattr__ = lazy_names(
     __name__,
     {
         "diff": ("CatalogDiff", "ContractChange", "diff_catalogs"),
-        "proof": ("Proof", "Prover"),
+        "proof": ("CoverProof", "Prover"),
     },
 )
 
 __all__ = [
     "CatalogDiff",
     "ContractChange",
-    "Proof",
+    "CoverProof",
     "Prover",
     "diff_catalogs",
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from callpact.contracts.proof import Judged, Proof, Prover
+from callpact.contracts.proof import ComparedSchema, CoverProof, Prover
 from callpact.contracts.schema_changes import SchemaChange, schema_changes, shown
 from callpact.schema import compile_schema, is_array, is_object
 from callpact.schema.hashing import canonical_json
@@ -26,7 +26,7 @@ Side = Literal["tool", "input", "output"]
 Decided = Literal["rule", "proved", "refuted", "table"]
 _RANK: dict[str, int] = {"patch": 0, "minor": 1, "major": 2}
 _TEXTS = ("title", "description", "tags", "keywords", "examples", "search_hint", "version", "terms")
-_OPEN = Judged(compile_schema(True))
+_OPEN = ComparedSchema(compile_schema(True))
 
 
 class ContractChange(Struct, frozen=True):
@@ -126,7 +126,7 @@ class _Diff:
         return CatalogDiff(tuple(changes), tuple(self._unproved))
 
     def _schemas(self, name: str, old: Contract, new: Contract) -> Iterator[ContractChange]:
-        before, after = (Judged(each.compiled_input, each.formats) for each in (old, new))
+        before, after = (ComparedSchema(each.compiled_input, each.formats) for each in (old, new))
         if before != after:
             yield from self._side(name, "input", before, after, wide=after, narrow=before)
         before, after = _output(old), _output(new)
@@ -135,7 +135,14 @@ class _Diff:
             yield from self._side(name, "output", before, after, wide=wide, narrow=after)
 
     def _side(
-        self, name: str, side: Side, old: Judged, new: Judged, *, wide: Judged, narrow: Judged
+        self,
+        name: str,
+        side: Side,
+        old: ComparedSchema,
+        new: ComparedSchema,
+        *,
+        wide: ComparedSchema,
+        narrow: ComparedSchema,
     ) -> Iterator[ContractChange]:
         found = list(schema_changes(old.schema.document, new.schema.document))
         if old.formats != new.formats:
@@ -144,7 +151,7 @@ class _Diff:
             found.append(SchemaChange("", words, "narrower" if is_stricter else "wider"))
         bad = "narrower" if side == "input" else "wider"
         if all(change.effect == "note" for change in found):
-            proof = Proof("yes")
+            proof = CoverProof("yes")
         else:
             proof = self._prover.covers(wide, narrow)
         if proof.verdict == "unknown":
@@ -198,15 +205,15 @@ class _Diff:
 # --- schemas --------------------------------------------------------------------------------
 
 
-def _output(contract: Contract) -> Judged:
+def _output(contract: Contract) -> ComparedSchema:
     """The delivered output; without a schema, every value."""
     document = contract.output
     if document is None:
         return _OPEN
-    return Judged(compile_schema(document, formats=contract.formats), contract.formats)
+    return ComparedSchema(compile_schema(document, formats=contract.formats), contract.formats)
 
 
-def _opened(side: Judged) -> Judged:
+def _opened(side: ComparedSchema) -> ComparedSchema:
     """The schema for a reader that ignores members that it does not know."""
     document = _without_closing(side.schema.document)
     return replace(side, schema=compile_schema(document, formats=side.formats))

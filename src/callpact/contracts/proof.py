@@ -40,7 +40,7 @@ Verdict = Literal["yes", "no", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ComparedSchema:
     """A schema with the way its formats are treated: as an assertion, or as a note."""
 
     schema: CompiledSchema
@@ -48,7 +48,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class CoverProof:
     """The answer to the question whether one schema accepts every value of another."""
 
     verdict: Verdict
@@ -76,20 +76,22 @@ class Prover:
     ) -> None:
         self._end()
 
-    def covers(self, wide: Judged, narrow: Judged) -> Proof:
+    def covers(self, wide: ComparedSchema, narrow: ComparedSchema) -> CoverProof:
         """Whether `wide` accepts every value that `narrow` accepts."""
         if wide == narrow:
-            return Proof("yes")
+            return CoverProof("yes")
         if found := counterexample(wide.schema, narrow.schema, narrow.schema.document):
-            return Proof("no", found)
+            return CoverProof("no", found)
         texts = [json.dumps(side.schema.document) for side in (wide, narrow)]
         if any(len(text) > MAX_PROOF_BYTES for text in texts):
-            return Proof("unknown", reason=f"a schema is larger than {MAX_PROOF_BYTES:,} bytes")
+            return CoverProof(
+                "unknown", reason=f"a schema is larger than {MAX_PROOF_BYTES:,} bytes"
+            )
         if any(
             side.formats and any(bound in text for bound in _BOUNDS)
             for side, text in zip((wide, narrow), texts, strict=True)
         ):
-            return Proof("unknown", reason="bounds of dates cannot be proved")
+            return CoverProof("unknown", reason="bounds of dates cannot be proved")
         line = (
             f"[[{texts[0]},{json.dumps(wide.formats)}],[{texts[1]},{json.dumps(narrow.formats)}]]"
         )
@@ -97,8 +99,8 @@ class Prover:
         if verdict != "yes" and difference is not None:
             found = counterexample(wide.schema, narrow.schema, difference)
             if found:
-                return Proof("no", found)
-        return Proof(verdict, reason=reason)
+                return CoverProof("no", found)
+        return CoverProof(verdict, reason=reason)
 
     def _ask(self, line: bytes) -> tuple[Verdict, Any, str]:
         """The answer of the process; unknown if it takes too long or dies, and it is replaced."""

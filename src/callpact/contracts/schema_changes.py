@@ -208,7 +208,7 @@ class _Comparison:
                 yield from self.compare(part, patterns[1][pattern], f"{path}/*")
         else:
             yield SchemaChange(path, "the patterns of property names changed", "other")
-        if open_before is not open_after:
+        if open_before is not True or open_after is not True:
             for change in self.compare(open_before, open_after, f"{path}/*"):
                 words = f"undeclared members: {change.words}"
                 if open_after is False:
