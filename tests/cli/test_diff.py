@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 
 import pytest
 
@@ -101,3 +103,18 @@ def test_sources_are_named_as_arguments_only(project, run):
     done = run("diff", "old/shop.py", "new/shop.py", "-s", "old/shop.py")
     assert done.code == 2
     assert "leave out --source" in done.err
+
+
+def test_mcp_servers_are_compared_by_their_definitions(project, run):
+    project(old=WIDER, new=OLD)
+    served = [
+        "mcp:"
+        + shlex.join(
+            [sys.executable, "-m", "callpact", "serve", "--stdio", "--audit", "off", "-s", file]
+        )
+        for file in ("old/shop.py", "new/shop.py")
+    ]
+    done = run("diff", *served, "--json")
+    assert done.code == 1
+    (change,) = json.loads(done.out)["changes"]
+    assert (change["path"], change["example"]["currency"]) == ("/currency", "CHF")

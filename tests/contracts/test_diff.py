@@ -188,3 +188,12 @@ def test_where_nothing_is_proved_the_table_decides_and_the_report_says_so(prover
     found = diff(old, new, prover)
     assert [(each.bump, each.decided) for each in found.changes] == [("major", "table")]
     assert [(tool, side) for tool, side, _ in found.unproved] == [("shop.price", "input")]
+
+
+def test_a_change_behind_an_unchanged_reference_is_found_in_every_place(prover):
+    def schema(target):
+        rule = {"if": {"$ref": "#/$defs/t"}, "then": False}
+        return {"allOf": [{"not": {"additionalProperties": rule}}], "$defs": {"t": target}}
+
+    found = diff(declared(input=schema({})), declared(input=schema(False)), prover)
+    assert found.is_breaking
