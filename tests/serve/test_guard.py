@@ -211,6 +211,9 @@ def test_a_caller_with_all_connections_cannot_lock_out_another():
             assert (refused.status, refused.headers["retry-after"]) == (503, "10")
             assert refused.error["code"] == -32603
             assert again.is_ended()
+            for cut in (line.read() for line in lines[2:4]):
+                assert (cut.status, cut.headers["retry-after"]) == (503, "10")
+                assert cut.error["code"] == -32603
             return [other.ask(raw.message(), **raw.routed()).status for other in others]
 
     assert serving(question, connections=4) == [200] * 2

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 LINGER_SECONDS = 1.0
 """Seconds that a refused connection over HTTP stays open, so that the client can read the error."""
+_ALL_IN_USE = "All connections are in use; try again when a call of yours has ended"
+_CUT = (
+    "All connections were in use, most of them by you: this one was closed for another caller. The "
+    "request may have had an effect"
+)
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -44,7 +49,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._slots.are_taken:
             victim = self._slots.victim(peer, lambda one: one.is_idle)
             if victim is None:
-                self._refuse_surplus()
+                self._refuse_with(_ALL_IN_USE)
                 return
             self._slots.leave(victim)
             victim.make_room()
@@ -54,7 +59,7 @@ class HttpConnection(HttpToolsProtocol):
         """Close the connection in favour of another."""
         cycle: Any = self.cycle
         if cycle is None:  # A first request may be on its way, and gets this response.
-            self._refuse_surplus()
+            self._refuse_with(_ALL_IN_USE)
         elif self.is_idle:
             self.transport.close()
         elif cycle.response_started:
@@ -62,10 +67,9 @@ class HttpConnection(HttpToolsProtocol):
         else:
             cycle.disconnected = True
             cycle.message_event.set()
-            self._refuse_surplus()
+            self._refuse_with(_CUT)
 
-    def _refuse_surplus(self) -> None:
-        text = "All connections are in use; try again when a call of yours has ended"
+    def _refuse_with(self, text: str) -> None:
         self._refused = RequestRefused(503, text, INTERNAL_ERROR)
         self._refuse(self._refused)
 
