@@ -369,9 +369,12 @@ async def _lines(requests, *, direct, modern):
             if not modern:
                 pipe.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
             found = []
-            for sent in requests:
-                pipe.write(json.dumps(sent).encode() + b"\n")
-                found.append(json.loads(await asyncio.to_thread(answers.readline)))
+            for number, sent in enumerate(requests):
+                pipe.write(json.dumps({**sent, "id": number}).encode() + b"\n")
+                answer = {}
+                while answer.get("id") != number:  # Other lines are progress.
+                    answer = json.loads(await asyncio.to_thread(answers.readline))
+                found.append(answer)
         await serving
         os.close(their_in)
         os.close(their_out)
