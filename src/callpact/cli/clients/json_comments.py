@@ -13,10 +13,11 @@ from callpact.errors import CallpactError
 
 MAX_NESTING = 100
 """Levels of JSON in a client's file."""
-_TRIVIA = re.compile(r"(?:[ \t\r\n\ufeff]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\.)*+"')
+# An atomic group, as `re` mismatches a possessive quantifier behind a group before 3.11.5.
+_TRIVIA = re.compile(r"(?>(?:[ \t\r\n\ufeff]++|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)")
+_STRING = re.compile(r'"(?>(?:[^"\\\x00-\x1f]++|\\.)*)"')
 _SCALAR = re.compile(r"-?[0-9][0-9.eE+-]*+|true|false|null")
-_LINE_REST = re.compile(r"[ \t]*+(?:/\*[^\n]*?\*/[ \t]*+)*+(?://[^\n\r]*+)?(?=\r?\n|\Z)")
+_LINE_REST = re.compile(r"[ \t]*+(?>(?:/\*[^\n]*?\*/[ \t]*+)*)(?://[^\n\r]*+)?(?=\r?\n|\Z)")
 
 
 class NotEditable(CallpactError):

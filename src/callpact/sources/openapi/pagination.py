@@ -28,9 +28,9 @@ MAX_PAGES = 1_000
 """Pages that a rule of pagination may ask for."""
 
 PageStyle = Literal["link", "cursor", "page", "offset"]
-_PARAMETER = r"\s*+;\s*+([\w*-]++)\s*+(?:=\s*+(\"(?:[^\"\\]|\\.)*+\"|[^\s\",;]*+))?+"
+_PARAMETER = r"\s*+;\s*+([\w*-]++)\s*+(?>(?:=\s*+(\"(?>(?:[^\"\\]|\\.)*)\"|[^\s\",;]*+))?)"
 _ONE_PARAMETER = re.compile(_PARAMETER)
-_LINK = re.compile(rf"\s*+<([^<>]*+)>((?:{_PARAMETER})*+)\s*+,?")
+_LINK = re.compile(rf"\s*+<([^<>]*+)>((?>(?:{_PARAMETER})*))\s*+,?")
 _ABSENT: Any = object()
 
 
