@@ -62,6 +62,11 @@ def post(address, arguments, token=None):
         return json.load(response)
 
 
+def read(address):
+    with urllib.request.urlopen(address, timeout=20) as response:
+        return response.read().decode()
+
+
 @pytest.fixture
 def program(tmp_path):
     file = tmp_path / "shop.py"

@@ -62,7 +62,7 @@ def encode_index(tools: Iterable[Tool], *, title: str, has_tokens: bool) -> byte
     lead = (
         f"<p>{number:,} tool{'' if number == 1 else 's'} as HTTP endpoints. The arguments are the "
         "JSON body of a POST, the result is the body of the response. Machine-readable: "
-        '<a href="/openapi.json">openapi.json</a>.</p>'
+        '<a href="openapi.json">openapi.json</a>.</p>'
     )
     parts = [f"<h1>{escape(title)}</h1>", lead]
     if has_tokens:
@@ -87,7 +87,7 @@ def encode_tool_page(tool: Tool, *, title: str, has_tokens: bool) -> bytes:
     output = tool.contract.output
     about = tool.description.strip()
     parts = [
-        f'<p class="quiet"><a href="/docs">{escape(title)}</a></p>',
+        f'<p class="quiet"><a href="../docs">{escape(title)}</a></p>',
         f"<h1>{escape(tool.title or tool.id)}</h1>",
         f"<p>{''.join(f'<span class=badge>{escape(text)}</span>' for text in _badges(tool))}</p>",
         f'<p class="about">{escape(about)}</p>' if about else "",
@@ -116,7 +116,7 @@ def encode_page(title: str, parts: list[str]) -> bytes:
 
 
 def _link(tool: Tool) -> str:
-    return f'<a href="/docs/{escape(tool.id)}"><code>{escape(tool.id)}</code></a>'
+    return f'<a href="docs/{escape(tool.id)}"><code>{escape(tool.id)}</code></a>'
 
 
 def _methods(tool: Tool) -> str:
