@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import shop
 
 from callpact import CallError, Catalog, ResponseEnvelope, Runtime, from_functions
-from callpact.audit import record_calls
+from callpact.audit import Filter, open_store, record_calls
 
 SHOP = Path(__file__).parent / "shop.py"
 TOOLS = from_functions(shop.product_search, shop.supplier_offer, shop.stock_count)
@@ -141,15 +141,16 @@ async def audit_log(folder: str) -> None:
             for tool_id, arguments in WHAT_AGENTS_TRY * 10:
                 with contextlib.suppress(CallError):
                     await runtime.execute(tool_id, arguments)
-    line("callpact audit stats", "cyan")
-    stats = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-X", "utf8", "-m", "callpact", "audit", "stats", "--audit", folder),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "COLUMNS": str(console.width - 3)},
-    )
-    shown, _ = await stats.communicate()
-    for text in shown.decode().splitlines():
-        line(text)
+    store = open_store(folder)
+    causes = {cause.tool: cause for cause in reversed(list(store.causes(Filter())))}
+    rates = table("tool", "calls", "failed", "commonest cause")
+    for rate in store.rates(Filter(), "tool"):
+        cause = causes.get(rate.group)
+        why = "" if cause is None else f"[red]{cause.message}[/]"
+        rates.add_row(rate.group, str(rate.calls), f"{rate.rate:.0%}", why)
+    store.close()
+    show(rates)
+    line("On your own log: callpact audit stats", "dim")
 
 
 async def main(folder: str, log: TextIO) -> None:
