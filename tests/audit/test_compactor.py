@@ -1,6 +1,7 @@
 """What is in the journal comes into the store: all of it, once, whatever dies meanwhile."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from callpact.audit import Health, Record, health_of
+from callpact.audit.journal.file_locks import hold
 from callpact.audit.journal.lines import encode_line
 from callpact.audit.journal.segments import Journal, segments
 from callpact.audit.store import Overtaken
@@ -261,6 +263,26 @@ def test_two_compactors_share_a_folder(tmp_path):
         assert second.flush()
         assert sorted(store.records) == sorted(names(range(400)))
     assert store.added == first.added + second.added == 400
+
+
+def test_a_journal_hears_of_a_removed_segment_once_its_file_is_unlocked(tmp_path, monkeypatch):
+    """A journal may wait for that file while it holds the lock of its own that `store` needs."""
+    journal, original, free = Journal(tmp_path), Journal.store, []
+    write(journal, [1])
+    (name,) = (path.name for path in tmp_path.glob("*-*"))
+    segment = os.open(tmp_path / name, os.O_RDONLY)
+
+    def store(told, segment_name):
+        if segment_name == name:
+            free.append(hold(segment))
+        original(told, segment_name)
+
+    monkeypatch.setattr(Journal, "store", store)
+    with Compactor(tmp_path, MemoryStore()) as compactor:
+        journal.rotate()
+        assert compactor.flush()
+    os.close(segment)
+    assert free == [True]
 
 
 LOAD = Path(__file__).with_name("load_until_killed.py")

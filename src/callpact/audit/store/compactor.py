@@ -269,13 +269,18 @@ class Compactor:
                 fd = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
                 continue
+            is_removed = False
             try:
                 if hold(fd) and os.fstat(fd).st_size == size:
                     path.unlink(missing_ok=True)
-                    for journal in journals_in(self._folder):
-                        journal.store(name)
+                    is_removed = True
             finally:
                 release(fd)
+            if is_removed:
+                # After the release: a journal that opens a segment waits for this lock, and holds
+                # its own, which `store` needs.
+                for journal in journals_in(self._folder):
+                    journal.store(name)
         return True
 
     # --- adding -----------------------------------------------------------------------------
