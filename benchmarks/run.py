@@ -14,6 +14,7 @@ import flowmcp
 import gateway
 import hooks
 import imports
+import load
 import openapi
 import protocol
 import reader
@@ -30,6 +31,7 @@ PARTS = {
     "search": search.main,
     "audit": audit.main,
     "serving": serving.main,
+    "load": load.main,
     "gateway": gateway.main,
     "openapi": openapi.main,
     "reader": reader.main,

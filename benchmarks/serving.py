@@ -304,7 +304,8 @@ class Http(Peer):
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
         }
-        self._connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+        self.port = int(found[1])
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def _errors(self) -> int:
         return subprocess.PIPE

@@ -239,6 +239,9 @@ class ServeConfig(BaseModel):
         "127.0.0.1", description="Address for HTTP; the default is for this machine only"
     )
     port: int = Field(8420, ge=0, le=65_535, description="The port for HTTP; 0 for any free one")
+    workers: int = Field(
+        1, ge=1, le=64, description="Processes that serve HTTP behind the one port"
+    )
     path: str = Field("/mcp", description="The path for HTTP")
     name: str = Field("callpact", min_length=1, description="The server's name for its clients")
     version: str | None = Field(

@@ -172,6 +172,7 @@ def test_as_data_the_banner_has_the_same_keys_whatever_is_served():
         "trust_network": False,
         "audit": None,
         "watching": False,
+        "workers": 1,
         "not_loaded": 0,
         "left_out": 0,
         "left_out_reasons": [],

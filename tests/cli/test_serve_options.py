@@ -24,6 +24,7 @@ GIVEN = {
     "stdio": True,
     "host": "::1",
     "port": 9,
+    "workers": 3,
     "path": "/x",
     "name": "shop",
     "version": "1.2",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from callpact import Catalog, Context, Identity, Runtime, Tool, ToolError, local_envelope, tool
 from callpact.envelope import MCPResponseMeta, ResponseEnvelope
 from callpact.serve import Authentication, BearerToken, Door, identify, serve_http
-from callpact.serve.mcp import direct_calls
+from callpact.serve.mcp import direct_calls, session_calls
 from callpact.serve.stdio.stdio_server import serve_lines
 from callpact.sources import from_functions
 from callpact.tool import Contract
@@ -191,7 +191,7 @@ async def ask(session, address, sent):
         kind = response.headers.get("content-type", "")
         text = await response.text()
         if "event-stream" in kind:
-            events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+            events = [line[6:] for line in text.split("\r\n") if line.startswith("data: ")]
             return response.status, kind, [json.loads(event) for event in events]
         return response.status, kind, json.loads(text) if text else text
 
@@ -223,13 +223,16 @@ KNOWN = [
     request("t_relayed", {"bad": True}),
     request("t_add", {"a": 1, "b": 2}, more={"id": "seven"}),
     request("t_add", {"a": 1, "b": 2}, meta={f"{META}/clientInfo": None}),
+    request("t_add", {"a": 1, "b": 2}, meta={"progressToken": 3, "vendor/id": {"a": 1}}),
 ]
 """Calls that the direct way takes."""
 OTHERS = [
     request("t_talk", {}),
     request("t_talk", {}, meta={"progressToken": 3}),
-    request("t_add", {"a": 1, "b": 2}, meta={"progressToken": 3}),
+    request("t_add", {"a": 1, "b": 2}, meta={"progressToken": 0.5}),
+    request("t_add", {"a": 1, "b": 2}, meta={"progressToken": True}),
     request("t_add", {"a": 1, "b": 2}, meta={"other": 1}),
+    request("t_add", {"a": 1, "b": 2}, meta={f"{META}/logLevel": "debug"}),
     request("t_none", {}),
     request("t_routed", {"region": "eu"}),
     request("t_routed", {"region": "eu"}, headers={"Mcp-Param-Region": "eu"}),
@@ -347,6 +350,15 @@ def test_only_known_requests_for_quiet_tools_are_answered_directly(monkeypatch, 
     assert taken == [True] * len(KNOWN) + [False] * len(OTHERS)
 
 
+def test_a_call_with_an_idempotency_key_is_not_answered_directly():
+    keyed = {"callpact/idempotencyKey": "one"}
+    body = request("t_add", {"a": 1, "b": 2})[1]
+    assert direct_calls.read_call(body) is not None
+    assert direct_calls.read_call(request("t_add", {"a": 1, "b": 2}, meta=keyed)[1]) is None
+    body = request("t_add", {"a": 1, "b": 2}, params={"_meta": keyed})[1]
+    assert direct_calls.read_handshake_call(body, HANDSHAKE, "") is None
+
+
 # --- over stdio -------------------------------------------------------------------------------
 
 
@@ -415,6 +427,154 @@ def test_calls_over_stdio_are_answered_directly(modern, monkeypatch):
     sent = body if modern else without_meta(body)
     asyncio.run(_lines([sent], direct=True, modern=modern))
     assert taken == [f"mcp {ERA if modern else '2025-11-25'}"]
+
+
+# --- sessions over HTTP -----------------------------------------------------------------------
+
+HANDSHAKE = "2025-11-25"
+
+
+def in_session(sent, opened, **headers):
+    """A request as a client of the handshake era sends it in its session."""
+    given, body = sent
+    kept = {key: value for key, value in given.items() if not key.startswith("Mcp-")}
+    return {**kept, "MCP-Protocol-Version": HANDSHAKE, **opened, **headers}, body
+
+
+def message(method, **params):
+    """A notification, with the headers of a call."""
+    return request("")[0], {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+async def opened_session(session, address):
+    """Open a session; returns its header."""
+    hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT}
+    opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    headers, _ = in_session(request(""), {})
+    async with session.post(address, json=opening, headers=headers) as response:
+        await response.read()
+        opened = {"Mcp-Session-Id": response.headers["mcp-session-id"]}
+    await ask(session, address, in_session(message("notifications/initialized"), opened))
+    # The SDK handles messages in order: it has noted the handshake when it answers this one.
+    ping = request("", more={"method": "ping", "params": {}})
+    await ask(session, address, in_session(ping, opened))
+    return opened
+
+
+def messages(answer):
+    """Status and messages of an answer, in either form."""
+    status, _, body = answer
+    return steady((status, "", body if isinstance(body, list) else [body]))
+
+
+async def _in_sessions(requests, *, direct):
+    async with served(direct=direct) as address, aiohttp.ClientSession() as session:
+        opened = await opened_session(session, address)
+        return [
+            messages(await ask(session, address, in_session(sent, opened))) for sent in requests
+        ]
+
+
+SESSION_REQUESTS = [
+    *(
+        [headers, without_meta(body)]
+        for headers, body in KNOWN
+        if headers["Authorization"][7:] == ADA
+    ),
+    *([headers, without_meta(body)] for headers, body in OTHERS if "Authorization" in headers),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": {"progressToken": 3, "vendor/id": "x"}}),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": {"progressToken": []}}),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": []}),
+    request("t_add", {"a": 1, "b": 2}, headers={"Accept": ["application/json", "text/plain"]}),
+]
+
+
+def test_every_answer_in_a_session_is_the_one_of_the_sdk(caplog):
+    caplog.set_level(logging.CRITICAL)
+    ours, theirs = (
+        asyncio.run(_in_sessions(SESSION_REQUESTS, direct=direct)) for direct in (True, False)
+    )
+    for sent, mine, other in zip(SESSION_REQUESTS, ours, theirs, strict=True):
+        assert mine == other, sent
+
+
+@settings(max_examples=8)
+@given(st.lists(CHANGES, min_size=1, max_size=30))
+def test_any_request_in_a_session_gets_the_same_answer_either_way(changes):
+    arguments = {"arguments": {"a": 1, "b": 2}}
+    requests = [request("t_add", **{**arguments, **change}) for change in changes]
+    requests = [(headers, without_meta(body)) for headers, body in requests] + requests
+    ours, theirs = (asyncio.run(_in_sessions(requests, direct=direct)) for direct in (True, False))
+    assert ours == theirs
+
+
+async def _kinds(*requests):
+    """Status and content type of the answers in one session, and the sessions of the server."""
+    async with served(direct=True) as address, aiohttp.ClientSession() as session:
+        opened = await opened_session(session, address)
+        return [(await ask(session, address, in_session(sent, opened)))[:2] for sent in requests]
+
+
+ADDING = (request("t_add")[0], without_meta(request("t_add", {"a": 1, "b": 2})[1]))
+
+
+def test_a_call_in_a_session_is_answered_as_json_without_the_sdk():
+    talking = (ADDING[0], without_meta(request("t_talk", {})[1]))
+    assert asyncio.run(_kinds(ADDING, talking)) == [
+        (200, "application/json"),
+        (200, "text/event-stream"),
+    ]
+
+
+def test_a_session_is_renewed_through_the_sdk(monkeypatch):
+    monkeypatch.setattr(session_calls, "RENEW_SECONDS", -1.0)
+    assert asyncio.run(_kinds(ADDING)) == [(200, "text/event-stream")]
+
+
+def test_a_session_is_its_openers_alone_and_ends_with_delete():
+    async def run():
+        async with served(direct=True) as address, aiohttp.ClientSession() as session:
+            opened = await opened_session(session, address)
+            mine = in_session(ADDING, opened)
+            theirs = in_session(ADDING, opened, Authorization=f"Bearer {EVE}")
+            found = [(await ask(session, address, sent))[0] for sent in (mine, theirs, mine)]
+            headers = {key: value for key, value in mine[0].items() if key != "Content-Type"}
+            async with session.delete(address, headers=headers) as response:
+                found.append(response.status)
+            return [*found, (await ask(session, address, mine))[0]]
+
+    assert asyncio.run(run()) == [200, 404, 200, 200, 404]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "ended", "gone"])
+def test_a_call_in_a_session_ends_with_its_cancellation_or_its_session(how):
+    async def run():
+        async with hanging() as (address, seen, go_on), aiohttp.ClientSession() as session:
+            opened = await opened_session(session, address)
+            sent = in_session((ADDING[0], without_meta(request("t_wait", {})[1])), opened)
+            asking = asyncio.ensure_future(ask(session, address, sent))
+            async with asyncio.timeout(20):
+                while "begun" not in seen:
+                    await asyncio.sleep(0.01)
+                if how == "gone":  # Its end is none of the call's.
+                    asking.cancel()
+                    await asyncio.sleep(0.3)
+                    go_on.set()
+                    return seen, None
+                if how == "cancelled":
+                    cancel = message("notifications/cancelled", requestId=7)
+                    await ask(session, address, in_session(cancel, opened))
+                else:
+                    headers = {k: v for k, v in sent[0].items() if k != "Content-Type"}
+                    await (await session.delete(address, headers=headers)).read()
+                return seen, await asking
+
+    seen, answer = asyncio.run(run())
+    if how == "gone":
+        assert seen == ["begun"]
+    else:
+        assert seen == ["begun", "cancelled"]
+        assert answer == (200, "text/event-stream", [])
 
 
 # --- calls that take long ---------------------------------------------------------------------

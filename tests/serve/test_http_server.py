@@ -56,7 +56,7 @@ MESSAGES = {
     "half a character": (json.dumps(message(x="\ud800")).encode(), PARSE),
     "no utf-8": (json.dumps(message(x="?")).encode().replace(b"?", b"\xff"), PARSE),
     "too deep": (
-        json.dumps(message(x=0)).encode().replace(b'"x": 0', b'"x": ' + nested(1_019)),
+        json.dumps(message(x=0)).encode().replace(b'"x": 0', b'"x": ' + nested(1_023)),
         PARSE,
     ),
     "far too deep": (nested(100_000), PARSE),

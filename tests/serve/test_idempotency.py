@@ -13,11 +13,8 @@ import raw
 from callpact.catalog import Catalog
 from callpact.errors import InvalidConfig, ToolError
 from callpact.runtime import Runtime
-from callpact.serve import answer_store
+from callpact.serve import Authentication, Door, RestDoor, answer_store
 from callpact.serve.answer_store import AnswerKey, AnswerStore, ClaimState
-from callpact.serve.auth.bearer import Authentication
-from callpact.serve.mcp.door import Door
-from callpact.serve.rest.rest_door import RestDoor
 from callpact.tool import Contract, Tool
 from serving import CI, ROOT, TOKENS, Serving, bearer
 

@@ -10,10 +10,8 @@ import pytest
 import raw
 from callpact.catalog import Catalog
 from callpact.runtime import Runtime
-from callpact.serve.auth.bearer import Authentication
-from callpact.serve.mcp.door import Door
+from callpact.serve import Authentication, Door, RestDoor
 from callpact.serve.rest.landing_page import encode_landing
-from callpact.serve.rest.rest_door import RestDoor
 from callpact.tool import Contract, Tool
 from serving import CI, ROOT, TOKENS, Serving, bearer
 

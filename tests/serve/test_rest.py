@@ -19,11 +19,9 @@ from callpact.context import Identity
 from callpact.envelope import mcp_envelope
 from callpact.errors import ToolError
 from callpact.runtime import Runtime
-from callpact.serve.auth.bearer import Authentication
-from callpact.serve.mcp.door import Door
+from callpact.serve import Authentication, Door, RestDoor
 from callpact.serve.rest import rest_events
-from callpact.serve.rest.rest_door import RestDoor
-from callpact.telemetry.tracing import Telemetry
+from callpact.telemetry import Telemetry
 from callpact.tool import Contract, Tool
 from raw import Served
 from serving import CI, ROOT, TOKENS, Serving, bearer, challenge

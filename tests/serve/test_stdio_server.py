@@ -59,7 +59,7 @@ MESSAGES = {
     "a zero": (b"\0", PARSE),
     "a single quote": (b"{'jsonrpc': '2.0'}", PARSE),
     "too deep": (
-        json.dumps(raw.message(x=0)).encode().replace(b'"x": 0', b'"x": ' + nested(1_019)),
+        json.dumps(raw.message(x=0)).encode().replace(b'"x": 0', b'"x": ' + nested(1_023)),
         PARSE,
     ),
     "far too deep": (nested(100_000), PARSE),

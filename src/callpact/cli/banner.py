@@ -48,6 +48,8 @@ class Serving:
     list_up_to: int | None = None
     """More tools than this are searched, not listed."""
     is_watching: bool = False
+    workers: int = 1
+    """Processes that serve."""
     audit: str | None = None
     """Where the audit log is; None if calls are not recorded."""
 
@@ -118,6 +120,8 @@ def encode_lines(serving: Serving) -> list[str]:
     elif serving.authentication is not None or serving.place != "stdio":
         method = serving.authentication or "none, so it is bound to this machine"
         lines.append(f"authentication: {method}")
+    if serving.workers > 1:
+        lines.append(f"workers: {serving.workers}")
     if serving.audit is not None:
         lines.append(f"audit: {serving.audit}")
     if serving.is_watching:
@@ -144,6 +148,7 @@ def encode_fields(serving: Serving) -> dict[str, Any]:
         "trust_network": serving.trusts_network,
         "audit": serving.audit,
         "watching": serving.is_watching,
+        "workers": serving.workers,
         "not_loaded": serving.not_loaded,
         "left_out": sum(serving.left_out.values()),
         "left_out_reasons": reasons[:MAX_BANNER_REASONS],

@@ -436,6 +436,16 @@ def serve(
         int | None,
         typer.Option("--port", help=f"The port for HTTP; 0 for any free one. {_configured(8420)}"),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=64,
+            help=f"Processes that serve HTTP behind the one port. {_configured(1)}",
+            metavar="N",
+        ),
+    ] = None,
     path: Annotated[
         str | None, typer.Option("--path", help=f"The path for HTTP. {_configured('/mcp')}")
     ] = None,
@@ -543,6 +553,7 @@ def serve(
         stdio=stdio,
         host=host,
         port=port,
+        workers=workers,
         path=path,
         trust_network=trust_network,
         name=name,

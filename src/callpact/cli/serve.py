@@ -18,6 +18,8 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import orjson
+import typer
 from pydantic import BaseModel
 
 from callpact.cli import banner
@@ -37,12 +39,15 @@ from callpact.sources.base import Live
 if TYPE_CHECKING:
     import socket
 
+    from mcp.server.request_state import RequestStateCodec
+
     from callpact.app import Session
     from callpact.catalog import Catalog
     from callpact.cli.options import SourceOptions
     from callpact.reload.watcher import LoadOptions
     from callpact.secrets.keys import Secrets
     from callpact.serve.auth.bearer import Authentication
+    from callpact.serve.http.worker_channel import WorkerChannel
     from callpact.telemetry.logs import (
         Logs,
     )
@@ -57,6 +62,7 @@ class ServeOptions:
     stdio: bool
     host: str
     port: int
+    workers: int
     path: str
     trust_network: bool
     name: str
@@ -113,16 +119,24 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
             if options.stdio
             else "callpact.serve.http.http_server"
         )
+    if options.workers > 1:
+        from callpact.serve.http.worker_channel import check_workers
+
+        check_workers(options.workers, stdio=options.stdio, metrics=options.metrics)
     access = None if options.stdio else _read_access(session)
     bound = None if access is None else _reserved(options, access, session)
     logs = cast("Logs", sources.logs)
     logs.take_stderr(steady=True)
+    channel = None
+    if bound is not None and options.workers > 1:
+        channel = _supervised(options, bound, logs)
 
     async def go() -> int:
         async with session:
             with _without_collecting():
-                await sources.load(session)
-            await _serve(options, session, access, bound, logs)
+                is_first = channel is None or not channel.number
+                await sources.load(session, reports=is_first)
+            await _serve(options, session, access, bound, logs, channel=channel)
         return 0
 
     with contextlib.ExitStack() as stack:
@@ -132,6 +146,36 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
         # From here on, as imported modules may keep a reference to standard output.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         run(go(), loop_factory=None if options.stdio else new_event_loop)
+
+
+def _supervised(options: ServeOptions, bound: socket.socket, logs: Logs) -> WorkerChannel:
+    """Supervise the workers until the end; returns only in a worker.
+
+    Raises:
+        InvalidConfig: the address cannot be served.
+    """
+    from callpact.serve.http.http_server import explained
+    from callpact.serve.http.supervisor import Supervisor, WorkerFailed
+
+    def print_banner(text: bytes) -> None:
+        lines, event = orjson.loads(text)
+        _print_banner(lines, event, logs)
+
+    supervisor = Supervisor(options.workers, bound, print_banner)
+    try:
+        with explained(options.host, options.port):
+            ended = supervisor.run()
+    except WorkerFailed as failed:  # The worker has printed its error.
+        raise typer.Exit(failed.code) from None
+    if isinstance(ended, int):
+        raise typer.Exit(0 if ended == signal.SIGTERM else 130)
+    return ended
+
+
+def _states(channel: WorkerChannel) -> RequestStateCodec:
+    from callpact.serve.http.worker_relay import WorkerStates
+
+    return WorkerStates(channel.number, os.urandom(32))
 
 
 @contextlib.contextmanager
@@ -153,6 +197,8 @@ async def _serve(
     access: _Access | None,
     bound: socket.socket | None,
     logs: Logs,
+    *,
+    channel: WorkerChannel | None,
 ) -> None:
     from callpact.serve.mcp.confirm import with_confirmation
     from callpact.serve.mcp.door import Door
@@ -177,13 +223,19 @@ async def _serve(
             result_limit=options.result_limit,
             calls_per_tool=table.calls_per_tool,
             calls_per_caller=table.calls_per_caller,
+            states=None if channel is None else _states(channel),
+            worker=None if channel is None else channel.number,
         )
 
         for each in session.telemetry:
             door.server.middleware.insert(0, each.time_message)
 
         def ready(place: str) -> None:
-            _print_banner(options, session, place, authentication, logs)
+            lines, event = _banner(options, session, place, authentication)
+            if channel is None:
+                _print_banner(lines, event, logs)
+            else:
+                channel.ready(orjson.dumps([lines, event]))
 
         stack.push_async_callback(door.aclose)
         is_live = any(isinstance(source, Live) for source in session.loaded.sources)
@@ -237,8 +289,11 @@ async def _serve(
                 page=None if metrics is None else metrics.render,
                 rest=rest if table.rest else None,
                 on_ready=ready,
+                channel=channel,
                 **access.keywords(),
             )
+        if channel is not None:  # A second signal must not end it before its records are written.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _as_it_is(catalog: Catalog) -> Catalog:
@@ -322,13 +377,13 @@ def _reserved(options: ServeOptions, access: _Access, session: Session) -> socke
 # --- the banner -------------------------------------------------------------------------------
 
 
-def _print_banner(
+def _banner(
     options: ServeOptions,
     session: Session,
     place: str,
     authentication: Authentication | None,
-    logs: Logs,
-) -> None:
+) -> tuple[list[str], dict[str, Any]]:
+    """The lines of the banner, and its fields as an event."""
     from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
     serving = banner.serving_of(
@@ -340,13 +395,17 @@ def _print_banner(
         docs=_docs(place, options.path) if session.config.serve.rest else None,
         list_up_to=options.list_up_to,
         is_watching=options.watch,
+        workers=options.workers,
         audit=str(session.place) if session.is_recorded else None,
         authentication=None if authentication is None else str(authentication),
         trusts_network=options.trust_network and authentication is None and not options.stdio,
     )
-    lines = banner.encode_lines(serving)
+    return banner.encode_lines(serving), banner.encode_fields(serving)
+
+
+def _print_banner(lines: list[str], event: dict[str, Any], logs: Logs) -> None:
     if logs.form == "json":
-        logs.write_event("serving", lines[0], banner.encode_fields(serving))
+        logs.write_event("serving", lines[0], event)
         return
     for line in lines:
         print_status(line)
@@ -389,4 +448,6 @@ def _without_collecting() -> Generator[None]:
         yield
     finally:
         gc.freeze()
+        # A call with arguments of megabytes makes as many objects; they contain no cycles.
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()

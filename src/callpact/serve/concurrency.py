@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, MutableMapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -53,8 +54,13 @@ def _caller(scope: MutableMapping[str, Any]) -> str:
 
 def peer_of(client: tuple[str, int] | None) -> str:
     """Return the address of a peer; for IPv6 the /64 network, which one host may own whole."""
+    return _network_of("" if client is None else client[0])
+
+
+@lru_cache(1024)
+def _network_of(host: str) -> str:
     try:
-        address = ipaddress.ip_address("" if client is None else client[0])
+        address = ipaddress.ip_address(host)
     except ValueError:
         return ""
     if isinstance(address, ipaddress.IPv4Address):

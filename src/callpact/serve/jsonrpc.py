@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,9 @@ from callpact.schema.bounds import with_room
 if TYPE_CHECKING:
     from starlette.types import Send
 
-MAX_MESSAGE_DEPTH = 1_020
-"""Levels of JSON in a message: a few more than the arguments of a tool may have."""
+MAX_MESSAGE_DEPTH = 1_024
+"""Levels of JSON in a message, the limit of its parser: a few more than the arguments of a tool may
+have."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -31,7 +31,8 @@ STOPPED = "The server was stopped before the call had ended"
 RETRY_SECONDS = 10
 """Seconds in the `Retry-After` header of a request that was refused at a limit."""
 
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_DIGITS_AS_ZEROS = bytes(ord("0") if chr(byte).isdecimal() else 0 for byte in range(256))
+_LONG_NUMBER = b"0" * 19
 _exact = msgspec.json.Decoder()
 
 
@@ -138,13 +139,16 @@ def read_json(text: bytes, depth: int = MAX_MESSAGE_DEPTH) -> Any:
     try:
         value = orjson.loads(text)  # Refuses NaN, lone surrogates, numbers out of range.
     except orjson.JSONDecodeError as error:
-        if "depth limit" in error.msg:  # orjson's own limit, slightly higher than ours.
+        if "depth limit" in error.msg:
             raise _too_deep(depth) from None
         raise BadMessage(f"The message is not JSON: {error}", PARSE_ERROR) from None
-    if _is_deeper(value, text, depth):
+    if depth < MAX_MESSAGE_DEPTH and _is_deeper(value, text, depth):
         raise _too_deep(depth)
-    # orjson reads integers of more than 64 bits as floats.
-    return with_room(lambda: _exact.decode(text)) if _LONG_NUMBER.search(text) else value
+    # orjson reads integers of more than 64 bits as floats. A translation and a search for one text
+    # take a tenth of the time of a regular expression.
+    if _LONG_NUMBER in text.translate(_DIGITS_AS_ZEROS):
+        return with_room(lambda: _exact.decode(text))
+    return value
 
 
 def _too_deep(depth: int) -> BadMessage:

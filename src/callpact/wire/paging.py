@@ -199,7 +199,7 @@ class KeptResults:
     """A store of results, bounded in number, in bytes and in age.
 
     The oldest result of the owner that holds the most is evicted first, so that one owner cannot
-    evict the results of others. `clock` counts seconds.
+    evict the results of others. `clock` counts seconds. `mark` begins all keys and cursors.
     """
 
     def __init__(
@@ -209,11 +209,13 @@ class KeptResults:
         size: int = 64 * 1024 * 1024,
         age: float = 600,
         clock: Callable[[], float] = time.monotonic,
+        mark: bytes = b"",
     ) -> None:
         self._results = results
         self._size = size
         self._age = age
         self._clock = clock
+        self._mark = mark
         self._kept: dict[str, KeptResult] = {}
         self._secret = secrets.token_bytes(32)
 
@@ -243,7 +245,7 @@ class KeptResults:
         if size > self._size or not self._results:
             return None
         self._drop_old()
-        key = secrets.token_hex(_KEY)
+        key = (self._mark + secrets.token_bytes(_KEY))[:_KEY].hex()
         expires = self._clock() + self._age
         kept = self._kept[key] = KeptResult(key, owner, tool_id, content, mime_type, size, expires)
         while len(self._kept) > self._results or self.size > self._size:

@@ -14,8 +14,7 @@ import hostile_server
 import hostile_tools
 from callpact import CallError, Catalog, Runtime, UpstreamError
 from callpact.context import Client, Elicited, Identity, Root, Sampled
-from callpact.sources import from_mcp
-from callpact.sources.mcp.mcp_source import McpSource
+from callpact.sources import McpSource, from_mcp
 from callpact.sources.mcp.pins import Lock, updated, write_lock
 from callpact.sources.mcp.server_settings import ServerSettings
 from callpact.tool import Call

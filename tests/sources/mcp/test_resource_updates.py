@@ -12,8 +12,8 @@ import hostile_server
 from callpact import CallError, Catalog, Runtime, Tool, UpstreamError
 from callpact.context import Identity
 from callpact.resources import Resource
+from callpact.sources import from_mcp
 from callpact.sources.mcp import resource_updates
-from callpact.sources.mcp.mcp_source import from_mcp
 from doors import LEGACY, connected
 from doors import tool as made
 

@@ -11,7 +11,7 @@ import pickle
 import pytest
 
 from callpact import AccessDenied, CallError, Identity
-from callpact.protocol.events import CallRequested, decode_event, encode_event
+from callpact.protocol import CallRequested, decode_event, encode_event
 from callpact.secrets.sealed_token import SealedToken
 from callpact.tool import Call
 from guarded_server import METHODS, GuardedServer, runtime_of, write_config

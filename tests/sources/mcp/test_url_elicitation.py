@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 
 import hostile_server
-from callpact.sources.mcp.mcp_source import from_mcp
+from callpact.sources import from_mcp
 from doors import LEGACY, MODERN, connected
 
 ERAS = ["legacy", "modern"]

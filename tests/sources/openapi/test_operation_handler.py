@@ -12,9 +12,9 @@ from callpact.catalog import Catalog
 from callpact.context import Context
 from callpact.envelope import HTTPResponseMeta
 from callpact.errors import Failed, InvalidConfig, InvalidTool, Timeout, UpstreamError
-from callpact.net.limits import Limits
+from callpact.net import Limits
 from callpact.runtime import Runtime
-from callpact.sources.openapi.openapi_source import from_openapi
+from callpact.sources import from_openapi
 from callpact.sources.openapi.operation_handler import operation_handler
 from callpact.sources.openapi.operation_settings import OperationSettings
 from callpact.sources.openapi.operations import ResponseDeclaration

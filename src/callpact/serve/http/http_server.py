@@ -32,9 +32,11 @@ from callpact.serve.concurrency import CallerSlots
 from callpact.serve.http.guard import Guard, HostPolicy, HttpLimits, SlowClients, is_loopback
 from callpact.serve.http.sessions import Sessions
 from callpact.serve.http.uvicorn_protocol import HttpConnection
+from callpact.serve.http.worker_relay import RelayedPeers, WorkerRelay
 from callpact.serve.mcp.direct_calls import DirectCalls
 from callpact.serve.mcp.door import DoorServer
 from callpact.serve.mcp.prebuilt import PrebuiltBodies
+from callpact.serve.mcp.session_calls import SessionCalls
 from callpact.telemetry.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from callpact.serve.auth.bearer import Authentication
+    from callpact.serve.http.worker_channel import WorkerChannel
     from callpact.serve.rest.rest_door import RestDoor
 
 DEFAULT_HOST = "127.0.0.1"
@@ -55,6 +58,7 @@ MAX_IDLE_SECONDS = 65
 MAX_ENDING_SECONDS = 5
 """Seconds that running calls over HTTP have when the server stops."""
 
+_log = logging.getLogger("callpact.serve.http")
 _ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PATH = re.compile(r"/|(/[A-Za-z0-9._~-]+)+/?")
 _WORDS = {
@@ -160,13 +164,14 @@ async def serve_http(
     page: Callable[[], bytes] | None = None,
     rest: RestDoor | None = None,
     on_ready: Callable[[str], None] | None = None,
+    channel: WorkerChannel | None = None,
 ) -> None:
     """Serve until the task is cancelled; `on_ready` is called with the address.
 
     Running calls then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
     and only then, or with `trust_network`, may the address be public: under the names in `hosts`,
     and for the web pages in `origins`. `bound` is the socket from `reserve`, `page` renders /metrics, `rest` serves plain
-    HTTP beside MCP, whose path comes first.
+    HTTP beside MCP, whose path comes first. A worker gets its connections from `channel`.
 
     Raises:
         InvalidConfig: the address cannot be served.
@@ -183,8 +188,12 @@ async def serve_http(
     limits = limits or HttpLimits()
     async with contextlib.AsyncExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(bound or reserve(host, port)))
-        with _explained(host, port):  # Two processes may bind an address; only one can listen.
-            listening.listen()
+        bound_port = listening.getsockname()[1]
+        if channel is None:
+            with explained(host, port):  # Two processes may bind an address; only one can listen.
+                listening.listen()
+        else:
+            listening.close()
         guard = await stack.enter_async_context(
             guarded_app(
                 server,
@@ -194,14 +203,19 @@ async def serve_http(
                 authentication=authentication,
                 page=page,
                 rest=rest,
+                channel=channel,
             )
         )
-        running = _Uvicorn(_config(guard, limits), SlowClients(limits.client_seconds))
+        running = _Uvicorn(
+            _config(guard, limits, channel), SlowClients(limits.client_seconds), channel
+        )
         if on_ready is not None:
             shown = f"[{_bare(host)}]" if ":" in host else host
-            address = f"http://{shown}:{listening.getsockname()[1]}{path}"
+            address = f"http://{shown}:{bound_port}{path}"
             running.on_ready = lambda: on_ready(address)
-        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
+        serving = asyncio.ensure_future(
+            running.serve(sockets=[listening] if channel is None else [])
+        )
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
@@ -223,6 +237,7 @@ async def guarded_app(
     authentication: Authentication | None = None,
     page: Callable[[], bytes] | None = None,
     rest: RestDoor | None = None,
+    channel: WorkerChannel | None = None,
 ) -> AsyncGenerator[Guard]:
     """Yield the ASGI application of a server, behind its guard; it needs no lifespan of its own."""
     limits = limits or HttpLimits()
@@ -239,11 +254,16 @@ async def guarded_app(
             authentication.start()
         # The SDK binds request state to the caller in this context.
         bound_app = app if authentication is None else AuthContextMiddleware(app)
-        inner: ASGIApp = PrebuiltBodies(Sessions(bound_app, limits.sessions))
-        if isinstance(server, DoorServer) and server.door.has_direct_calls:
-            inner = DirectCalls(inner, server.door)
+        door = server.door if isinstance(server, DoorServer) else None
+        if door is not None and door.has_direct_calls:
+            sessions = Sessions(SessionCalls(bound_app, door), limits.sessions)
+            inner: ASGIApp = DirectCalls(PrebuiltBodies(sessions), door)
+        else:
+            inner = PrebuiltBodies(Sessions(bound_app, limits.sessions))
         if page is not None:
             inner = MetricsEndpoint(inner, page, is_open=authentication is None)
+        if channel is not None:
+            inner = WorkerRelay(inner, channel)
         guard = Guard(
             inner,
             limits,
@@ -284,11 +304,13 @@ class MetricsEndpoint:
         return Response(self._page(), headers={"content-type": CONTENT_TYPE})
 
 
-def _config(guard: Guard, limits: HttpLimits) -> uvicorn.Config:
+def _config(
+    guard: Guard, limits: HttpLimits, channel: WorkerChannel | None = None
+) -> uvicorn.Config:
     slots: CallerSlots[HttpConnection] = CallerSlots(limits.connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return uvicorn.Config(
-        guard,
+        guard if channel is None else RelayedPeers(guard),
         http=cast("Any", partial(HttpConnection, slots, limits.header_bytes)),
         ws="none",
         log_config=None,
@@ -306,20 +328,48 @@ class _Uvicorn(uvicorn.Server):
 
     on_ready: Callable[[], None] | None = None
 
-    def __init__(self, config: uvicorn.Config, slow: SlowClients) -> None:
+    def __init__(
+        self, config: uvicorn.Config, slow: SlowClients, channel: WorkerChannel | None = None
+    ) -> None:
         super().__init__(config)
         self._slow = slow
+        self._channel = channel
+        self._accepting: set[asyncio.Future[Any]] = set()
+        self._relayed: CallerSlots[HttpConnection] = CallerSlots(1 << 30)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._channel is not None and self.started:
+            self._channel.begin(self._accept)
         if self.on_ready is not None and self.started:
             self.on_ready()
+
+    def _accept(self, connected: socket.socket, is_relayed: bool) -> None:  # noqa: FBT001 - a callback
+        """Serve a connection that the supervisor accepted, or one of another worker."""
+        connected.setblocking(False)
+        made: Any = self.config.http_protocol_class
+        if is_relayed:
+            made = partial(HttpConnection, self._relayed, *made.args[1:])
+        make = partial(
+            made, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(loop.connect_accepted_socket(make, connected))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepted)
+
+    def _accepted(self, task: asyncio.Future[Any]) -> None:
+        self._accepting.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("a connection cannot be served: %s", task.exception())
 
     async def on_tick(self, counter: int) -> bool:
         self._slow.cut(tuple(self.server_state.connections), asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._channel is not None:
+            self._channel.close()
         await super().shutdown(sockets)
         if self.server_state.tasks:  # uvicorn has cancelled them; wait for their end.
             await asyncio.wait(self.server_state.tasks, timeout=1)
@@ -342,7 +392,7 @@ def reserve(host: str, port: int) -> socket.socket:
     Raises:
         InvalidConfig: the address cannot be bound.
     """
-    with _explained(host, port), contextlib.ExitStack() as stack:
+    with explained(host, port), contextlib.ExitStack() as stack:
         found = socket.getaddrinfo(_bare(host), port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         bound = stack.enter_context(socket.socket(family, kind, protocol))
@@ -354,7 +404,8 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _explained(host: str, port: int) -> Generator[None]:
+def explained(host: str, port: int) -> Generator[None]:
+    """Raise `InvalidConfig` for an address that cannot be bound, or listen."""
     try:
         yield
     except OSError as error:

@@ -3,6 +3,7 @@
 An ASGI middleware between the guard and the SDK's application. It takes a request of 2026-07-28 with
 exactly the members and headers that it knows, for a tool with `uses_client=False`. Every other
 request goes to the SDK, which judges it. Finding, running and encoding are the door's, for both ways.
+Sessions of the handshake era are in `session_calls.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from callpact.serve.jsonrpc import respond
 from callpact.wire.mcp.content import EncodedJson, encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -40,7 +41,12 @@ _VERSION = types.PROTOCOL_VERSION_META_KEY
 _INFO = types.CLIENT_INFO_META_KEY
 _CAPABILITIES = types.CLIENT_CAPABILITIES_META_KEY
 _META = {_VERSION, _INFO, _CAPABILITIES}
-_ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+_PROGRESS = "progressToken"
+_OWN_META = ("callpact/", "io.modelcontextprotocol/")
+"""Prefixes of the members of `_meta` that have a meaning here."""
+ACCEPT = b"accept"
+VERSION = b"mcp-protocol-version"
+_ROUTING = (VERSION, b"mcp-method", b"mcp-name")
 _PARAM_HEADER = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -72,7 +78,7 @@ class DirectCalls:
         if call is None:
             await self._app(scope, receive, send)
         else:
-            await _Exchange(receive, send, message["id"]).run(self._door.answer(call))
+            await Exchange(send, message["id"], receive).run(self._door.answer(call))
 
     def _call(self, scope: Scope, message: dict[str, Any]) -> DirectCall | None:
         """The call of a request; None if the SDK has to judge it."""
@@ -87,7 +93,9 @@ def read_call(message: dict[str, Any]) -> ReadCall | None:
     params = call_params(message)
     if params is None or not is_object(meta := params.get("_meta")):
         return None
-    if not meta.keys() <= _META or _CAPABILITIES not in meta:
+    if _CAPABILITIES not in meta or not all(
+        key in _META or _is_inert(key, meta[key]) for key in meta
+    ):
         return None
     era = meta.get(_VERSION)
     if era not in MODERN_PROTOCOL_VERSIONS:
@@ -99,6 +107,26 @@ def read_call(message: dict[str, Any]) -> ReadCall | None:
     return (
         None if client is None else ReadCall(params["name"], params.get("arguments"), era, client)
     )
+
+
+def read_handshake_call(message: dict[str, Any], era: str, client_name: str) -> ReadCall | None:
+    """The call of a message in a session; None for anything that is not exactly known."""
+    params = call_params(message)
+    if params is None:
+        return None
+    meta = params.get("_meta")
+    if meta is not None and not (
+        is_object(meta) and all(_is_inert(key, value) for key, value in meta.items())
+    ):
+        return None
+    return ReadCall(params["name"], params.get("arguments"), era, client_name)
+
+
+def _is_inert(key: str, value: Any) -> bool:
+    """True for a member of `_meta` without an effect on a tool that never reaches its client."""
+    if key == _PROGRESS:
+        return isinstance(value, str | int) and not isinstance(value, bool)
+    return "/" in key and not key.startswith(_OWN_META)
 
 
 def call_params(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -115,27 +143,31 @@ def call_params(message: dict[str, Any]) -> dict[str, Any] | None:
 
 def _are_plain(scope: Scope, version: str, name: str) -> bool:
     """True if the headers repeat the message exactly, and accept both forms of a response."""
-    found: dict[bytes, bytes] = {}
-    accept: list[bytes] = []
-    for key, value in scope["headers"]:
-        if key in _ROUTING:
-            if key in found:
-                return False
-            found[key] = value
-        elif key == b"accept":
-            accept.append(value)
-        elif key.startswith(_PARAM_HEADER):
-            return False
-    if not name.isascii() or name.startswith("=?"):
+    found = single_headers(scope, (*_ROUTING, ACCEPT))
+    if found is None or not name.isascii() or name.startswith("=?"):
         return False
     expected = (version.encode(), b"tools/call", name.encode())
-    return tuple(map(found.get, _ROUTING)) == expected and _accepts_both(tuple(accept))
+    return tuple(map(found.get, _ROUTING)) == expected and accepts_both(found.get(ACCEPT))
+
+
+def single_headers(scope: Scope, names: tuple[bytes, ...]) -> dict[bytes, bytes] | None:
+    """The values of headers; None if one is there twice, or if a header repeats an argument."""
+    found: dict[bytes, bytes] = {}
+    for key, value in scope["headers"]:
+        if key in names:
+            if key in found:
+                return None
+            found[key] = value
+        elif key.startswith(_PARAM_HEADER):
+            return None
+    return found
 
 
 @lru_cache(64)
-def _accepts_both(accept: tuple[bytes, ...]) -> bool:
-    kinds = {kind.partition(b";")[0].strip() for value in accept for kind in value.split(b",")}
-    return len(accept) == 1 and {b"application/json", b"text/event-stream"} <= kinds
+def accepts_both(accept: bytes | None) -> bool:
+    """True if a client accepts JSON and a stream of events as a response."""
+    kinds = {kind.partition(b";")[0].strip() for kind in (accept or b"").split(b",")}
+    return {b"application/json", b"text/event-stream"} <= kinds
 
 
 @lru_cache(256)
@@ -152,51 +184,85 @@ def _client_name(written: bytes) -> str | None:
     return f"{client.name} {client.version}".strip()
 
 
-class _Exchange:
-    """One request and its response: JSON, or a stream with pings if the call takes long."""
+class Exchange:
+    """One request and its response: JSON, or a stream with pings if the call takes long.
 
-    def __init__(self, receive: Receive, send: Send, id: str | int) -> None:
+    With `receive`, the call is cancelled if its client closes the connection. `headers` are added to
+    the response.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        id: str | int,
+        receive: Receive | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self._receive = receive
         self._send = send
         self._id = id
-        self._is_stream = self._is_gone = False
+        self._headers = headers or {}
+        self._is_stream = self._is_gone = self._is_cancelled = False
+        self._task: asyncio.Task[Any] | None = None
         self._watchers: list[asyncio.Task[None]] = []
 
     async def run(self, answer: Awaitable[dict[str, Any]]) -> None:
-        """Send the answer; the call is cancelled if the client goes."""
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        """Send the answer, or nothing if the call is cancelled."""
+        task = self._task = cast("asyncio.Task[Any]", asyncio.current_task())
         # A timer costs less than a watching task, which most calls do not need.
         timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch, task)
         try:
             try:
                 answered = await answer
             finally:
+                self._task = None
                 timer.cancel()
                 for watcher in self._watchers:
                     watcher.cancel()
             await self._respond(encode_json({"jsonrpc": "2.0", "id": self._id, **answered}))
         except asyncio.CancelledError:
-            if not self._is_gone:
+            if self._is_cancelled:
+                task.uncancel()
+                await self._end_unanswered()
+            elif not self._is_gone:
                 raise
+
+    def cancel(self) -> None:
+        """Cancel the call on behalf of its client; its response is an empty stream."""
+        if self._task is not None:
+            self._is_cancelled = True
+            self._task.cancel()
 
     def _watch(self, task: asyncio.Task[Any]) -> None:
         loop = asyncio.get_running_loop()
-        self._watchers += loop.create_task(self._until_gone(task)), loop.create_task(self._ping())
+        self._watchers.append(loop.create_task(self._ping()))
+        if self._receive is not None:
+            self._watchers.append(loop.create_task(self._until_gone(self._receive, task)))
 
-    async def _until_gone(self, task: asyncio.Task[Any]) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def _until_gone(self, receive: Receive, task: asyncio.Task[Any]) -> None:
+        while (await receive())["type"] != "http.disconnect":
             """Wait on: the body was read before."""
         self._is_gone = True
         task.cancel()
 
     async def _ping(self) -> None:
         await asyncio.sleep(PING_SECONDS - WATCH_SECONDS)
-        self._is_stream = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        await self._start_stream()
         while True:
             ping: Message = {"type": "http.response.body", "body": b": ping\r\n\r\n"}
             await self._send({**ping, "more_body": True})
             await asyncio.sleep(PING_SECONDS)
+
+    async def _start_stream(self) -> None:
+        self._is_stream = True
+        more = [(name.encode(), value.encode()) for name, value in self._headers.items()]
+        headers = [*_STREAM_HEADERS, *more]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def _end_unanswered(self) -> None:
+        if not self._is_stream:
+            await self._start_stream()
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def _respond(self, message: EncodedJson) -> None:
         body = message.text.encode()
@@ -204,4 +270,4 @@ class _Exchange:
             event = b"event: message\r\ndata: " + body + b"\r\n\r\n"
             await self._send({"type": "http.response.body", "body": event})
         else:
-            await respond(self._send, 200, body, {})
+            await respond(self._send, 200, body, self._headers)

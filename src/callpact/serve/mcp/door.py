@@ -46,6 +46,7 @@ from callpact.serve.mcp.large_results import ResultReader
 from callpact.serve.mcp.notify import MAX_SUBSCRIBED, ChangeNotifier
 from callpact.serve.mcp.peer import Peer, RequestPeer
 from callpact.serve.mcp.prebuilt import Prebuilt, arguments_of, put_aside, take_out
+from callpact.serve.mcp.session_calls import note_handshake
 from callpact.serve.mcp.views import (
     LIST_UP_TO,
     LISTS,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from mcp.server.caching import CacheableMethod
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.models import InitializationOptions
+    from mcp.server.request_state import RequestStateCodec
 
     from callpact.context import Client
     from callpact.runtime import Runtime
@@ -148,7 +150,8 @@ class Door:
     that search, describe and call them. `advertise` is the part of an output schema that the list
     shows, `rendering` the form of results. Results over `result_limit` bytes are delivered in pages
     of whole items. More concurrent calls than `calls_per_tool` and `calls_per_caller` are refused.
-    `answers` keeps those of calls with an idempotency key.
+    `answers` keeps those of calls with an idempotency key. One of several workers has its number, and
+    its own `states`, which seal the state of paused calls.
     """
 
     def __init__(
@@ -167,6 +170,8 @@ class Door:
         calls_per_tool: int = CALLS_PER_TOOL,
         calls_per_caller: int = CALLS_PER_CALLER,
         answers: AnswerStore | None = None,
+        states: RequestStateCodec | None = None,
+        worker: int | None = None,
     ) -> None:
         self._runtime = runtime
         self._identity = identity
@@ -184,7 +189,7 @@ class Door:
             answers=answers,
         )
         """Runs the calls of tools; another door of the same server shares its limits."""
-        self._kept = ResultReader(result_limit)
+        self._kept = ResultReader(result_limit, worker)
         self.writes_lines = False
         """True if orjson encodes the responses, so that prebuilt JSON is inserted as it is."""
         bus = InMemorySubscriptionBus()
@@ -215,10 +220,16 @@ class Door:
         self.server.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self.changes.set_level
         )
-        state = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
+        security = (
+            RequestStateSecurity.ephemeral()
+            if states is None
+            else RequestStateSecurity(codec=states)
+        )
+        state = RequestStateBoundary(security, default_audience=name)
         self.server.middleware.insert(0, _masked)
-        self.server.middleware.extend((self.changes.notice, state, self._filled))
+        self.server.middleware.extend((self.changes.notice, note_handshake, state, self._filled))
         self._middleware = tuple(self.server.middleware)
+        self._stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
         self.server.door = self
 
     async def aclose(self) -> None:
@@ -367,8 +378,7 @@ class Door:
             _log.exception("tools/call failed")
             return {"error": {"code": types.INTERNAL_ERROR, "message": "Internal error"}}
         if is_modern(direct.era):
-            stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
-            result["_meta"] = {**stamp, **result.get("_meta", {})}
+            result["_meta"] = {**self._stamp, **result.get("_meta", {})}
             result["resultType"] = "complete"
         result.setdefault("isError", False)
         return {"result": result}

@@ -40,12 +40,15 @@ _INPUT: dict[str, Any] = {
 
 
 class ResultReader:
-    """Stores large results, and makes the tool that reads them by cursor."""
+    """Stores large results, and makes the tool that reads them by cursor.
 
-    def __init__(self, limit: int) -> None:
+    One of several workers marks its results with its number, and lists the tool from the start.
+    """
+
+    def __init__(self, limit: int, worker: int | None = None) -> None:
         self._limit = limit
-        self._results = KeptResults()
-        self._is_shown = False
+        self._results = KeptResults(mark=b"" if worker is None else bytes([worker]))
+        self._is_shown = worker is not None
         self.tool = Tool(
             id=f"callpact.{READ_RESULT}",
             wire_name=READ_RESULT,

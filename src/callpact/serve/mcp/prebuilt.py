@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_SDK_DEPTH = 150
 """Levels of JSON that the SDK handles."""
+WHOLE_BODY = "callpact.body"
+"""Key in the scope for the body of a request whose arguments were set aside."""
 _ARGUMENTS = "callpact.arguments"
 _PARTS = "callpact.parts"
 _PLACEHOLDER = f"callpact-{secrets.token_hex(16)}"
@@ -46,6 +48,7 @@ def set_aside(scope: Scope, message: dict[str, Any], body: bytes) -> bytes:
     if not is_object(arguments) or is_shallow(arguments, MAX_SDK_DEPTH):
         return body
     scope[_ARGUMENTS] = arguments
+    scope[WHOLE_BODY] = body
     return orjson.dumps({**message, "params": {**params, "arguments": {}}})
 
 

@@ -22,7 +22,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from callpact.execution import start
 from callpact.schema import is_object
 from callpact.serve.jsonrpc import INTERNAL_ERROR, STOPPED
-from callpact.serve.mcp.direct_calls import ReadCall, call_params, read_call
+from callpact.serve.mcp.direct_calls import ReadCall, read_call, read_handshake_call
 from callpact.wire.mcp.content import encode_json
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ class DirectLines:
             if message["method"] == "initialize":
                 self._opening = message
             return None
-        params = call_params(message) if self._is_initialized else None
-        if params is None or params.get("_meta"):
-            return None
-        return ReadCall(params["name"], params.get("arguments"), *self._handshake)
+        return read_handshake_call(message, *self._handshake) if self._is_initialized else None
 
     def start(self, id: RequestId, call: DirectCall) -> None:
         """Run a call; its response is written when it has ended."""
