@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API, FlowMCP, MCP.
+"""Writes docs/reference/ from the code: codes, command line, configuration, limits, API, FlowMCP, MCP, lint.
 
 Of call-protocol.md it fills the sections between marks; the rest of that page is written by hand.
 With `--check` it writes nothing, and exits with 1 if a page is not what the code says.
@@ -30,6 +30,7 @@ from callpact.config import (
     SourceConfig,
     TokenConfig,
 )
+from callpact.contracts import LINT_RULES
 from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.flowmcp.check.rule_table import RULES, CheckRule
 from callpact.sources.mcp.text_scan import TEXT_RULES
@@ -130,6 +131,29 @@ def mcp_text_codes() -> str:
     lines += [
         f"| `{rule.code}` | {rule.severity} | {rule.meaning} | {rule.remedy} |"
         for rule in TEXT_RULES.values()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def lint_codes() -> str:
+    """Every code that linting contracts can give."""
+    lines = [
+        "# Lint codes",
+        "",
+        (
+            "What `callpact lint` reports about contracts, by the same rules for every source. An "
+            "**error** is a contract that no call can keep; a **warning** is worth a change; an "
+            "**info** is often deliberate, and shown with `--info`. *From* names the seed (004) "
+            "that gives the advice; *own* rules are ours. How to use them: "
+            "[lint contracts](../guides/lint-contracts.md)."
+        ),
+        "",
+        "| code | severity | what was found | what to do | from |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| `{rule.code}` | {rule.severity} | {rule.meaning} | {rule.remedy} | {rule.source} |"
+        for rule in LINT_RULES.values()
     ]
     return "\n".join(lines) + "\n"
 
@@ -297,10 +321,12 @@ LIMITS: dict[str, tuple[str, str]] = {
     "Comparison of contracts": (
         "contracts",
         (
-            "MAX_TRIALS TRIAL_SECONDS PROOF_SECONDS MAX_PROOF_BYTES MAX_PROOF_MEMORY MAX_COMPARED "
+            "MAX_TRIALS TRIAL_SECONDS PROOF_SECONDS ALL_PROOFS_SECONDS MAX_PROOF_BYTES MAX_PROOF_MEMORY MAX_COMPARED "
             "MAX_SCHEMA_CHANGES"
         ),
     ),
+    "Lint": ("contracts.lint", "MAX_PARAMETERS MAX_INPUT_LEVELS MAX_LINTED"),
+    "Reference pages and types": ("contracts", "MAX_ROWS MAX_ROW_LEVELS MAX_TYPE_DEPTH"),
     "Curation": ("sources", "MAX_CURATE_BYTES MAX_FIELD_LEVELS"),
     "FlowMCP files": ("sources.flowmcp", "MAX_FILE_BYTES MAX_TOOLS MAX_OUTPUT_LEVELS"),
     "Hooks": (
@@ -464,6 +490,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "flowmcp-codes.md": lambda: NOTE + flowmcp_codes(),
     "mcp-text-codes.md": lambda: NOTE + mcp_text_codes(),
     "limits.md": lambda: NOTE + limits(),
+    "lint-codes.md": lambda: NOTE + lint_codes(),
 }
 
 

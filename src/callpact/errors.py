@@ -7,7 +7,8 @@ CallpactError
 │  ├─ InvalidManifest    a FlowMCP file that cannot be read, with the line
 │  ├─ SourceRefused      a source that cannot be found or read
 │  ├─ InvalidConfig      a configuration file that cannot be used
-│  └─ DuplicateTool      two tools under one name
+│  ├─ DuplicateTool      two tools under one name
+│  └─ Unexpressible      a keyword of a schema that generated code cannot express
 ├─ CallError             during a call; the only kind that a caller sees
 │  ├─ UnknownTool
 │  ├─ Rejected           stopped at a gate: AccessDenied · NotConfirmed · InvalidInput · NotAllowed
@@ -79,6 +80,7 @@ __all__ = [
     "SourceRefused",
     "Timeout",
     "ToolError",
+    "Unexpressible",
     "UnknownTool",
     "Unreadable",
     "UpstreamError",
@@ -120,6 +122,20 @@ class InvalidSchema(DeclarationError):
 
 class InvalidTool(DeclarationError):
     """A tool that cannot be declared as it is written."""
+
+
+class Unexpressible(DeclarationError):
+    """A keyword of a tool's schema that the language of generated code cannot express."""
+
+    def __init__(self, tool: str, side: str, keyword: str, reason: str) -> None:
+        super().__init__(tool, side, keyword, reason)
+        self.tool = tool
+        self.side = side
+        self.keyword = keyword
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.tool}: '{self.keyword}' in the {self.side} schema: {self.reason}"
 
 
 class InvalidManifest(DeclarationError):

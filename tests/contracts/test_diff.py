@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from callpact import Access, Catalog, Contract, Tool
+from callpact import Access, Catalog, Contract, Prompt, Resource, Tool
 from callpact.contracts import Prover, diff_catalogs
+from callpact.contracts.counterexample import made_values
 from callpact.tool import Disabled
 
 
@@ -17,6 +18,10 @@ def prover():
 
 async def handler(arguments, context):
     return None
+
+
+async def another(arguments, context):
+    return 1
 
 
 async def stream(arguments, context):
@@ -41,6 +46,7 @@ def closed(required=(), **properties):
 
 
 TEXT = {"type": "string"}
+WIDE = {"maxProperties": 99}  # An empty schema is no output schema at all.
 
 
 def recursive(**rules):
@@ -83,8 +89,62 @@ ROWS = [
     ("examples", TEXT, {**TEXT, "examples": ["a"]}, "patch patch", "patch patch"),
     ("format as a note", TEXT, {**TEXT, "format": "email"}, "minor minor", "minor minor"),
     ("reordered", {"enum": ["a", "b"]}, {"enum": ["b", "a"]}, "- -", "- -"),
+    ("new minimum", {"type": "number"}, {"type": "number", "minimum": 5}, "major minor", "minor major"),
+    ("exclusiveMinimum", {"exclusiveMinimum": 1}, {"exclusiveMinimum": 2}, "major minor", "minor major"),
+    ("exclusiveMaximum", {"exclusiveMaximum": 9}, {"exclusiveMaximum": 5}, "major minor", "minor major"),
+    ("exclusive bound", {"type": "number", "minimum": 1}, {"type": "number", "exclusiveMinimum": 1}, "major minor", "minor major"),
+    ("shorter text", {"type": "string", "maxLength": 9}, {"type": "string", "maxLength": 5}, "major minor", "minor major"),
+    ("longer text", {"type": "string", "minLength": 1}, {"type": "string", "minLength": 3}, "major minor", "minor major"),
+    ("minProperties", {"type": "object"}, {"type": "object", "minProperties": 1}, "major minor", "minor major"),
+    ("maxProperties", {"type": "object", "maxProperties": 9}, {"type": "object", "maxProperties": 3}, "major minor", "minor major"),
+    ("new maxItems", {"type": "array"}, {"type": "array", "maxItems": 3}, "major minor", "minor major"),
+    ("other pattern", {"type": "string", "pattern": "^a$"}, {"type": "string", "pattern": "^b$"}, "major major", "major major"),
+    ("multiple of a multiple", {"multipleOf": 2}, {"multipleOf": 4}, "major minor", "minor major"),
+    ("items of a kind", {"type": "array"}, {"type": "array", "items": TEXT}, "major minor", "minor major"),
+    ("first items", {"prefixItems": [{"type": "number"}]}, {"prefixItems": [{"type": "integer"}]}, "major minor", "minor major"),
+    ("contains", {"type": "array"}, {"type": "array", "contains": TEXT}, "major minor", "minor major"),
+    ("undeclared members of a kind", {"type": "object"}, {"type": "object", "additionalProperties": TEXT}, "major minor", "minor major"),
+    ("names of members", {"type": "object"}, {"type": "object", "propertyNames": {"maxLength": 3}}, "major minor", "minor major"),
+    ("const to enum", {"const": "a"}, {"enum": ["a", "b"]}, "minor major", "major minor"),
+    ("enum value of another type", {"enum": [1]}, {"enum": ["1"]}, "major major", "major major"),
+    ("any type", WIDE, {**WIDE, **TEXT}, "major minor", "minor major"),
+    ("one type of several", {"type": ["string", "integer"]}, TEXT, "major minor", "minor major"),
+    ("rule of all", {"allOf": [TEXT]}, {"allOf": [TEXT, {"minLength": 2}]}, "major minor", "minor major"),
+    ("one of two", {"oneOf": [TEXT]}, {"oneOf": [TEXT, {"type": "null"}]}, "minor major", "major minor"),
+    ("not", WIDE, {**WIDE, "not": TEXT}, "major minor", "minor major"),
+    ("condition", WIDE, {**WIDE, "if": TEXT, "then": {"minLength": 2}}, "major minor", "minor major"),
+    ("dependent", {"type": "object"}, {"type": "object", "dependentRequired": {"a": ["b"]}}, "major minor", "minor major"),
+    ("no value", TEXT, False, "major minor", "minor major"),
+    ("behind a reference", {"$ref": "#/$defs/t", "$defs": {"t": {"maximum": 9}}}, {"$ref": "#/$defs/t", "$defs": {"t": {"maximum": 5}}}, "major minor", "minor major"),
+    ("reference instead of its target", {"$ref": "#/$defs/t", "$defs": {"t": TEXT}}, TEXT, "- -", "- -"),
+    ("nested property", closed(a=closed(b=TEXT)), closed(a=closed(b=TEXT, c=TEXT)), "minor major", "major major"),
+    ("property of items", {"type": "array", "items": closed(b=TEXT)}, {"type": "array", "items": closed(b=TEXT, c=TEXT)}, "minor major", "major major"),
+    ("default of a nested property", closed(a=closed(b=TEXT)), closed(a=closed(b={**TEXT, "default": "x"})), "minor major", "patch patch"),
+    ("comment", TEXT, {**TEXT, "$comment": "x"}, "patch patch", "patch patch"),
+    ("deprecated", TEXT, {**TEXT, "deprecated": True}, "patch patch", "patch patch"),
     ("property of an open object", {"type": "object"}, {"type": "object", "properties": {"a": TEXT}}, "major major", "major major"),
 ]  # fmt: skip
+
+
+# Each change that the specification classifies, with rows that prove it in both directions.
+SPECIFIED = {
+    "property removed or renamed": ("property", "renamed", "nested property"),
+    "type changed": ("type", "enum value of another type", "one type of several"),
+    "optional to required, new required": ("required", "required property", "nested"),
+    "enum value dropped or added": ("enum value", "enum", "const to enum"),
+    "min up": ("minimum", "new minimum", "exclusiveMinimum", "minLength", "minItems"),
+    "max down": ("maximum", "new maximum", "exclusiveMaximum", "maxLength", "maxItems"),
+    "new pattern or format": ("pattern", "format as a note"),
+    "default removed or changed": ("default added", "default"),
+    "descriptions, titles, examples": ("description", "title", "examples"),
+    "integer to number": ("integer",),
+}
+
+
+def test_every_change_of_the_specification_has_rows():
+    names = [row[0] for row in ROWS]
+    assert len(names) == len({*names})
+    assert {name for rows in SPECIFIED.values() for name in rows} <= {*names}
 
 
 def diff(old, new, prover, **options):
@@ -123,6 +183,11 @@ def test_a_breaking_example_is_accepted_on_one_side_only(side, old, new, prover)
 
 # name, fields, changed fields, bumps forth and back
 FACTS = [
+    ("output schema", {}, {"output": TEXT}, "minor major"),
+    ("asserted format of an output", {"output": TEXT, "formats": True}, {"output": {**TEXT, "format": "email"}, "formats": True}, "minor major"),
+    ("asserted format of an input", {"input": TEXT, "formats": True}, {"input": {**TEXT, "format": "email"}, "formats": True}, "major minor"),
+    ("input schema", {}, {"input": closed(["a"], a=TEXT)}, "major major"),
+    ("code", {}, {"handler": another}, "None None"),
     ("description", {}, {"description": "Another."}, "patch patch"),
     ("title", {}, {"title": "Price"}, "patch patch"),
     ("scope", {}, {"access": Access(scopes=("a",))}, "major minor"),
@@ -153,6 +218,18 @@ def test_tools_come_and_go(prover):
     both = diff_catalogs(Catalog([one]), Catalog([one, two]), prover=prover)
     assert (both.bump, [each.tool for each in both.changes]) == ("minor", ["shop.stock"])
     assert diff_catalogs(Catalog([one, two]), Catalog([one]), prover=prover).is_breaking
+
+
+def test_resources_and_prompts_come_and_go(prover):
+    item = Resource(uri="shop://items", tool=declared(id="shop.items"))
+    advice = Prompt(tool=declared(id="shop.advice", input=closed(a=TEXT)))
+    empty, full = Catalog([]), Catalog([], resources=[item], prompts=[advice])
+    came = diff_catalogs(empty, full, prover=prover)
+    assert (came.bump, len(came.changes)) == ("minor", 2)
+    assert diff_catalogs(full, empty, prover=prover).bump == "major"
+    stricter = Prompt(tool=declared(id="shop.advice", input=closed(["a"], a=TEXT)))
+    changed = diff_catalogs(full, Catalog([], resources=[item], prompts=[stricter]), prover=prover)
+    assert [(each.bump, each.path) for each in changed.changes] == [("major", "/a")]
 
 
 def test_a_rename_breaks_unless_the_old_name_stays_known(prover):
@@ -197,3 +274,8 @@ def test_a_change_behind_an_unchanged_reference_is_found_in_every_place(prover):
 
     found = diff(declared(input=schema({})), declared(input=schema(False)), prover)
     assert found.is_breaking
+
+
+def test_names_of_properties_that_are_no_texts_are_passed_over():
+    old = {"type": "object", "propertyNames": {"enum": [["a"], {"b": 1}, "c"]}}
+    assert [value for value in made_values(old, 50) if value == {"c": "text"}]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from callpact.contracts import Prover
 from callpact.contracts import proof as proofs
 from callpact.contracts.counterexample import counterexample
-from callpact.contracts.proof import ComparedSchema, Prover, decide
+from callpact.contracts.proof import ComparedSchema, decide
 from callpact.schema import compile_schema
 
 
@@ -81,10 +82,10 @@ def test_a_proof_that_takes_too_long_is_unknown_and_the_next_one_works():
     with Prover() as prover:
         assert prover.covers(wide, narrow).verdict == "yes"
         prover._process.kill()
-        found = prover.covers(wide, narrow)
+        found = prover.covers(wide, judged({"type": "integer", "minimum": 1}))
         assert found.verdict == "unknown"
         assert "not finished" in found.reason
-        assert prover.covers(wide, narrow).verdict == "yes"
+        assert prover.covers(wide, judged({"type": "integer", "minimum": 2})).verdict == "yes"
 
 
 def test_a_process_that_cannot_start_is_unknown(monkeypatch):
@@ -102,3 +103,18 @@ def test_drafts_that_cannot_be_compared_are_unknown():
     verdict, _, reason = decide(({"type": "integer"}, False), (old, False))
     assert verdict == "unknown"
     assert reason
+
+
+def test_a_question_is_asked_once_and_known_answers_stay_when_the_time_is_used_up():
+    wide, narrow = judged({"type": "number"}), judged({"type": "integer"})
+    with Prover() as prover:
+        assert prover.covers(wide, narrow).verdict == "yes"
+        prover._process.kill()
+        assert prover.covers(wide, narrow).verdict == "yes"
+        prover._left = 0
+        assert prover.covers(wide, narrow).verdict == "yes"
+        found = prover.covers(narrow, wide)
+    assert (found.verdict, found.reason) == (
+        "unknown",
+        "the time for all proofs, 60 s, is used up",
+    )

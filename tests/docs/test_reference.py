@@ -15,6 +15,7 @@ from msgspec import structs
 
 import callpact
 from callpact.codes import CODES
+from callpact.contracts import LINT_RULES
 from callpact.sandbox import HookLimits
 from callpact.schema import check
 from callpact.sources.flowmcp.check.rule_table import RULES
@@ -49,6 +50,7 @@ STALE = [
     ("codes.md", "ACCESS_DENIED", "DENIED"),
     ("flowmcp-codes.md", "| `VAL031` | error | error |", "| `VAL031` | error | warning |"),
     ("flowmcp-codes.md", "| `TST001` ", "| `TST000` "),
+    ("lint-codes.md", "| `LNT010` | warning |", "| `LNT010` | error |"),
     ("mcp-text-codes.md", "| `TXT001` | warning |", "| `TXT001` | error |"),
 ]
 
@@ -146,6 +148,12 @@ def test_every_code_of_the_text_scan_has_one_row():
     page = (REFERENCE / "mcp-text-codes.md").read_text("utf-8")
     row = r"^\| `(TXT\d+)` \| (?:error|warning|info) \| \S.* \| \S.* \|$"
     assert re.findall(row, page, re.MULTILINE) == list(TEXT_RULES)
+
+
+def test_every_code_of_the_lint_has_one_row():
+    page = (REFERENCE / "lint-codes.md").read_text("utf-8")
+    row = r"^\| `(LNT\d+)` \| (?:error|warning|info) \| \S.* \| \S.* \| (?:004|own) \|$"
+    assert re.findall(row, page, re.MULTILINE) == list(LINT_RULES)
 
 
 def test_every_limit_of_the_gateway_that_a_user_can_meet_has_a_row():

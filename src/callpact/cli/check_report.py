@@ -159,7 +159,7 @@ def print_report_line(report: FileReport, form: CheckFormat) -> None:
     if form is CheckFormat.json:
         print_json(_encode(report), sys.stdout, is_line=True)
     elif form is CheckFormat.github:
-        print_lines(map(_annotation, report.findings))
+        print_lines(map(annotation, report.findings))
 
 
 def _encode(report: FileReport) -> dict[str, Any]:
@@ -187,14 +187,12 @@ def _encode_finding(found: Finding) -> dict[str, Any]:
     }
 
 
-def _annotation(found: Finding) -> str:
-    """A workflow command of GitHub Actions."""
-    fields = {
-        "file": found.place,
-        "line": str(found.line or 1),
-        "col": str(found.column or 1),
-        "title": found.code or "callpact check",
-    }
+def annotation(found: Finding) -> str:
+    """A finding as a workflow command of GitHub Actions; without a place it has no file."""
+    fields = {"title": found.code or "callpact check"}
+    if found.place:
+        line, column = str(found.line or 1), str(found.column or 1)
+        fields = {"file": found.place, "line": line, "col": column, **fields}
     written = ",".join(f"{name}={_property(value)}" for name, value in fields.items())
     return f"::{_NOTICES[found.severity]} {written}::{_data(found.message)}"
 

@@ -18,8 +18,14 @@ EXAMPLES = {
     "curate": "callpact curate shop",
     "diff": "callpact diff old/shop.py new/shop.py\n"
     "callpact diff https://tools.example.com/mcp http://localhost:8420/mcp --json",
+    "docs": "callpact docs -s python:shop.py --out reference/",
     "doctor": "callpact doctor",
+    "lint": "callpact lint shop.py --info\n"
+    "callpact lint catalogue/ --ignore LNT080 --fail-on error --format github",
     "lock": "callpact lock --accept files.read",
+    "publish": "callpact publish --dry-run\n"
+    "callpact publish -s python:shop.py --bump minor",
+    "types": "callpact types --to zod -s python:shop.py --out shop.ts",
     "libs add": "callpact libs add dayjs@1.11.13",
     "libs list": "callpact libs list",
     "libs remove": "callpact libs remove dayjs",

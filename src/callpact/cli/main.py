@@ -578,12 +578,16 @@ def whole() -> typer.Typer:
     from callpact.cli.audit.audit_commands import audits
     from callpact.cli.audit.judgement import add_audit_commands
     from callpact.cli.contracts.diff_command import diff
+    from callpact.cli.contracts.docs_command import docs
+    from callpact.cli.contracts.lint_command import lint
+    from callpact.cli.contracts.publish_command import publish
+    from callpact.cli.contracts.types_command import types
     from callpact.cli.examples import add_examples
     from callpact.cli.libs import libs
     from callpact.cli.tool_commands import add_tool_commands
 
     add_tool_commands(app)
-    for command in (init, install, check, curate, diff, doctor, lock):
+    for command in (check, curate, diff, docs, doctor, init, install, lint, lock, publish, types):
         app.command()(command)
     app.add_typer(libs, name="libs")
     app.add_typer(audits, name="audit")

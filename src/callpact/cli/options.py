@@ -333,9 +333,9 @@ class SourceOptions:
         if tool is None or is_verbose:
             _print_report(report, is_verbose=is_verbose)
             return
-        own = _file_of(tool.source)
-        _print_report([each for each in report if _file_of(each.place) == own], is_verbose=False)
-        _print_others([each for each in report if _file_of(each.place) != own])
+        own = file_of(tool.source)
+        _print_report([each for each in report if file_of(each.place) == own], is_verbose=False)
+        _print_others([each for each in report if file_of(each.place) != own])
 
     def look(self, session: Session, refs: Iterable[str] = (), *, reports: bool = True) -> Catalog:
         """Load the tools of a session and close its sources again; for commands that call none."""
@@ -445,7 +445,7 @@ def _print_report(report: Iterable[Finding], *, is_verbose: bool) -> None:
         err.print(f"[yellow]warning:[/] {total} ({codes}); `callpact check` shows them")
 
 
-def _file_of(place: str) -> str:
+def file_of(place: str) -> str:
     """The file of a tool or finding: `shop.py` of `python:shop.py:price`."""
     kind, _, rest = place.partition(":")
     if kind == "python":

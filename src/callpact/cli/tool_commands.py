@@ -365,6 +365,14 @@ def at_server(sources: SourceOptions, address: str) -> SourceOptions:
     return replace(sources, source=[f"mcp:{address}"], allow_host=allowed)
 
 
+def catalog_of(sources: SourceOptions, ref: str) -> Catalog:
+    """The tools of one reference: a source, or the address of a running MCP server."""
+    if is_address(ref) and not ref.endswith((".json", ".yaml", ".yml")):
+        sources = at_server(sources, ref)
+        return sources.look(sources.session())
+    return sources.look(sources.session(), (ref,))
+
+
 def _full_name(catalog: Catalog, name: str) -> str:
     """The id of the only tool with a bare name; the name as it is where there are more."""
     namesakes = [tool.id for tool in catalog if tool.name == name]

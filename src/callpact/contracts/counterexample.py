@@ -42,6 +42,23 @@ def counterexample(wide: CompiledSchema, narrow: CompiledSchema, document: Any) 
     return (min(found, key=lambda value: len(json.dumps(value))),) if found else ()
 
 
+def made_values(document: Any, limit: int = MAX_TRIALS) -> Iterator[Any]:
+    """Values made from a schema, the plainest first; not all of them keep it."""
+    return islice(_Maker(document, _numbers((document,))).values(document, _MAX_LEVELS), limit)
+
+
+def valid_example(schema: CompiledSchema) -> tuple[Any, ...]:
+    """A value that a schema accepts, with as many members as possible; empty if none is found."""
+    found: list[Any] = []
+    end = time.monotonic() + TRIAL_SECONDS / 10
+    for value in made_values(schema.document, MAX_TRIALS // 10):
+        if _accepts(schema, value):
+            found.append(value)
+        if len(found) == _ENOUGH or time.monotonic() > end:
+            break
+    return (max(found, key=lambda value: len(json.dumps(value))),) if found else ()
+
+
 def _accepts(schema: CompiledSchema, value: Any) -> bool:
     try:
         return schema.accepts(value)
@@ -158,7 +175,8 @@ class _Maker:
         needed = [name for name in required if isinstance(name, str)] if is_array(required) else []
         names = schema.get("propertyNames")
         if is_object(names) and is_array(names.get("enum")):
-            parts.update((name, True) for name in names["enum"] if name not in parts)
+            words = [name for name in names["enum"] if isinstance(name, str)]
+            parts.update((name, True) for name in words if name not in parts)
         extra = schema.get("additionalProperties", True)
         made = {
             name: self._few(parts.get(name, extra), levels)

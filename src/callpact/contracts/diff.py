@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from callpact.contracts.proof import ComparedSchema, CoverProof, Prover
-from callpact.contracts.schema_changes import SchemaChange, schema_changes, shown
+from callpact.contracts.schema_changes import SchemaChange, Subject, schema_changes, shown
 from callpact.schema import compile_schema, is_array, is_object
 from callpact.schema.hashing import canonical_json
 from callpact.tool import POLICIES, Contract, Tool
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 Bump = Literal["major", "minor", "patch"]
 Side = Literal["tool", "input", "output"]
 Decided = Literal["rule", "proved", "refuted", "table"]
-_RANK: dict[str, int] = {"patch": 0, "minor": 1, "major": 2}
-_TEXTS = ("title", "description", "tags", "keywords", "examples", "search_hint", "version", "terms")
+Concern = Literal["tool", "fact"] | Subject
+BUMP_RANK: dict[str, int] = {"patch": 0, "minor": 1, "major": 2}
+"""The order of bumps."""
+_TEXTS = ("title", "description", "tags", "keywords", "examples", "search_hint", "terms")
 _OPEN = ComparedSchema(compile_schema(True))
 
 
@@ -42,6 +44,10 @@ class ContractChange(Struct, frozen=True):
     """By a rule about tools, a proof, a counterexample, or the table where no proof was found."""
     example: tuple[Any, ...] = ()
     """A value that was accepted before and is refused now; for an output the reverse. Or empty."""
+    subject: Concern = "fact"
+    """`tool`: a tool came or went; `fact`: another change of a tool; else the part of a schema."""
+    rule: str = ""
+    """The rule of FlowMCP that set the bump; empty if none did."""
 
     @property
     def is_breaking(self) -> bool:
@@ -55,11 +61,17 @@ class CatalogDiff(Struct, frozen=True):
     changes: tuple[ContractChange, ...]
     unproved: tuple[tuple[str, Side, str], ...] = ()
     """Tools and sides for which the table decided, each with the reason."""
+    rules: Literal["callpact", "FlowMCP"] = "callpact"
+    """The rules of the classes: ours, or those of FlowMCP for changes that they name."""
+    violations: tuple[str, ...] = ()
+    """FlowMCP files whose `schemaVersion` was not raised as their changes ask for."""
 
     @property
     def bump(self) -> Bump | None:
         """The suggested change of the version: the highest of all changes; None without any."""
-        return max((change.bump for change in self.changes), key=_RANK.__getitem__, default=None)
+        return max(
+            (change.bump for change in self.changes), key=BUMP_RANK.__getitem__, default=None
+        )
 
     @property
     def is_breaking(self) -> bool:
@@ -119,10 +131,12 @@ class _Diff:
                 continue
             if successor != name:
                 words = f"renamed to {successor}; the old name is still known"
-                changes.append(ContractChange(name, "tool", "", words, "minor"))
+                changes.append(ContractChange(name, "tool", "", words, "minor", subject="tool"))
             changes += _facts(name, tool, new[successor], is_renamed=successor != name)
             changes += self._schemas(name, tool.contract, new[successor].contract)
-        changes += [ContractChange(name, "tool", "", "was added", "minor") for name in added]
+        changes += [
+            ContractChange(name, "tool", "", "was added", "minor", subject="tool") for name in added
+        ]
         return CatalogDiff(tuple(changes), tuple(self._unproved))
 
     def _schemas(self, name: str, old: Contract, new: Contract) -> Iterator[ContractChange]:
@@ -163,7 +177,9 @@ class _Diff:
                 fixed == "minor" and side == "output" and change.effect == bad
             )
             if fixed is not None and change.effect == "note":
-                yield ContractChange(name, side, change.path, change.words, fixed)
+                yield ContractChange(
+                    name, side, change.path, change.words, fixed, subject=change.subject
+                )
                 continue
             bump: Bump = "major" if is_bad and proof.verdict != "yes" else "minor"
             decided: Decided = "proved" if proof.verdict == "yes" else "table"
@@ -174,14 +190,16 @@ class _Diff:
                 is_shown = True
             if fixed == "major" and bump != "major":
                 bump, decided = fixed, "rule"
-            yield ContractChange(name, side, change.path, change.words, bump, decided, example)
+            yield ContractChange(
+                name, side, change.path, change.words, bump, decided, example, change.subject
+            )
         if proof.verdict == "no" and not is_shown:
             words = (
                 "values that were accepted are refused"
                 if side == "input"
                 else "values are possible that were not before"
             )
-            yield ContractChange(name, side, "", words, "major", "refuted", proof.example)
+            yield ContractChange(name, side, "", words, "major", "refuted", proof.example, "rule")
 
     def _fixed(self, change: SchemaChange, side: Side) -> Bump | None:
         """The least class of a change, apart from the values that are accepted; None for rules.
@@ -237,12 +255,12 @@ def _removed(name: str, tool: Tool, added: Mapping[str, Tool]) -> ContractChange
     same = [
         other
         for other, candidate in added.items()
-        if canonical_json([candidate.contract.input, candidate.contract.output])
+        if candidate.description == tool.description
+        and canonical_json([candidate.contract.input, candidate.contract.output])
         == canonical_json([tool.contract.input, tool.contract.output])
-        and candidate.description == tool.description
     ]
     words = f"was removed, or renamed to {same[0]} without an alias" if same else "was removed"
-    return ContractChange(name, "tool", "", words, "major")
+    return ContractChange(name, "tool", "", words, "major", subject="tool")
 
 
 def _facts(name: str, old: Tool, new: Tool, *, is_renamed: bool) -> Iterator[ContractChange]:
@@ -253,7 +271,7 @@ def _facts(name: str, old: Tool, new: Tool, *, is_renamed: bool) -> Iterator[Con
 
     for field in _TEXTS:
         if getattr(old, field) != getattr(new, field):
-            yield change(f"{field} changed", "patch")
+            yield ContractChange(name, "tool", "", f"{field} changed", "patch", subject="text")
     if dict(old.annotations) != dict(new.annotations):
         yield change("annotations changed", "patch")
     if old.wire_name != new.wire_name and not is_renamed:

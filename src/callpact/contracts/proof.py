@@ -12,7 +12,9 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import jsonschema_rs
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 PROOF_SECONDS = 5.0
 """Time for one proof; after it the answer is unknown."""
+ALL_PROOFS_SECONDS = 60.0
+"""Time for the proofs and trials of one comparison; after it the table of changes decides."""
 MAX_PROOF_BYTES = 200_000
 """Size of a schema, as JSON, up to which a proof is tried."""
 MAX_PROOF_MEMORY = 1 << 30
@@ -59,10 +63,19 @@ class CoverProof:
 
 
 class Prover:
-    """Proves in a process of its own, which starts with the first proof and ends with the block."""
+    """Proves in a process of its own, which starts with the first proof and ends with the block.
 
-    def __init__(self, seconds: float = PROOF_SECONDS) -> None:
+    The same question is answered once: the tools of an API share many schemas. `total` bounds the
+    time of all answers together.
+    """
+
+    def __init__(
+        self, seconds: float = PROOF_SECONDS, *, total: float = ALL_PROOFS_SECONDS
+    ) -> None:
         self._seconds = seconds
+        self._total = total
+        self._left = total
+        self._known: dict[bytes, CoverProof] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -80,9 +93,28 @@ class Prover:
         """Whether `wide` accepts every value that `narrow` accepts."""
         if wide == narrow:
             return CoverProof("yes")
+        texts = [json.dumps(side.schema.document) for side in (wide, narrow)]
+        parts = (
+            part
+            for side, text in zip((wide, narrow), texts, strict=True)
+            for part in (text, side.formats)
+        )
+        key = sha256(repr([*parts]).encode()).digest()
+        known = self._known.get(key)
+        if known is None:
+            if self._left <= 0:
+                reason = f"the time for all proofs, {self._total:g} s, is used up"
+                return CoverProof("unknown", reason=reason)
+            begun = time.monotonic()
+            known = self._known[key] = self._decided(wide, narrow, texts)
+            self._left -= time.monotonic() - begun
+        return known
+
+    def _decided(
+        self, wide: ComparedSchema, narrow: ComparedSchema, texts: list[str]
+    ) -> CoverProof:
         if found := counterexample(wide.schema, narrow.schema, narrow.schema.document):
             return CoverProof("no", found)
-        texts = [json.dumps(side.schema.document) for side in (wide, narrow)]
         if any(len(text) > MAX_PROOF_BYTES for text in texts):
             return CoverProof(
                 "unknown", reason=f"a schema is larger than {MAX_PROOF_BYTES:,} bytes"

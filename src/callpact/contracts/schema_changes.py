@@ -418,7 +418,7 @@ def _rules(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator
         yield SchemaChange(path, words, "narrower" if second else "wider")
     yield from _multiples(before.get("multipleOf"), after.get("multipleOf"), path)
     for key in _EITHER:
-        if _key(before.get(key)) != _key(after.get(key)):
+        if (key in before or key in after) and _key(before.get(key)) != _key(after.get(key)):
             yield SchemaChange(path, f"'{key}' changed", "other")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _INTERACTIVE = "waits for Interactive Tools and component allowlists"
 _PACKAGES = "waits for packages and their versions"
-_LINT = "waits for the authoring lint at publish"
 
 ROWS = (
     # -- Where validation runs
@@ -47,7 +46,7 @@ ROWS = (
     ("004.design.enum", "A fixed set of values is an enum of the published schema."),
     ("004.design.defaults", "Optional values have defaults, which the handler sees."),
     ("004.design.no-empty-input", "minLength and minItems stop empty input."),
-    {_LINT: {"004.design.loose-patterns": "Avoid patterns that are too tight."}},
+    ("004.design.loose-patterns", "Avoid patterns that are too tight."),
     # -- Schema and handler
     ("004.handler.trusts-shape", "The handler can trust the shape of its input."),
     ("004.handler.business-rules", "The handler checks what a schema cannot say."),

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail, out, plain, print_json
-from callpact.cli.tool_commands import at_server, is_address
-from callpact.contracts import CatalogDiff, ContractChange, diff_catalogs
+from callpact.cli.tool_commands import catalog_of
+from callpact.contracts import (
+    CatalogDiff,
+    ContractChange,
+    diff_catalogs,
+    is_flowmcp,
+    with_flowmcp_bumps,
+)
+from callpact.contracts.package_form import decode_contracts
+from callpact.contracts.package_store import PackageStore, PublishedPackage
+from callpact.contracts.package_version import is_package_name
 from callpact.schema.json_text import json_text
 
 if TYPE_CHECKING:
@@ -31,7 +41,10 @@ def diff(
     *,
     old: Annotated[
         str,
-        typer.Argument(metavar="OLD", help="A file, folder, other reference, or server's address."),
+        typer.Argument(
+            metavar="OLD",
+            help="A file, folder, other reference, server's address, or published NAME@VERSION.",
+        ),
     ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The same for the new contracts.")],
     tolerant_readers: Annotated[
@@ -41,40 +54,65 @@ def diff(
             help="Readers of outputs ignore fields that they do not know: an added one is no break.",
         ),
     ] = False,
+    packages: Annotated[
+        Path,
+        typer.Option(
+            "--packages", help="The folder of published packages, for NAME@VERSION.", metavar="DIR"
+        ),
+    ] = Path("contracts"),
     as_json: AsJson = False,
     sources: SourceOptions,
 ) -> None:
     """Compare the contracts of two sources, and classify every change.
 
     A change is breaking, non-breaking or a patch; the highest of them is the suggested bump.
+    Between FlowMCP files the rules of FlowMCP decide for the changes that they name.
     Exit code 1 on a breaking change.
     """
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
-    found = diff_catalogs(_catalog(sources, old), _catalog(sources, new), tolerant=tolerant_readers)
+    before, after = (_catalog(sources, ref, packages) for ref in (old, new))
+    found = diff_catalogs(before, after, tolerant=tolerant_readers)
+    if is_flowmcp(before) and is_flowmcp(after):
+        found = with_flowmcp_bumps(found, before, after)
     if as_json:
         print_json(_encoded(found), sys.stdout)
     else:
-        _print(found)
+        print_diff(found)
     if found.is_breaking:
         raise typer.Exit(1)
 
 
-def _catalog(sources: SourceOptions, ref: str) -> Catalog:
-    if is_address(ref) and not ref.endswith((".json", ".yaml", ".yml")):
-        sources = at_server(sources, ref)
-        return sources.look(sources.session())
-    return sources.look(sources.session(), (ref,))
+def _catalog(sources: SourceOptions, ref: str, packages: Path) -> Catalog:
+    published = _published(ref, packages)
+    return catalog_of(sources, ref) if published is None else decode_contracts(published.contracts)
+
+
+def _published(ref: str, packages: Path) -> PublishedPackage | None:
+    """The version that `NAME@RANGE` names, or the newest one of a folder with one package."""
+    folder = Path(ref)
+    if (folder / "oci-layout").is_file():
+        store = PackageStore(folder)
+        names = store.read_index().names
+        if len(names) != 1:
+            fail(f"{ref} has {counted(len(names), 'package')}; write NAME@VERSION --packages {ref}")
+        return store.resolve(names[0])
+    name, at, wanted = ref.partition("@")
+    if not at or not is_package_name(name) or folder.exists():
+        return None
+    return PackageStore(packages).resolve(name, wanted)
 
 
 def _encoded(found: CatalogDiff) -> dict[str, Any]:
     return {
         "bump": found.bump,
         "breaking": found.is_breaking,
+        "rules": found.rules,
         "changes": [_encoded_change(change) for change in found.changes],
         "unproved": [
             {"tool": tool, "side": side, "reason": reason} for tool, side, reason in found.unproved
         ],
+        "violations": list(found.violations),
     }
 
 
@@ -88,17 +126,20 @@ def _encoded_change(change: ContractChange) -> dict[str, Any]:
         "bump": change.bump,
         "decided": change.decided,
     }
+    if change.rule:
+        form["rule"] = change.rule
     return {**form, "example": change.example[0]} if change.example else form
 
 
-def _print(found: CatalogDiff) -> None:
+def print_diff(found: CatalogDiff) -> None:
+    """Print every change by tool, and the suggested bump."""
     tool = None
     for change in found.changes:
         if change.tool != tool:
             tool = change.tool
             out.print(f"[bold]{plain(tool)}[/]", highlight=False)
         side = "" if change.side == "tool" else f"{change.side} {change.path}".rstrip() + ": "
-        decided = _DECIDED[change.decided]
+        decided = f"FlowMCP: {change.rule}" if change.rule else _DECIDED[change.decided]
         note = f" ({decided})" if decided else ""
         kind = f"[{_STYLES[change.bump]}]{_CLASSES[change.bump]:<12}[/]"
         out.print(f"  {kind} {plain(side + change.words + note)}", highlight=False, soft_wrap=True)
@@ -111,9 +152,20 @@ def _print(found: CatalogDiff) -> None:
     for name, side, reason in found.unproved:
         text = f"{name}: {side} could not be proved ({reason}); the table of changes decided"
         err.print(f"[yellow]note:[/] {plain(text)}")
+    for violation in found.violations:
+        err.print(f"[yellow]warning:[/] {plain(violation)}")
     if found.bump is None:
         out.print("no change")
         return
     breaking = sum(change.is_breaking for change in found.changes)
     total = f"{counted(len(found.changes), 'change')}, {breaking:,} breaking"
-    out.print(f"{total}; suggested bump: {found.bump}", highlight=False)
+    out.print(f"{total}; suggested bump: {found.bump}{_applied(found)}", highlight=False)
+
+
+def _applied(found: CatalogDiff) -> str:
+    """Whose rules were applied, if they are not ours alone."""
+    if found.rules == "callpact":
+        return ""
+    others = sum(not change.rule for change in found.changes)
+    more = f", and by the table for {counted(others, 'change')} that they do not name"
+    return f", by FlowMCP's rules{more if others else ''}"

@@ -1,0 +1,178 @@
+"""The published form of a catalog's contracts: plain data with digests, and a catalog again.
+
+Of a tool everything is kept that callers see, its access rules, the hosts of its keys, and the digest
+of the file that it was read from. Pure, but for the reading of those files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from callpact.catalog import Catalog
+from callpact.errors import CallpactError, InvalidConfig, InvalidSchema
+from callpact.resources import Prompt, Resource
+from callpact.schema.hashing import canonical_json
+from callpact.tool import Access, Contract, Tool
+
+if TYPE_CHECKING:
+    from callpact.context import Context
+
+MAX_CODE_BYTES = 50_000_000
+"""Bytes of a file of tools whose digest is published."""
+_TEXTS = ("tags", "aliases", "keywords", "examples")
+
+
+class PublishedContract(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The published contract of one tool, or of the tool behind a resource or prompt."""
+
+    id: str
+    offer: str = "tool"
+    """`tool`, `prompt`, or the address of a resource."""
+    wire_name: str = ""
+    description: str = ""
+    title: str | None = None
+    version: str | None = None
+    kind: str = "mutation"
+    search_hint: str = ""
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    examples: tuple[Any, ...] = ()
+    annotations: dict[str, Any] = {}
+    argument_aliases: dict[str, str] = {}
+    access: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    """Names of keys, each with the hosts that it is sent to."""
+    input: Any = True
+    output: Any = None
+    policy: str = "pass"
+    input_policy: str = "exact"
+    formats: bool = False
+    code: str = ""
+    """The digest of the file that it was read from, hooks included; empty for other sources."""
+
+
+def encode_contracts(catalog: Catalog, folder: Path | None = None) -> bytes:
+    """The canonical JSON of all contracts, ordered by kind and id; `folder` is that of the sources.
+
+    Raises:
+        InvalidConfig: a contract holds a value that is not JSON.
+    """
+    codes: dict[str, str] = {}
+
+    def published(tool: Tool, offer: str) -> PublishedContract:
+        if tool.source not in codes:
+            codes[tool.source] = _code_digest(tool.source, folder or Path())
+        return _published(tool, offer, codes[tool.source])
+
+    entries = [
+        *(published(tool, "tool") for tool in catalog),
+        *(published(each.tool, each.uri) for each in catalog.resources),
+        *(published(each.tool, "prompt") for each in catalog.prompts),
+    ]
+    entries.sort(key=lambda entry: (entry.offer, entry.id))
+    forms: list[str] = []
+    for entry in entries:
+        try:
+            forms.append(canonical_json(msgspec.to_builtins(entry)))
+        except (InvalidSchema, TypeError, msgspec.MsgspecError) as error:
+            raise InvalidConfig(f"'{entry.id}' cannot be published: {error}") from None
+    return f"[{','.join(forms)}]".encode()
+
+
+def decode_contracts(data: bytes) -> Catalog:
+    """A catalog of published contracts; its tools can be compared, and not called.
+
+    Raises:
+        InvalidConfig: the data are no published contracts.
+    """
+    try:
+        entries = msgspec.json.decode(data, type=list[PublishedContract])
+        tools = [(entry.offer, _tool(entry)) for entry in entries]
+        return Catalog(
+            (tool for offer, tool in tools if offer == "tool"),
+            resources=(
+                Resource(uri=offer, tool=tool)
+                for offer, tool in tools
+                if offer not in {"tool", "prompt"}
+            ),
+            prompts=(Prompt(tool=tool) for offer, tool in tools if offer == "prompt"),
+        )
+    except (ValueError, TypeError, RecursionError, CallpactError) as error:
+        raise InvalidConfig(f"the published contracts cannot be read: {error}") from None
+
+
+def _published(tool: Tool, offer: str, code: str) -> PublishedContract:
+    contract, access = tool.contract, tool.access
+    rights = {
+        "scopes": list(access.scopes),
+        "any_scopes": list(access.any_scopes),
+        "resource_type": access.resource_type,
+        "resource_action": access.resource_action,
+    }
+    names = ("id", "wire_name", "description", "title", "version", "kind", "search_hint")
+    return PublishedContract(
+        **{name: getattr(tool, name) for name in (*names, *_TEXTS)},
+        offer=offer,
+        annotations=dict(tool.annotations),
+        argument_aliases=dict(tool.argument_aliases),
+        access={name: value for name, value in rights.items() if value},
+        keys=dict(tool.keys),
+        input=contract.input,
+        output=contract.output,
+        policy=contract.policy,
+        input_policy=contract.input_policy,
+        formats=contract.formats,
+        code=code,
+    )
+
+
+def _tool(entry: PublishedContract) -> Tool:
+    contract: dict[str, Any] = {
+        name: getattr(entry, name)
+        for name in ("input", "output", "policy", "input_policy", "formats")
+    }
+    names = ("id", "wire_name", "description", "title", "version", "search_hint", *_TEXTS)
+    plain: dict[str, Any] = {name: getattr(entry, name) for name in names}
+    kind: Any = entry.kind
+    return Tool(
+        **plain,
+        contract=Contract(**contract),
+        handler=_no_stream if kind == "subscription" else _no_call,
+        kind=kind,
+        annotations=entry.annotations,
+        argument_aliases=entry.argument_aliases,
+        access=Access(**entry.access),
+        keys=entry.keys,
+        source="published",
+    )
+
+
+async def _no_call(_arguments: dict[str, Any], _context: Context) -> Any:
+    raise NotImplementedError("a published contract has no code")
+
+
+async def _no_stream(_arguments: dict[str, Any], _context: Context) -> AsyncGenerator[Any, None]:
+    raise NotImplementedError("a published contract has no code")
+    yield
+
+
+def _code_digest(source: str, folder: Path) -> str:
+    """The digest of the file of a `python:` or `flowmcp:` source."""
+    kind, _, rest = source.partition(":")
+    if kind not in {"python", "flowmcp"}:
+        return ""
+    for name in (rest, rest.rpartition(":")[0]):
+        path = folder / name
+        try:
+            if name and path.is_file() and path.stat().st_size <= MAX_CODE_BYTES:
+                return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+        except (OSError, ValueError):
+            continue
+    return ""
