@@ -79,6 +79,7 @@ class Session:
         self.telemetry: tuple[Telemetry, ...] = ()
         self.metrics: Metrics | None = None
         self._on_secrets = on_secrets
+        self._observers: list[Observer] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -215,7 +216,7 @@ class Session:
         Raises:
             CallpactError: the log cannot be opened, with the remedy.
         """
-        observers: list[Observer] = []
+        observers = self._observers
         if self.is_recorded:
             self.recorder = self._open_log()
             observers.append(self.recorder)
@@ -228,8 +229,11 @@ class Session:
         if counts:
             self.metrics = self._count()
             observers.append(self.metrics)
-        catalog = self.catalog if prepare is None else prepare(self.catalog)
-        return await self._stack.enter_async_context(Runtime(catalog, observers))
+        return await self.run(self.catalog if prepare is None else prepare(self.catalog))
+
+    async def run(self, catalog: Catalog) -> Runtime:
+        """Open a further runtime, whose calls are observed as those of `start`."""
+        return await self._stack.enter_async_context(Runtime(catalog, self._observers))
 
     def _open_log(self) -> Recorder:
         from callpact.audit.log import record_calls

@@ -158,6 +158,15 @@ _ROWS = (
         "The tool waits for an answer from outside; the agent that called it pauses.",
     ),
     Code(
+        "code_outdated",
+        "published contract",
+        "EXECUTION_ERROR",
+        "E005",
+        503,
+        9,
+        "The published contract admits the call, and the running code does not; nothing was run.",
+    ),
+    Code(
         "not_recorded",
         "not recorded",
         "EXECUTION_ERROR",

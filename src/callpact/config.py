@@ -243,6 +243,17 @@ class ServeConfig(BaseModel):
         1, ge=1, le=64, description="Processes that serve HTTP behind the one port"
     )
     path: str = Field("/mcp", description="The path for HTTP")
+    package: str | None = Field(
+        None,
+        description="Serve the tools under a published version of their contracts, as `shop@^1`; "
+        "the newest one of a range is followed",
+    )
+    packages: str = Field("contracts", description="The folder of published packages")
+    draft: bool = Field(
+        False,
+        description="Whether the contracts of the sources are served too, at `PATH/draft`, beside "
+        "a package over HTTP",
+    )
     name: str = Field("callpact", min_length=1, description="The server's name for its clients")
     version: str | None = Field(
         None, description="The server's version for its clients; by default that of callpact"

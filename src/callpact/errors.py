@@ -15,7 +15,8 @@ CallpactError
 │  ├─ PauseAsked         the tool waits for an answer from outside; the run that called it pauses
 │  ├─ ToolError          raised by handlers, with a code of their own
 │  ├─ Failed             broke while running: UpstreamError · Timeout (Silent: a subscription that
-│  │                     sent nothing) · Aborted · NotRecorded · ClientUnable · HandlerCrashed
+│  │                     sent nothing) · Aborted · CodeOutdated · NotRecorded ·
+│  │                     ClientUnable · HandlerCrashed
 │  └─ OutputRejected     the output broke the contract: NotJson (neither JSON nor bytes)
 ├─ CastError             a value that `cast` cannot fit to its schema
 ├─ InvalidEvent          a message on the bus that is not an event of the call protocol
@@ -51,6 +52,7 @@ __all__ = [
     "CastError",
     "CircuitOpen",
     "ClientUnable",
+    "CodeOutdated",
     "DeclarationError",
     "DuplicateTool",
     "Failed",
@@ -391,6 +393,17 @@ class Aborted(Failed):
         super().__init__("aborted", f"The call of '{tool}' was cancelled")
 
 
+class CodeOutdated(Failed):
+    """The published contract admits the arguments, and the running code does not take them."""
+
+    def __init__(self, tool: str, published: str, reason: str) -> None:
+        message = (
+            f"'{tool}' is served under the contract of {published}, and its running code does not "
+            f"take this input: {reason}. Nothing was run"
+        )
+        super().__init__("code_outdated", message)
+
+
 class NotRecorded(Failed):
     """The record of a call cannot be written, and no call may be answered without one."""
 
@@ -449,6 +462,7 @@ _CLASSES: dict[str, type[CallError]] = {
     "idempotency_answer_unavailable": Rejected,
     "idempotency_not_recorded": Failed,
     "aborted": Aborted,
+    "code_outdated": CodeOutdated,
     "not_recorded": NotRecorded,
     "paused": PauseAsked,
     "handler_error": HandlerCrashed,

@@ -26,7 +26,7 @@ from callpact.serve.http.http_server import serve_http
 from callpact.serve.mcp.door import Door
 from callpact.serve.stdio.stdio_server import serve_stdio
 from callpact.cli.output import ended_at, run
-from callpact.reload.watcher import LoadOptions, Watcher
+from callpact.reload.watcher import Endpoint, LoadOptions, Watcher
 
 logging.basicConfig(level="WARNING", stream=sys.stderr)
 logging.getLogger("callpact.reload").setLevel("INFO")
@@ -38,7 +38,8 @@ async def go():
         await session.load()
         runtime = await session.start()
         door = Door(runtime, name="t", version="1")
-        async with Watcher(session.loaded, runtime, LoadOptions(), door.changes.announce):
+        endpoint = Endpoint(runtime=runtime, announce=door.changes.announce)
+        async with Watcher(session.loaded, (endpoint,), LoadOptions()):
             if sys.argv[1] == "stdio":
                 await serve_stdio(door.server)
             else:

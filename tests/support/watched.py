@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from callpact.config import DEFAULT_FILE, configuration_of
-from callpact.reload import LoadOptions, Watcher
+from callpact.reload import Endpoint, LoadOptions, Watcher
 from callpact.runtime import Runtime
 from callpact.serve import Door
 from callpact.sources.parts import (
@@ -132,7 +132,8 @@ async def served(*refs, config=None, given=None, files=(), hide=None, **more):
                 announced.append(said)
                 await door.changes.announce(**said)
 
-            async with Watcher(app, runtime, asked, announce, **more):
+            endpoint = Endpoint(runtime=runtime, announce=announce, **more)
+            async with Watcher(app, (endpoint,), asked):
                 yield At(app, runtime, door, log, announced)
         assert log.all("ERROR") == []
         await until(

@@ -50,6 +50,10 @@ class Serving:
     is_watching: bool = False
     workers: int = 1
     """Processes that serve."""
+    package: str | None = None
+    """The published version that is served, as `shop@1.2.0`; None for the contracts of sources."""
+    draft: str | None = None
+    """Where the contracts of the sources are served beside a package."""
     audit: str | None = None
     """Where the audit log is; None if calls are not recorded."""
 
@@ -122,6 +126,10 @@ def encode_lines(serving: Serving) -> list[str]:
         lines.append(f"authentication: {method}")
     if serving.workers > 1:
         lines.append(f"workers: {serving.workers}")
+    if serving.package is not None:
+        lines.append(f"contracts: {serving.package}")
+    if serving.draft is not None:
+        lines.append(f"draft: {serving.draft}")
     if serving.audit is not None:
         lines.append(f"audit: {serving.audit}")
     if serving.is_watching:
@@ -149,6 +157,8 @@ def encode_fields(serving: Serving) -> dict[str, Any]:
         "audit": serving.audit,
         "watching": serving.is_watching,
         "workers": serving.workers,
+        "package": serving.package,
+        "draft": serving.draft,
         "not_loaded": serving.not_loaded,
         "left_out": sum(serving.left_out.values()),
         "left_out_reasons": reasons[:MAX_BANNER_REASONS],

@@ -23,12 +23,13 @@ EXAMPLES = {
     "lint": "callpact lint shop.py --info\n"
     "callpact lint catalogue/ --ignore LNT080 --fail-on error --format github",
     "lock": "callpact lock --accept files.read",
-    "publish": "callpact publish --dry-run\n"
-    "callpact publish -s python:shop.py --bump minor",
+    "publish": "callpact publish --dry-run\ncallpact publish -s python:shop.py --bump minor",
     "types": "callpact types --to zod -s python:shop.py --out shop.ts",
     "libs add": "callpact libs add dayjs@1.11.13",
     "libs list": "callpact libs list",
     "libs remove": "callpact libs remove dayjs",
+    "packages list": "callpact packages list shop",
+    "packages rollback": "callpact packages rollback shop@1.1.0",
     "audit log": "callpact audit log --tool 'shop.*' --since 2h",
     "audit export": "callpact audit export --since 7d --csv",
     "audit show": "callpact audit show 3f2a",

@@ -449,6 +449,30 @@ def serve(
     path: Annotated[
         str | None, typer.Option("--path", help=f"The path for HTTP. {_configured('/mcp')}")
     ] = None,
+    package: Annotated[
+        str | None,
+        typer.Option(
+            "--package",
+            help="Serve the tools under a published version of their contracts; the newest one of "
+            "a range is followed.",
+            metavar="NAME@RANGE",
+        ),
+    ] = None,
+    packages: Annotated[
+        str | None,
+        typer.Option(
+            "--packages",
+            help=f"The folder of published packages. {_configured('contracts')}",
+            metavar="DIR",
+        ),
+    ] = None,
+    draft: Annotated[
+        bool | None,
+        typer.Option(
+            "--draft/--no-draft",
+            help="Serve the contracts of the sources too, at PATH/draft, beside --package.",
+        ),
+    ] = None,
     trust_network: Annotated[
         bool | None,
         typer.Option(
@@ -555,6 +579,9 @@ def serve(
         port=port,
         workers=workers,
         path=path,
+        package=package,
+        packages=packages,
+        draft=draft,
         trust_network=trust_network,
         name=name,
         version=server_version,
@@ -580,6 +607,7 @@ def whole() -> typer.Typer:
     from callpact.cli.contracts.diff_command import diff
     from callpact.cli.contracts.docs_command import docs
     from callpact.cli.contracts.lint_command import lint
+    from callpact.cli.contracts.package_commands import packages
     from callpact.cli.contracts.publish_command import publish
     from callpact.cli.contracts.types_command import types
     from callpact.cli.examples import add_examples
@@ -590,6 +618,7 @@ def whole() -> typer.Typer:
     for command in (check, curate, diff, docs, doctor, init, install, lint, lock, publish, types):
         app.command()(command)
     app.add_typer(libs, name="libs")
+    app.add_typer(packages, name="packages")
     app.add_typer(audits, name="audit")
     add_audit_commands(app, audits)
     add_ask_commands(app)

@@ -32,7 +32,7 @@ from callpact.config import (
 from callpact.context import (
     Identity,
 )
-from callpact.errors import InvalidConfig
+from callpact.errors import InvalidConfig, UsageError
 from callpact.serve.event_loop import new_event_loop
 from callpact.sources.base import Live
 
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from callpact.app import Session
     from callpact.catalog import Catalog
     from callpact.cli.options import SourceOptions
+    from callpact.contracts.production import Production
     from callpact.reload.watcher import LoadOptions
+    from callpact.runtime import Runtime
     from callpact.secrets.keys import Secrets
     from callpact.serve.auth.bearer import Authentication
     from callpact.serve.http.worker_channel import WorkerChannel
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     )
     from callpact.tool import Tool
     from callpact.wire.mcp.published import AdvertiseMode, Rendering
+
+_log = logging.getLogger("callpact.serve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,9 @@ class ServeOptions:
     port: int
     workers: int
     path: str
+    package: str | None
+    packages: str
+    draft: bool
     trust_network: bool
     name: str
     version: str | None
@@ -123,6 +130,7 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
         from callpact.serve.http.worker_channel import check_workers
 
         check_workers(options.workers, stdio=options.stdio, metrics=options.metrics)
+    _check_draft(options)
     access = None if options.stdio else _read_access(session)
     bound = None if access is None else _reserved(options, access, session)
     logs = cast("Logs", sources.logs)
@@ -203,14 +211,16 @@ async def _serve(
     from callpact.serve.mcp.confirm import with_confirmation
     from callpact.serve.mcp.door import Door
 
-    prepare = with_confirmation if options.ask_first else _as_it_is
+    production = _production(options, session)
+    confirmed = with_confirmation if options.ask_first else _as_it_is
     authentication = None if access is None else access.authentication
     identity = _identity(options)
     table = ServeConfig.model_construct() if access is None else access.table
-    runtime = await session.start(
-        prepare=prepare, serves=True, counts=options.metrics and not options.stdio
-    )
-    async with contextlib.AsyncExitStack() as stack:
+
+    def prepare(catalog: Catalog) -> Catalog:
+        return confirmed(catalog if production is None else production.held(catalog))
+
+    def open_door(runtime: Runtime) -> Door:
         door = Door(
             runtime,
             name=options.name,
@@ -226,34 +236,60 @@ async def _serve(
             states=None if channel is None else _states(channel),
             worker=None if channel is None else channel.number,
         )
-
         for each in session.telemetry:
             door.server.middleware.insert(0, each.time_message)
-
-        def ready(place: str) -> None:
-            lines, event = _banner(options, session, place, authentication)
-            if channel is None:
-                _print_banner(lines, event, logs)
-            else:
-                channel.ready(orjson.dumps([lines, event]))
-
         stack.push_async_callback(door.aclose)
+        return door
+
+    def ready(place: str) -> None:
+        lines, event = _banner(options, session, place, authentication, production)
+        if channel is None:
+            _print_banner(lines, event, logs)
+        else:
+            channel.ready(orjson.dumps([lines, event]))
+
+    if production is not None and (channel is None or not channel.number):
+        for note in production.notes(session.catalog, session.configuration.folder):
+            _log.warning("%s", note)
+    async with contextlib.AsyncExitStack() as stack:
+        runtime = await session.start(
+            prepare=prepare, serves=True, counts=options.metrics and not options.stdio
+        )
+        door, draft = open_door(runtime), None
+        doors = [(prepare, runtime, door)]
+        if production is not None and options.draft:
+
+            def drafted(catalog: Catalog) -> Catalog:
+                return confirmed(production.drafted(catalog))
+
+            beside = await session.run(drafted(session.catalog))
+            draft = open_door(beside)
+            doors.append((drafted, beside, draft))
         is_live = any(isinstance(source, Live) for source in session.loaded.sources)
-        if options.watch or is_live:
-            from callpact.reload.watcher import Watcher
+        if options.watch or is_live or production is not None:
+            from callpact.reload.watcher import Endpoint, Watcher
 
             # With --watch, reloads are logged even at the default level.
-            if logging.getLogger().level <= logging.WARNING:
+            if options.watch and logging.getLogger().level <= logging.WARNING:
                 logging.getLogger("callpact.reload").setLevel(logging.INFO)
 
+            endpoints = tuple(
+                Endpoint(
+                    runtime=served,
+                    announce=each.changes.announce,
+                    is_served=_is_served_to(identity, anybody=authentication is not None),
+                    prepare=prepares,
+                    name="" if draft is None else "draft" if each is draft else "package",
+                    file=None if production is None else production.index,
+                    refresh=_nothing if production is None else production.refresh,
+                )
+                for prepares, served, each in doors
+            )
             await stack.enter_async_context(
                 Watcher(
                     session.loaded,
-                    runtime,
+                    endpoints,
                     _load_options(session),
-                    door.changes.announce,
-                    is_served=_is_served_to(identity, anybody=authentication is not None),
-                    prepare=prepare,
                     watches_files=options.watch,
                 )
             )
@@ -288,6 +324,7 @@ async def _serve(
                 bound=bound,
                 page=None if metrics is None else metrics.render,
                 rest=rest if table.rest else None,
+                draft=None if draft is None else draft.server,
                 on_ready=ready,
                 channel=channel,
                 **access.keywords(),
@@ -298,6 +335,43 @@ async def _serve(
 
 def _as_it_is(catalog: Catalog) -> Catalog:
     return catalog
+
+
+def _nothing() -> None:
+    pass
+
+
+def _check_draft(options: ServeOptions) -> None:
+    if options.draft and options.package is None:
+        raise UsageError("--draft: the draft is served beside a published version; add --package")
+    if options.draft and options.stdio:
+        raise UsageError(
+            "--draft: the draft has an address of its own over HTTP; leave out --stdio"
+        )
+
+
+def _production(options: ServeOptions, session: Session) -> Production | None:
+    """The published version that is served, if one is.
+
+    Raises:
+        UsageError: no such version is published, or the sources have none of its tools.
+    """
+    if options.package is None:
+        return None
+    from callpact.contracts.package_store import PackageStore
+    from callpact.contracts.package_version import checked_name
+    from callpact.contracts.production import Production
+
+    name, _, wanted = options.package.partition("@")
+    store = PackageStore(session.configuration.folder / options.packages)
+    production = Production(store, checked_name(name), wanted or "latest")
+    held = production.held(session.catalog)
+    if not len(held) + len(held.resources) + len(held.prompts):
+        raise UsageError(
+            f"--package: the sources have nothing of {production.label}; name the sources that it "
+            "was published from"
+        )
+    return production
 
 
 def _load_options(session: Session) -> LoadOptions:
@@ -382,6 +456,7 @@ def _banner(
     session: Session,
     place: str,
     authentication: Authentication | None,
+    production: Production | None,
 ) -> tuple[list[str], dict[str, Any]]:
     """The lines of the banner, and its fields as an event."""
     from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
@@ -396,6 +471,8 @@ def _banner(
         list_up_to=options.list_up_to,
         is_watching=options.watch,
         workers=options.workers,
+        package=None if production is None else production.label,
+        draft=f"{place.rstrip('/')}/draft" if options.draft else None,
         audit=str(session.place) if session.is_recorded else None,
         authentication=None if authentication is None else str(authentication),
         trusts_network=options.trust_network and authentication is None and not options.stdio,

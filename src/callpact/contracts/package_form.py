@@ -7,7 +7,7 @@ of the file that it was read from. Pure, but for the reading of those files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,18 +57,21 @@ class PublishedContract(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     code: str = ""
     """The digest of the file that it was read from, hooks included; empty for other sources."""
 
+    @property
+    def key(self) -> str:
+        """The id of a tool; the address of a resource or the id of a prompt, with the kind."""
+        if self.offer in {"tool", "prompt"}:
+            return self.id if self.offer == "tool" else f"prompt {self.id}"
+        return f"resource {self.offer}"
 
-def encode_contracts(catalog: Catalog, folder: Path | None = None) -> bytes:
-    """The canonical JSON of all contracts, ordered by kind and id; `folder` is that of the sources.
 
-    Raises:
-        InvalidConfig: a contract holds a value that is not JSON.
-    """
+def published_contracts(catalog: Catalog, folder: Path) -> list[PublishedContract]:
+    """The contracts of a catalog, ordered by kind and id; `folder` is that of the sources."""
     codes: dict[str, str] = {}
 
     def published(tool: Tool, offer: str) -> PublishedContract:
         if tool.source not in codes:
-            codes[tool.source] = _code_digest(tool.source, folder or Path())
+            codes[tool.source] = _code_digest(tool.source, folder)
         return _published(tool, offer, codes[tool.source])
 
     entries = [
@@ -76,9 +79,17 @@ def encode_contracts(catalog: Catalog, folder: Path | None = None) -> bytes:
         *(published(each.tool, each.uri) for each in catalog.resources),
         *(published(each.tool, "prompt") for each in catalog.prompts),
     ]
-    entries.sort(key=lambda entry: (entry.offer, entry.id))
+    return sorted(entries, key=lambda entry: (entry.offer, entry.id))
+
+
+def encode_contracts(contracts: Iterable[PublishedContract]) -> bytes:
+    """The canonical JSON of contracts.
+
+    Raises:
+        InvalidConfig: a contract holds a value that is not JSON.
+    """
     forms: list[str] = []
-    for entry in entries:
+    for entry in contracts:
         try:
             forms.append(canonical_json(msgspec.to_builtins(entry)))
         except (InvalidSchema, TypeError, msgspec.MsgspecError) as error:
@@ -86,15 +97,27 @@ def encode_contracts(catalog: Catalog, folder: Path | None = None) -> bytes:
     return f"[{','.join(forms)}]".encode()
 
 
-def decode_contracts(data: bytes) -> Catalog:
-    """A catalog of published contracts; its tools can be compared, and not called.
+def decode_contracts(data: bytes) -> list[tuple[PublishedContract, Tool]]:
+    """The contracts of a published version, each with a tool that can be compared, not called.
 
     Raises:
         InvalidConfig: the data are no published contracts.
     """
     try:
         entries = msgspec.json.decode(data, type=list[PublishedContract])
-        tools = [(entry.offer, _tool(entry)) for entry in entries]
+        return [(entry, _tool(entry)) for entry in entries]
+    except (ValueError, TypeError, RecursionError, CallpactError) as error:
+        raise InvalidConfig(f"the published contracts cannot be read: {error}") from None
+
+
+def catalog_of_contracts(data: bytes) -> Catalog:
+    """The catalog of a published version; its tools can be compared, and not called.
+
+    Raises:
+        InvalidConfig: the data are no published contracts.
+    """
+    tools = [(entry.offer, tool) for entry, tool in decode_contracts(data)]
+    try:
         return Catalog(
             (tool for offer, tool in tools if offer == "tool"),
             resources=(
@@ -104,7 +127,7 @@ def decode_contracts(data: bytes) -> Catalog:
             ),
             prompts=(Prompt(tool=tool) for offer, tool in tools if offer == "prompt"),
         )
-    except (ValueError, TypeError, RecursionError, CallpactError) as error:
+    except CallpactError as error:
         raise InvalidConfig(f"the published contracts cannot be read: {error}") from None
 
 

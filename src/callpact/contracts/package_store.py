@@ -1,7 +1,8 @@
 """A folder of published packages, laid out as an OCI image layout, and its atomic updates.
 
 Blobs are written first, each through a temporary file; `index.json` is replaced last, so that a
-crash at any step leaves the former index or the new one. Published versions are never changed.
+crash at any step leaves the former index or the new one. Published versions are never changed; a
+mark in the index withdraws one, so that no range selects it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _TITLE = "org.opencontainers.image.title"
 _VERSION = "org.opencontainers.image.version"
 _CREATED = "org.opencontainers.image.created"
 _REF = "org.opencontainers.image.ref.name"
+_WITHDRAWN = "io.callpact.withdrawn"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TEMPORARY = ".temporary-"
 _PAUSE = 0.05
@@ -64,6 +66,16 @@ class Descriptor(Struct, frozen=True, rename="camel", omit_defaults=True):
     artifact_type: str = ""
     annotations: dict[str, str] = {}
 
+    @property
+    def created(self) -> str:
+        """When the version was published, of an entry of the index."""
+        return self.annotations.get(_CREATED, "")
+
+    @property
+    def withdrawn(self) -> str:
+        """When the version was withdrawn; empty if it is offered."""
+        return self.annotations.get(_WITHDRAWN, "")
+
 
 class PackageIndex(Struct, frozen=True, rename="camel"):
     """The content of `index.json`."""
@@ -79,6 +91,11 @@ class PackageIndex(Struct, frozen=True, rename="camel"):
             for each in self.manifests
             if each.artifact_type == ARTIFACT_TYPE and each.annotations[_TITLE] == name
         }
+
+    def offered(self, name: str) -> dict[PackageVersion, Descriptor]:
+        """The published versions of a package that are not withdrawn."""
+        every = self.versions(name)
+        return {each: entry for each, entry in every.items() if not entry.withdrawn}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,12 +157,13 @@ class PackageStore:
         return index
 
     def resolve(self, name: str, wanted: str = "latest") -> PublishedPackage:
-        """The newest version of a package in a range of versions.
+        """The newest version of a package in a range; a withdrawn one only by its exact version.
 
         Raises:
             UsageError: there is none.
         """
-        versions = self.read_index().versions(name)
+        index = self.read_index()
+        versions = index.versions(name) if is_version(wanted) else index.offered(name)
         version = selected_version(wanted, versions)
         if version is None:
             known = ", ".join(map(str, sorted(versions))) or "no version"
@@ -185,17 +203,44 @@ class PackageStore:
         """
         if len(contracts) > MAX_CONTRACTS_BYTES:
             raise InvalidConfig(f"the contracts have more than {MAX_CONTRACTS_BYTES:,} bytes")
-        try:
-            (self.folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-            with self._locked():
-                on_step("locked")
-                return self._add(
-                    name, version, contracts, newest=newest, created=created, on_step=on_step
+        with self._locked():
+            on_step("locked")
+            return self._add(
+                name, version, contracts, newest=newest, created=created, on_step=on_step
+            )
+
+    def roll_back(
+        self, name: str, version: PackageVersion, *, at: str, on_step: OnStep = lambda _: None
+    ) -> tuple[PackageVersion, ...]:
+        """Withdraw all versions after this one, and offer this one again; returns the withdrawn.
+
+        Raises:
+            UsageError: the version is not published.
+        """
+        with self._locked():
+            index = self.read_index()
+            versions = index.versions(name)
+            if version not in versions:
+                known = ", ".join(map(str, sorted(versions))) or "no version"
+                raise UsageError(
+                    f"{self.folder}: no {name}@{version} is published; there is {known}"
                 )
-        except OSError as error:
-            raise InvalidConfig(
-                f"{self.folder} cannot be written: {error.strerror or error}"
-            ) from None
+            later = tuple(sorted(each for each in index.offered(name) if each > version))
+            marks = {versions[each].digest: {_WITHDRAWN: at} for each in later}
+            marks[versions[version].digest] = {}
+            if not later and not versions[version].withdrawn:
+                return ()
+            entries = (
+                msgspec.structs.replace(
+                    entry, annotations={**_unmarked(entry), **marks[entry.digest]}
+                )
+                if entry.digest in marks
+                else entry
+                for entry in index.manifests
+            )
+            whole = msgspec.structs.replace(index, manifests=tuple(entries))
+            self._replace(self.folder / "index.json", _encoded(whole), on_step)
+            return later
 
     def _add(
         self,
@@ -215,7 +260,7 @@ class PackageStore:
             raise UsageError(
                 f"{name}@{version} is published with other contracts; it never changes"
             )
-        now = max(versions, default=None)
+        now = max(index.offered(name), default=None)
         if now != newest:
             raise UsageError(
                 f"somebody else published {name}@{now} at the same time; nothing was written. "
@@ -244,16 +289,23 @@ class PackageStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
-        fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        """Make the folder, and hold its lock; an error of the system becomes `InvalidConfig`."""
         try:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not hold(fd):
-                if time.monotonic() > deadline:
-                    raise UsageError(f"{self.folder} is locked by another publisher; try again")
-                time.sleep(_PAUSE)
-            yield
-        finally:
-            release(fd)
+            (self.folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+            fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                deadline = time.monotonic() + LOCK_SECONDS
+                while not hold(fd):
+                    if time.monotonic() > deadline:
+                        raise UsageError(f"{self.folder} is locked by another publisher; try again")
+                    time.sleep(_PAUSE)
+                yield
+            finally:
+                release(fd)
+        except OSError as error:
+            raise InvalidConfig(
+                f"{self.folder} cannot be written: {error.strerror or error}"
+            ) from None
 
     def _write(self, media_type: str, data: bytes, on_step: OnStep) -> Descriptor:
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -293,6 +345,10 @@ class PackageStore:
             return msgspec.json.decode(data, type=kind)
         except (ValueError, RecursionError) as error:
             raise InvalidConfig(f"{path} cannot be read: {error}") from None
+
+
+def _unmarked(entry: Descriptor) -> dict[str, str]:
+    return {name: text for name, text in entry.annotations.items() if name != _WITHDRAWN}
 
 
 def _encoded(value: Any) -> bytes:

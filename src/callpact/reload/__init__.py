@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from callpact.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from callpact.reload.watcher import LoadOptions, Watcher
+    from callpact.reload.watcher import Endpoint, LoadOptions, Watcher
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "watcher": ("LoadOptions", "Watcher"),
+        "watcher": ("Endpoint", "LoadOptions", "Watcher"),
     },
 )
 
 __all__ = [
+    "Endpoint",
     "LoadOptions",
     "Watcher",
 ]

@@ -65,18 +65,14 @@ def _counted(tool: Tool, calls: set[object]) -> Tool:
     return replace(tool, handler=held)
 
 
-class Version:
-    """One served version of a source."""
+class ServedCatalog:
+    """The catalog of one version of a source at one endpoint."""
 
-    def __init__(self, part: SourcePart, prepare: Callable[[Catalog], Catalog]) -> None:
-        self.part = part
-        self._open = part.source if part.trouble is None else None
-        self._calls = calls = set[object]()
-        held = prepare(part.catalog)
-        self.catalog = Catalog(
-            (_counted(tool, calls) for tool in held),
-            resources=(replace(r, tool=_counted(r.tool, calls)) for r in held.resources),
-            prompts=(replace(p, tool=_counted(p.tool, calls)) for p in held.prompts),
+    def __init__(self, prepared: Catalog, calls: set[object]) -> None:
+        self.tools = Catalog(
+            (_counted(tool, calls) for tool in prepared),
+            resources=(replace(r, tool=_counted(r.tool, calls)) for r in prepared.resources),
+            prompts=(replace(p, tool=_counted(p.tool, calls)) for p in prepared.prompts),
         )
 
     @cached_property
@@ -84,22 +80,41 @@ class Version:
         return {key: _hash(tool, *more) for key, tool, more in self._offers()}
 
     def _offers(self) -> Iterator[tuple[Key, Tool, tuple[object, ...]]]:
-        for tool in self.catalog:
+        for tool in self.tools:
             yield ("tool", tool.id), tool, ()
-        for r in self.catalog.resources:
+        for r in self.tools.resources:
             yield ("resource", r.uri), r.tool, (r.mime_type, r.size)
-        for p in self.catalog.prompts:
+        for p in self.tools.prompts:
             yield ("prompt", p.tool.id), p.tool, ()
 
     def served(self, is_served: Callable[[Tool], bool]) -> dict[Key, str]:
         """The hashes of the offers that clients see; thousands of contracts take seconds."""
         return {key: self._hashes[key] for key, tool, _ in self._offers() if is_served(tool)}
 
+
+class Version:
+    """One served version of a source, with a catalog for each endpoint."""
+
+    def __init__(
+        self,
+        part: SourcePart,
+        prepares: Iterable[Callable[[Catalog], Catalog]],
+        former: Version | None = None,
+    ) -> None:
+        """`former` is the version of the same part that it replaces, with its running calls."""
+        self.part = part
+        self.calls: set[object] = set() if former is None else former.calls
+        """The calls that run now."""
+        self.catalogs = tuple(
+            ServedCatalog(prepare(part.catalog), self.calls) for prepare in prepares
+        )
+        self._open = part.source if part.trouble is None else None
+
     async def retire(self) -> None:
         """Close its source when its last call has ended, or when this is cancelled."""
         try:
             await asyncio.sleep(_GRACE_SECONDS)
-            while self._calls:  # noqa: ASYNC110 - calls may end on another event loop
+            while self.calls:  # noqa: ASYNC110 - calls may end on another event loop
                 await asyncio.sleep(_IDLE_SECONDS)
         finally:
             await self.aclose()
@@ -163,16 +178,16 @@ class VersionChange:
 
 
 def compared(
-    old: Iterable[Version],
-    new: Iterable[Version],
-    read: Iterable[Version],
+    old: Iterable[ServedCatalog],
+    new: Iterable[ServedCatalog],
+    read: Iterable[ServedCatalog],
     is_served: Callable[[Tool], bool],
 ) -> VersionChange:
-    """The difference that clients see; `read` are the new versions whose own files changed."""
-    before = {key: known for version in old for key, known in version.served(is_served).items()}
-    after = {key: known for version in new for key, known in version.served(is_served).items()}
+    """The difference that clients see; `read` are of the new versions whose own files changed."""
+    before = {key: known for catalog in old for key, known in catalog.served(is_served).items()}
+    after = {key: known for catalog in new for key, known in catalog.served(is_served).items()}
     kept = [key for key in after if key in before]
-    resources = [resource for version in read for resource in version.catalog.resources]
+    resources = [resource for catalog in read for resource in catalog.tools.resources]
     fixed = {("resource", resource.uri) for resource in resources if not resource.is_template}
     return VersionChange(
         [key for key in after if key not in before],

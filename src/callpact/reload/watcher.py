@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -80,22 +81,41 @@ def is_offered(tool: Tool) -> bool:
     return tool.kind != "subscription" and tool.disabled is None
 
 
+def as_it_is(catalog: Catalog) -> Catalog:
+    """Return the catalog of a source as the one that is run."""
+    return catalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A runtime that serves the sources, and the way to notify its clients."""
+
+    name: str = ""
+    """Shown in the log, if there are several."""
+    runtime: Runtime
+    announce: Announce
+    is_served: Callable[[Tool], bool] = is_offered
+    """Changes of other tools are not announced."""
+    prepare: Callable[[Catalog], Catalog] = as_it_is
+    """Converts the catalog of a source to the one that is run."""
+    file: Path | None = None
+    """A file that `prepare` depends on, watched always."""
+    refresh: Callable[[], None] = lambda: None
+    """Reads that file again."""
+
+
 @dataclass(eq=False)
 class Watcher:
-    """Keeps the catalog of a runtime in step with its sources on disk, while the context is open.
+    """Keeps the catalogs of endpoints in step with their sources, while the context is open.
 
-    `options` is how `loaded` was loaded. Changes of tools that are not `is_served` are not announced.
-    `prepare` converts the catalog of a source to the one that is run.
+    `options` is how `loaded` was loaded.
     """
 
     loaded: LoadedSources
-    runtime: Runtime
+    endpoints: tuple[Endpoint, ...]
     options: LoadOptions
-    announce: Announce
-    is_served: Callable[[Tool], bool] = is_offered
-    prepare: Callable[[Catalog], Catalog] = lambda catalog: catalog
     watches_files: bool = True
-    """False to follow only sources that change by themselves."""
+    """False to follow only sources that change by themselves, and the files of endpoints."""
 
     def __post_init__(self) -> None:
         # Its own thread, as tools may keep all others busy.
@@ -104,16 +124,22 @@ class Watcher:
         self._wanted = tuple(part.wanted for part in self.loaded.parts)
         self._config = Watch((Watched(self.options.config),) if self.options.config else ())
         self._watches = {part.wanted.name: Watch() for part in self.loaded.parts}
+        files = [each.file for each in self.endpoints if each.file is not None]
+        self._prepared = Watch(tuple(map(Watched, files)))
         self._unfit: set[str] = set()
         """Sources whose new version has tools that another source has already."""
         self._versions: dict[str, Version] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._swap({part.wanted.name: Version(part, self.prepare) for part in self.loaded.parts})
+        self._swap({part.wanted.name: self._version(part) for part in self.loaded.parts})
+
+    def _version(self, part: SourcePart, former: Version | None = None) -> Version:
+        return Version(part, [endpoint.prepare for endpoint in self.endpoints], former)
 
     async def __aenter__(self) -> None:
         # Record the state of all files, if it is the state that was loaded.
         since = min((version.part.since for version in self._versions.values()), default=0)
-        await self._apart(lambda: self._config.settle(self._config.watched, since))
+        for watch in (self._config, self._prepared):
+            await self._apart(partial(watch.settle, watch.watched, since))
         for name, version in self._versions.items():
             await self._settle(self._watches[name], version.part)
             self._watches[name].trouble = str(version.part.trouble or "")
@@ -132,14 +158,13 @@ class Watcher:
         while True:
             began, pause = time.perf_counter(), WATCH_SECONDS
             try:
-                changed = await self._apart(self._look) if self.watches_files else {}
-                changed = {**self._changed_live(), **changed}
+                changed = {**self._changed_live(), **await self._apart(self._look)}
                 pause = max(pause, _SHARE * (time.perf_counter() - began))
                 if changed:
                     await self._reload(changed)
             except Exception:  # noqa: BLE001 - boundary: after any error the next change is read
                 _log.exception("what changed could not be read again")
-            is_waiting = any(w.seen is not None for w in (self._config, *self._watches.values()))
+            is_waiting = any(watch.seen is not None for watch in self._looked_at())
             await asyncio.sleep(QUIET_SECONDS if is_waiting else pause)
 
     async def _apart(self, work: Callable[[], T]) -> T:
@@ -150,8 +175,12 @@ class Watcher:
         watched = [each for known in (part, *more) for each in _watched(known, self.options.files)]
         await self._apart(lambda: watch.settle(watched, part.since))
 
+    def _looked_at(self) -> tuple[Watch, ...]:
+        files = (self._config, *self._watches.values()) if self.watches_files else ()
+        return (self._prepared, *files)
+
     def _look(self) -> _Changed:
-        looks = {watch: watch.look() for watch in (self._config, *self._watches.values())}
+        looks = {watch: watch.look() for watch in self._looked_at()}
         return {watch: files for watch, files in looks.items() if files}
 
     def _changed_live(self) -> _Changed:
@@ -168,6 +197,7 @@ class Watcher:
             self._given = None
         if self._config in changed:
             self._read_config()
+        is_prepared_anew = self._prepared in changed and await self._apart(self._refresh)
         versions: dict[str, Version] = {}
         try:
             for wanted in self._wanted:
@@ -177,12 +207,24 @@ class Watcher:
                 if old is None or old.part.wanted != wanted or is_due:
                     versions[wanted.name] = await self._read(wanted, old, watch, changed)
                 else:
-                    versions[wanted.name] = old
+                    versions[wanted.name] = (
+                        self._version(old.part, old) if is_prepared_anew else old
+                    )
             await self._serve(self._fitting(versions, changed), changed)
         finally:
             for version in versions.values():
                 if version not in self._versions.values() and not self._is_used(version):
                     await version.aclose()
+
+    def _refresh(self) -> bool:
+        """Read the files of endpoints again; False if one cannot be used, and all stays as it is."""
+        try:
+            for endpoint in self.endpoints:
+                endpoint.refresh()
+        except CallpactError as error:
+            _log.warning("%s; the version from before stays", error)
+            return False
+        return True
 
     def _is_used(self, version: Version) -> bool:
         """True if a served version has the same open source."""
@@ -216,7 +258,7 @@ class Watcher:
         if not trouble and old is not None and not isinstance(part.source, Live):
             trouble = lost(old.part, part)
         await self._settle(watch, part, *((old.part,) if trouble and old is not None else ()))
-        new = Version(part, self.prepare)
+        new = self._version(part)
         if not trouble:
             self._log_findings(part, old)
             return new
@@ -257,13 +299,13 @@ class Watcher:
         """The new versions; of two with colliding tools, the later keeps its previous version."""
         self._unfit.clear()
         with suppress(DuplicateTool):
-            joined(version.catalog for version in versions.values())
+            self._joined(versions)
             return versions
         fit = {name: self._versions[name] for name in versions if name in self._versions}
         for name, version in versions.items():
             tried = {n: version if n == name else fit[n] for n in versions if n == name or n in fit}
             try:
-                joined(other.catalog for other in tried.values())
+                self._joined(tried)
             except DuplicateTool as error:
                 self._unfit.add(name)
                 self._log_trouble(name, str(error), changed)
@@ -271,8 +313,19 @@ class Watcher:
                 fit = tried
         return fit
 
+    def _joined(self, versions: dict[str, Version]) -> list[Catalog]:
+        """The catalog of each endpoint.
+
+        Raises:
+            DuplicateTool: two versions have a tool of one name.
+        """
+        return [
+            joined(version.catalogs[place].tools for version in versions.values())
+            for place in range(len(self.endpoints))
+        ]
+
     async def _serve(self, versions: dict[str, Version], changed: _Changed) -> None:
-        """Swap the catalog, and announce the differences that clients see."""
+        """Swap the catalogs, and announce the differences that clients see."""
         gone = [v for v in self._versions.values() if v not in versions.values()]
         come = [v for v in versions.values() if v not in self._versions.values()]
         if not gone and not come:
@@ -290,23 +343,30 @@ class Watcher:
                 _log.warning("%s is whole again", version.part.wanted.ref)
                 watch.trouble = ""
         read = [v for v in come if self._watches[v.part.wanted.name] in changed]
-        change = await self._apart(lambda: compared(gone, come, read, self.is_served))
-        refs = few(v.part.wanted.ref for v in come if v.part.trouble is None) or "nothing"
-        _log.info(
-            "%s changed: %s was read again; %s", _shown(chain(*changed.values())), refs, change
+        known = [version.part for version in gone]
+        refs = few(
+            v.part.wanted.ref for v in come if v.part.trouble is None and v.part not in known
         )
-        tools, resources, prompts = map(change.of, ("tool", "resource", "prompt"))
-        if tools or resources or prompts or change.updated:
-            await self.announce(
-                tools=tools, resources=resources, prompts=prompts, updated=change.updated
-            )
+        shown = _shown(chain(*changed.values()))
+        for place, endpoint in enumerate(self.endpoints):
+            old, new, own = ([v.catalogs[place] for v in part] for part in (gone, come, read))
+            change = await self._apart(partial(compared, old, new, own, endpoint.is_served))
+            words = f"{endpoint.name}: {change}" if endpoint.name else change
+            _log.info("%s changed: %s was read again; %s", shown, refs or "nothing", words)
+            tools, resources, prompts = map(change.of, ("tool", "resource", "prompt"))
+            if tools or resources or prompts or change.updated:
+                await endpoint.announce(
+                    tools=tools, resources=resources, prompts=prompts, updated=change.updated
+                )
 
     def _swap(self, versions: dict[str, Version]) -> None:
-        catalog = joined(version.catalog for version in versions.values())
+        catalogs = self._joined(versions)
         self._versions = versions
         self._watches = {name: self._watches[name] for name in (*versions, *self._unfit)}
         self.loaded.parts = tuple(version.part for version in versions.values())
-        self.loaded.catalog = self.runtime.catalog = catalog
+        self.loaded.catalog = catalogs[0]
+        for endpoint, catalog in zip(self.endpoints, catalogs, strict=True):
+            endpoint.runtime.catalog = catalog
 
     def _log_trouble(self, name: str, trouble: str, changed: _Changed) -> None:
         watch, old = self._watches[name], self._versions.get(name)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption, contracts_of
 from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail, out, plain, print_json
-from callpact.cli.tool_commands import catalog_of
 from callpact.contracts import (
     CatalogDiff,
     ContractChange,
@@ -18,13 +17,7 @@ from callpact.contracts import (
     is_flowmcp,
     with_flowmcp_bumps,
 )
-from callpact.contracts.package_form import decode_contracts
-from callpact.contracts.package_store import PackageStore, PublishedPackage
-from callpact.contracts.package_version import is_package_name
 from callpact.schema.json_text import json_text
-
-if TYPE_CHECKING:
-    from callpact.catalog import Catalog
 
 _STYLES = {"major": "red", "minor": "green", "patch": "dim"}
 _CLASSES = {"major": "breaking", "minor": "non-breaking", "patch": "patch"}
@@ -54,12 +47,7 @@ def diff(
             help="Readers of outputs ignore fields that they do not know: an added one is no break.",
         ),
     ] = False,
-    packages: Annotated[
-        Path,
-        typer.Option(
-            "--packages", help="The folder of published packages, for NAME@VERSION.", metavar="DIR"
-        ),
-    ] = Path("contracts"),
+    packages: PackagesOption = DEFAULT_PACKAGES,
     as_json: AsJson = False,
     sources: SourceOptions,
 ) -> None:
@@ -71,7 +59,7 @@ def diff(
     """
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
-    before, after = (_catalog(sources, ref, packages) for ref in (old, new))
+    before, after = (contracts_of(sources, ref, packages) for ref in (old, new))
     found = diff_catalogs(before, after, tolerant=tolerant_readers)
     if is_flowmcp(before) and is_flowmcp(after):
         found = with_flowmcp_bumps(found, before, after)
@@ -81,26 +69,6 @@ def diff(
         print_diff(found)
     if found.is_breaking:
         raise typer.Exit(1)
-
-
-def _catalog(sources: SourceOptions, ref: str, packages: Path) -> Catalog:
-    published = _published(ref, packages)
-    return catalog_of(sources, ref) if published is None else decode_contracts(published.contracts)
-
-
-def _published(ref: str, packages: Path) -> PublishedPackage | None:
-    """The version that `NAME@RANGE` names, or the newest one of a folder with one package."""
-    folder = Path(ref)
-    if (folder / "oci-layout").is_file():
-        store = PackageStore(folder)
-        names = store.read_index().names
-        if len(names) != 1:
-            fail(f"{ref} has {counted(len(names), 'package')}; write NAME@VERSION --packages {ref}")
-        return store.resolve(names[0])
-    name, at, wanted = ref.partition("@")
-    if not at or not is_package_name(name) or folder.exists():
-        return None
-    return PackageStore(packages).resolve(name, wanted)
 
 
 def _encoded(found: CatalogDiff) -> dict[str, Any]:

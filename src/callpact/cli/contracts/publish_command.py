@@ -12,10 +12,15 @@ import typer
 
 from callpact.cli.clients.client_table import server_name
 from callpact.cli.contracts.diff_command import print_diff
+from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption
 from callpact.cli.options import SourceOptions, takes_sources
 from callpact.cli.output import counted, fail, out
 from callpact.contracts.diff import Bump, diff_catalogs
-from callpact.contracts.package_form import decode_contracts, encode_contracts
+from callpact.contracts.package_form import (
+    catalog_of_contracts,
+    encode_contracts,
+    published_contracts,
+)
 from callpact.contracts.package_store import PackageStore, PublishedPackage
 from callpact.contracts.package_version import FIRST, PackageVersion, checked_name, version_of
 
@@ -32,12 +37,6 @@ class BumpName(StrEnum):
     major = "major"
     minor = "minor"
     patch = "patch"
-
-
-PackagesOption = Annotated[
-    Path,
-    typer.Option("--packages", help="The folder of published packages.", metavar="DIR"),
-]
 
 
 @takes_sources
@@ -58,7 +57,7 @@ def publish(
             help="The name of the package. [default: the configured server's, else the folder's]",
         ),
     ] = None,
-    packages: PackagesOption = Path("contracts"),
+    packages: PackagesOption = DEFAULT_PACKAGES,
     tolerant_readers: Annotated[
         bool,
         typer.Option(
@@ -83,7 +82,7 @@ def publish(
     catalog = sources.look(session)
     if any(finding.severity == "error" for finding in session.loaded.report):
         fail("not every source could be loaded; nothing was published")
-    contracts = encode_contracts(catalog, session.configuration.folder)
+    contracts = encode_contracts(published_contracts(catalog, session.configuration.folder))
     if newest is not None and newest.contracts == contracts and version is None:
         out.print(f"{label}@{newest.version}: as published", highlight=False)
         return
@@ -110,7 +109,7 @@ def _default_name(configured: str) -> str:
 
 
 def _newest(store: PackageStore, name: str) -> PublishedPackage | None:
-    return store.resolve(name) if store.read_index().versions(name) else None
+    return store.resolve(name) if store.read_index().offered(name) else None
 
 
 def _many(catalog: Catalog) -> str:
@@ -130,12 +129,13 @@ def _version(
     """The version to publish, after a check that its step is large enough."""
     if newest is None:
         return wanted or FIRST
-    if wanted is not None and (entry := store.read_index().versions(name).get(wanted)) is not None:
+    published = store.read_index().versions(name)
+    if wanted is not None and (entry := published.get(wanted)) is not None:
         if store.read(name, wanted, entry).contracts != contracts:
             fail(f"{name}@{wanted} is published with other contracts; it never changes")
         return wanted
     found = diff_catalogs(
-        decode_contracts(newest.contracts), decode_contracts(contracts), tolerant=tolerant
+        catalog_of_contracts(newest.contracts), catalog_of_contracts(contracts), tolerant=tolerant
     )
     print_diff(found)
     needed: Bump = found.bump or "patch"
@@ -143,6 +143,8 @@ def _version(
         fail(f"{wanted} is not above {newest.version}, the newest version of {name}")
     step = needed if bump is BumpName.auto else bump.value
     chosen = newest.version.bumped(step) if wanted is None else wanted
+    while wanted is None and chosen in published:  # Withdrawn versions keep their numbers.
+        chosen = chosen.bumped(step)
     given = chosen.bump_from(newest.version)
     if _RANKS.index(given) < _RANKS.index(needed):
         fail(f"the changes since {newest.version} need a {needed} step, and {chosen} is {given}")

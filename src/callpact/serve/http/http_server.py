@@ -163,6 +163,7 @@ async def serve_http(
     bound: socket.socket | None = None,
     page: Callable[[], bytes] | None = None,
     rest: RestDoor | None = None,
+    draft: Server[Any] | None = None,
     on_ready: Callable[[str], None] | None = None,
     channel: WorkerChannel | None = None,
 ) -> None:
@@ -171,7 +172,7 @@ async def serve_http(
     Running calls then have `MAX_ENDING_SECONDS`. With `authentication` every caller needs a token,
     and only then, or with `trust_network`, may the address be public: under the names in `hosts`,
     and for the web pages in `origins`. `bound` is the socket from `reserve`, `page` renders /metrics, `rest` serves plain
-    HTTP beside MCP, whose path comes first. A worker gets its connections from `channel`.
+    HTTP beside MCP, whose path comes first, `draft` is served at `PATH/draft`. A worker gets its connections from `channel`.
 
     Raises:
         InvalidConfig: the address cannot be served.
@@ -203,6 +204,7 @@ async def serve_http(
                 authentication=authentication,
                 page=page,
                 rest=rest,
+                draft=draft,
                 channel=channel,
             )
         )
@@ -237,31 +239,23 @@ async def guarded_app(
     authentication: Authentication | None = None,
     page: Callable[[], bytes] | None = None,
     rest: RestDoor | None = None,
+    draft: Server[Any] | None = None,
     channel: WorkerChannel | None = None,
 ) -> AsyncGenerator[Guard]:
     """Yield the ASGI application of a server, behind its guard; it needs no lifespan of its own."""
     limits = limits or HttpLimits()
     async with contextlib.AsyncExitStack() as stack:
-        app = server.streamable_http_app(
-            streamable_http_path=path,
-            max_request_body_size=limits.body_bytes,
-            max_sessions=None,  # `sessions.py` counts them by caller.
-            # The guard has checked every path already, and knows the configured host names.
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )
         if authentication is not None:
             stack.push_async_callback(authentication.aclose)
             authentication.start()
-        # The SDK binds request state to the caller in this context.
-        bound_app = app if authentication is None else AuthContextMiddleware(app)
-        door = server.door if isinstance(server, DoorServer) else None
-        if door is not None and door.has_direct_calls:
-            sessions = Sessions(SessionCalls(bound_app, door), limits.sessions)
-            inner: ASGIApp = DirectCalls(PrebuiltBodies(sessions), door)
-        else:
-            inner = PrebuiltBodies(Sessions(bound_app, limits.sessions))
+        is_open = authentication is None
+        inner = _mcp_app(server, path, limits, is_open=is_open)
+        if draft is not None:
+            below = f"{path.rstrip('/')}/draft"
+            inner = DraftEndpoint(inner, below, _mcp_app(draft, below, limits, is_open=is_open))
+            await stack.enter_async_context(draft.session_manager.run())
         if page is not None:
-            inner = MetricsEndpoint(inner, page, is_open=authentication is None)
+            inner = MetricsEndpoint(inner, page, is_open=is_open)
         if channel is not None:
             inner = WorkerRelay(inner, channel)
         guard = Guard(
@@ -274,6 +268,37 @@ async def guarded_app(
         )
         await stack.enter_async_context(server.session_manager.run())
         yield guard
+
+
+def _mcp_app(server: Server[Any], path: str, limits: HttpLimits, *, is_open: bool) -> ASGIApp:
+    """The ASGI application of one MCP endpoint; without tokens if it `is_open`."""
+    app = server.streamable_http_app(
+        streamable_http_path=path,
+        max_request_body_size=limits.body_bytes,
+        max_sessions=None,  # `sessions.py` counts them by caller.
+        # The guard has checked every path already, and knows the configured host names.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    # The SDK binds request state to the caller in this context.
+    bound_app = app if is_open else AuthContextMiddleware(app)
+    door = server.door if isinstance(server, DoorServer) else None
+    if door is None or not door.has_direct_calls:
+        return PrebuiltBodies(Sessions(bound_app, limits.sessions))
+    sessions = Sessions(SessionCalls(bound_app, door, path), limits.sessions)
+    return DirectCalls(PrebuiltBodies(sessions), door, path)
+
+
+class DraftEndpoint:
+    """ASGI middleware that serves the draft at its path, and passes on every other request."""
+
+    def __init__(self, app: ASGIApp, path: str, draft: ASGIApp) -> None:
+        self._app = app
+        self._path = path
+        self._draft = draft
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_draft = scope["type"] == "http" and scope["path"].rstrip("/") == self._path
+        await (self._draft if is_draft else self._app)(scope, receive, send)
 
 
 class MetricsEndpoint:

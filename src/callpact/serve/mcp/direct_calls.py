@@ -66,11 +66,12 @@ class ReadCall(NamedTuple):
 
 
 class DirectCalls:
-    """ASGI middleware that answers the calls it can, and forwards every other request."""
+    """ASGI middleware that answers the calls at its path that it can, and forwards the others."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Door, path: str) -> None:
         self._app = app
         self._door = door
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         message: dict[str, Any] = scope.get(MESSAGE) or {}
@@ -82,7 +83,7 @@ class DirectCalls:
 
     def _call(self, scope: Scope, message: dict[str, Any]) -> DirectCall | None:
         """The call of a request; None if the SDK has to judge it."""
-        read = read_call(message)
+        read = read_call(message) if scope["path"] == self._path else None
         if read is None or not _are_plain(scope, read.era, read.name):
             return None
         return self._door.direct(scope, read)

@@ -80,9 +80,10 @@ async def note_handshake(ctx: ServerRequestContext[Any], call_next: CallNext) ->
 class SessionCalls:
     """ASGI middleware that answers the calls of sessions that it can, and forwards the others."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Door, path: str) -> None:
         self._app = app
         self._door = door
+        self._path = path
         self._sessions: dict[bytes, HandshakeSession] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,7 +132,7 @@ class SessionCalls:
     def _call(self, session: HandshakeSession, scope: Scope) -> DirectCall | None:
         """The call of a request; None if the SDK has to judge it."""
         message: dict[str, Any] = scope.get(MESSAGE) or {}
-        if not session.era or message.get("id") in session.running:
+        if scope["path"] != self._path or not session.era or message.get("id") in session.running:
             return None
         read = read_handshake_call(message, session.era, session.client_name)
         if read is None or time.monotonic() - session.renewed > RENEW_SECONDS:
