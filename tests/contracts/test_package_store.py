@@ -80,6 +80,58 @@ def test_a_publisher_killed_at_any_step_leaves_the_old_or_the_new_version(tmp_pa
     assert seen == sorted(seen)
 
 
+def test_a_rollback_withdraws_later_versions_and_can_be_taken_back(store):
+    store.publish("shop", NEXT, b"[2]", newest=FIRST, created="")
+    assert store.roll_back("shop", FIRST, at="noon") == (NEXT,)
+    assert store.roll_back("shop", FIRST, at="later") == ()
+    assert store.resolve("shop").version == store.resolve("shop", "^1").version == FIRST
+    assert store.resolve("shop", str(NEXT)).contracts == b"[2]"
+    assert store.read_index().versions("shop")[NEXT].withdrawn == "noon"
+
+    assert store.roll_back("shop", NEXT, at="evening") == ()
+    assert store.resolve("shop").version == NEXT
+
+
+def test_a_withdrawn_version_keeps_its_number(store):
+    store.publish("shop", NEXT, b"[2]", newest=FIRST, created="")
+    store.roll_back("shop", FIRST, at="noon")
+    with pytest.raises(UsageError, match="never changes"):
+        store.publish("shop", NEXT, b"[3]", newest=FIRST, created="")
+    after = NEXT.bumped("minor")
+    assert store.publish("shop", after, b"[3]", newest=FIRST, created="")
+    assert store.resolve("shop").version == after
+
+
+def test_a_rollback_to_a_version_that_is_not_published_is_refused(store):
+    before = (store.folder / "index.json").read_bytes()
+    with pytest.raises(UsageError, match=r"no shop@1\.1\.0 is published; there is 1\.0\.0"):
+        store.roll_back("shop", NEXT, at="noon")
+    assert (store.folder / "index.json").read_bytes() == before
+
+
+def test_a_rollback_that_breaks_off_at_any_step_leaves_the_old_or_the_new_index(tmp_path):
+    steps = 0
+    for last in range(1, 5):
+        made = PackageStore(tmp_path / str(last))
+        made.publish("shop", FIRST, b"[1]", newest=None, created="")
+        made.publish("shop", NEXT, b"[2]", newest=FIRST, created="")
+        seen = []
+
+        def step(name, seen=seen, last=last):
+            seen.append(name)
+            if len(seen) == last:
+                raise KeyboardInterrupt
+
+        try:
+            made.roll_back("shop", FIRST, at="noon", on_step=step)
+        except KeyboardInterrupt:
+            steps += 1
+        assert made.resolve("shop").version == (NEXT if "renamed index.json" not in seen else FIRST)
+        made.roll_back("shop", FIRST, at="noon")
+        assert made.resolve("shop").version == FIRST
+    assert steps == 3
+
+
 def test_of_two_publishers_at_once_one_wins_and_the_other_is_told(store):
     command = [sys.executable, "-c", RACER, str(store.folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

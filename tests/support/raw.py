@@ -61,6 +61,8 @@ class Served:
             "HTTP API: ",
             "authentication: ",
             "left out: ",
+            "contracts: ",
+            "draft: ",
         )
         return [line for line in self.lines if not line.startswith(banner)]
 
@@ -68,6 +70,12 @@ class Served:
         """Wait for a line on stderr."""
         with self._told:
             assert self._told.wait_for(lambda: line in self.lines, PATIENCE), self.lines
+
+    def wait_for(self, words):
+        """Wait for a line on stderr that has these words."""
+        with self._told:
+            known = self._told.wait_for(lambda: any(words in line for line in self.lines), PATIENCE)
+            assert known, self.lines
 
     def until_closed(self):
         """Wait until nobody is let in any more."""

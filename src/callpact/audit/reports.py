@@ -197,8 +197,17 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     for change in replay.admitted_by:
         yield f"  {change.calls:,} × {change.tool}  {change.key}"
     yield from map(_change_line, replay.admitted_samples[:_SHOWN])
+    if replay.is_compared:
+        yield (
+            f"{replay.now_broken:,} of {counted(replay.outputs, 'output')} that kept the contract "
+            "then would break it now"
+        )
+    for change in replay.broken_by:
+        yield f"  {change.calls:,} × {change.tool}  {change.key}"
+    yield from map(_change_line, replay.broken_samples[:_SHOWN])
     if replay.skipped:
-        yield f"{counted(replay.skipped, 'call')} had other reasons than their input"
+        more = ", or no former contract" if replay.is_compared else ""
+        yield f"{counted(replay.skipped, 'call')} had other reasons than their input{more}"
     if replay.gone:
         names = ", ".join(map(without_value, replay.gone_tools[:_SHOWN]))
         more = ", …" * (len(replay.gone_tools) > _SHOWN)
@@ -219,7 +228,7 @@ def _change_line(change: ChangedCall) -> str:
 def encode_replay(replay: Replay) -> dict[str, Any]:
     """A replay as JSON."""
     form = _encoded(replay)
-    for name in ("refused_samples", "admitted_samples"):
+    for name in ("refused_samples", "admitted_samples", "broken_samples"):
         form[name] = [_encoded(change, "at") for change in getattr(replay, name)]
     return form
 

@@ -37,7 +37,8 @@ EXAMPLES = {
     "audit stats": "callpact audit stats --by tool --since 24h",
     "audit drift": "callpact audit drift shop.price --since 7d",
     "audit advice": "callpact audit advice --since 7d",
-    "replay": "callpact replay --against python:shop.py --since 7d",
+    "replay": "callpact replay --against python:shop.py --since 7d\n"
+    "callpact replay --from shop@1.0.0 --against shop@^1",
     "ask": "callpact ask 'What does tea cost?' --model openai:gpt-5-mini",
     "parse": "callpact parse answer.txt --schema offer.json --repair safe",
 }

@@ -1,7 +1,8 @@
 """Recorded inputs checked against changed contracts: which would be refused, which would pass.
 
 No tool is run: each input is only checked by the gate again. An input that its record does not
-hold in full cannot be checked again, and is counted as such.
+hold in full cannot be checked again, and is counted as such. With former contracts, these and not
+the recorded outcomes are compared with the changed ones, and outputs are checked too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from callpact.audit.store import MAX_ROWS, Filter, Store
 from callpact.errors import InvalidInput
 from callpact.gate import admit
 from callpact.schema import is_array, is_object
+from callpact.schema.issues.explain import explain
 from callpact.secrets.masker import MASK
 from callpact.tool import OPEN, Contract, Tool
 
@@ -95,27 +97,46 @@ class Replay(Struct, frozen=True):
     """True if there were more records than `MAX_ROWS`."""
     gone_tools: tuple[str, ...] = ()
     """The names of tools that no longer exist."""
+    is_compared: bool = False
+    """True if the changed contracts are compared with former ones, not with recorded outcomes."""
+    outputs: int = 0
+    """Outputs that keep the former contracts; 0 without former contracts."""
+    now_broken: int = 0
+    """Those of them that break the changed ones."""
+    broken_by: tuple[ChangedCount, ...] = ()
+    broken_samples: tuple[ChangedCall, ...] = ()
 
 
-def replay_of(store: Store, tools: Iterable[Tool], where: Filter | None = None) -> Replay:
+def replay_of(
+    store: Store,
+    tools: Iterable[Tool],
+    where: Filter | None = None,
+    former: Iterable[Tool] | None = None,
+) -> Replay:
     """Which recorded calls the current contracts would refuse or admit. No tool is run.
 
-    Records and `where` may name a tool by an alias or its wire name.
+    Records and `where` may name a tool by an alias or its wire name. `former` are tools whose
+    contracts are compared with the current ones, instead of the recorded outcomes.
 
     Raises:
         UsageError: the log cannot be read.
     """
     meant, named = where or Filter(), by_name(tools)
+    before = None if former is None else by_name(former)
     tool, limit = named.get(meant.tool or ""), MAX_ROWS + 1
     if tool is None:
         pages = pages_of(store, meant, limit, with_payloads=True)
-        return replay(chain.from_iterable(pages), named)
-    return replay(ToolRecords(store, tool).records(replace(meant, tool=None), limit), named)
+        return replay(chain.from_iterable(pages), named, before)
+    return replay(ToolRecords(store, tool).records(replace(meant, tool=None), limit), named, before)
 
 
-def replay(records: Iterable[Record], tools: Mapping[str, Tool]) -> Replay:
+def replay(
+    records: Iterable[Record],
+    tools: Mapping[str, Tool],
+    former: Mapping[str, Tool] | None = None,
+) -> Replay:
     """Check recorded inputs at the gates of tools, given by name; the earliest calls first."""
-    run = _Run(tools)
+    run = _Run(tools, former)
     taken = list(islice(records, MAX_ROWS + 1))
     for record in sorted(taken[:MAX_ROWS], key=lambda record: (record.at, record.id)):
         run.take(record)
@@ -208,8 +229,12 @@ class Tally:
 
 
 class _Run:
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], former: Mapping[str, Tool] | None) -> None:
         self._tools = tools
+        self._former = former
+        self._outputs = 0
+        self._broken: dict[tuple[str, str], int] = {}
+        self._broken_samples: list[ChangedCall] = []
         self._lost = Tally()
         self._counts = dict.fromkeys(("calls", "admitted", "refused", "skipped", "gone"), 0)
         self._changed: dict[bool, dict[tuple[str, str], int]] = {True: {}, False: {}}
@@ -219,7 +244,7 @@ class _Run:
     def take(self, record: Record) -> None:
         self._counts["calls"] += 1
         tool = self._tools.get(record.tool)
-        before = True if _is_found_now(record, tool) else was_refused(record)
+        before = self._refused_before(record, tool)
         if before is None:
             self._counts["skipped"] += 1
             return
@@ -236,6 +261,34 @@ class _Run:
             self._lost.add("masked")
         elif bool(notes) != before:
             self._count_change(record, notes or record.issues, is_refused=bool(notes))
+        if self._former is not None:
+            self._take_output(record, self._former.get(record.tool), tool)
+
+    def _refused_before(self, record: Record, tool: Tool | None) -> bool | None:
+        if self._former is None:
+            return True if _is_found_now(record, tool) else was_refused(record)
+        former, (value, loss) = self._former.get(record.tool), load(record.input)
+        if former is None or record.gate in _NOT_JUDGED:
+            return None
+        if loss is not None:  # Counted as lost, whatever the outcome was.
+            return bool(was_refused(record))
+        notes = refusal(former, value)
+        return None if any(at_masked(value, note.path) for note in notes) else bool(notes)
+
+    def _take_output(self, record: Record, former: Tool | None, tool: Tool) -> None:
+        """Count an output that keeps the former contract, and breaks the changed one."""
+        value, loss = load(record.output)
+        if former is None or loss is not None or record.is_error or _breaks(former, value):
+            return
+        self._outputs += 1
+        if notes := _breaks(tool, value):
+            key = (record.tool, error_key("output_validation_failed", notes[0].path, notes[0].code))
+            self._broken[key] = self._broken.get(key, 0) + 1
+            if len(self._broken_samples) < MAX_SAMPLES:
+                text = (record.output.json if record.output is not None else None) or ""
+                self._broken_samples.append(
+                    ChangedCall(record.id, record.at, record.tool, text, notes[:_MAX_NOTES])
+                )
 
     def _miss(self, record: Record, *, is_refused: bool) -> None:
         """Count a call of a tool that no longer exists."""
@@ -267,7 +320,22 @@ class _Run:
             lost=self._lost.lost(),
             is_partial=is_partial,
             gone_tools=tuple(sorted(self._gone)),
+            is_compared=self._former is not None,
+            outputs=self._outputs,
+            now_broken=sum(self._broken.values()),
+            broken_by=_ranked(self._broken),
+            broken_samples=tuple(self._broken_samples),
         )
+
+
+def _breaks(tool: Tool, value: Any) -> tuple[Note, ...]:
+    """The issues of an output, the best first; those of masked values do not count."""
+    schema = tool.contract.compiled_output
+    errors = () if schema is None else schema.errors(value)
+    if schema is None or not errors:
+        return ()
+    issues = explain(schema, errors, "Output")
+    return tuple(note_of(issue) for issue in issues if not at_masked(value, issue.path))
 
 
 def _is_found_now(record: Record, tool: Tool | None) -> bool:

@@ -28,6 +28,12 @@ from callpact.cli.audit.filters import (
     print_no_calls,
     takes_filter,
 )
+from callpact.cli.contracts.package_refs import (
+    DEFAULT_PACKAGES,
+    PackagesOption,
+    contracts_of,
+    published_of,
+)
 from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import (
     TableRow,
@@ -38,6 +44,7 @@ from callpact.cli.output import (
     plain,
     print_json,
 )
+from callpact.contracts.package_form import catalog_of_contracts
 from callpact.wire.terminal import encode_json
 
 if TYPE_CHECKING:
@@ -130,24 +137,45 @@ def replay(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            "--against", help="Where the changed tools are, instead of --source.", metavar="SOURCE"
+            "--against",
+            help="Where the changed tools are, instead of --source; or a published NAME@VERSION.",
+            metavar="SOURCE",
         ),
     ] = None,
+    former: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Compare with the contracts of this source or published NAME@VERSION, not with the "
+            "recorded outcomes.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    packages: PackagesOption = DEFAULT_PACKAGES,
     as_json: AsJson = False,
     audit: AuditOption = None,
     sources: SourceOptions,
 ) -> None:
-    """Check recorded inputs against the current contracts, and report changes. No tool is run."""
+    """Check recorded inputs against the current contracts, and report changes. No tool is run.
+
+    With --from, two contracts are compared on the recorded calls: their inputs, and their outputs.
+    """
     from callpact.audit import reports
     from callpact.audit.analysis.replay import replay_of
 
     session = sources.session(audit)
-    catalog = sources.look(session, against or ())
+    published = published_of(against[0], packages) if against and len(against) == 1 else None
+    if published is None:
+        catalog = sources.look(session, against or ())
+    else:
+        catalog = catalog_of_contracts(published.contracts)
+    before = None if former is None else contracts_of(sources, former, packages)
     with opened(session) as store:
         window = Filter(since=where.since, until=where.until)
-        tools, former = under_recorded_names(store, catalog, window)
-        report = replay_of(store, tools, where)
-        _print_former(former)
+        tools, renamed = under_recorded_names(store, catalog, window)
+        old = None if before is None else under_recorded_names(store, before, window)[0]
+        report = replay_of(store, tools, where, old)
+        _print_former(renamed)
         if not report.calls:
             print_no_calls(store, where)
         elif as_json:

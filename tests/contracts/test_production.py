@@ -1,0 +1,199 @@
+"""Tools held to a published version: what callers see is published, what runs is the code."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import pytest
+
+from callpact import Catalog, Contract, InvalidInput, OutputRejected, Resource, Runtime, Tool, tool
+from callpact.contracts.package_form import encode_contracts, published_contracts
+from callpact.contracts.package_store import PackageStore
+from callpact.contracts.package_version import FIRST
+from callpact.contracts.production import Production
+from callpact.errors import CodeOutdated, Failed, UsageError
+from callpact.sources import from_functions
+from callpact.tool import Disabled
+
+
+def made(function, **more):
+    return from_functions([tool(function, **more)], namespace="shop")[0]
+
+
+async def price(item: str, currency: Literal["EUR", "USD"] = "EUR") -> float:
+    """The price of an item."""
+    return {"tea": 2.5}.get(item, 1.0) if currency == "EUR" else 3.0
+
+
+@pytest.fixture
+def publish(tmp_path):
+    """Publishes a catalog as the next version of `shop`."""
+    store, published = PackageStore(tmp_path / "contracts"), []
+
+    def publish_(*tools, **more):
+        contracts = encode_contracts(published_contracts(Catalog(tools, **more), tmp_path))
+        version = published[-1].bumped("minor") if published else FIRST
+        newest = published[-1] if published else None
+        assert store.publish("shop", version, contracts, newest=newest, created="")
+        published.append(version)
+        return store
+
+    return publish_
+
+
+def call(catalog, arguments, id="shop.price"):
+    async def go():
+        async with Runtime(catalog) as runtime:
+            return (await runtime.execute(id, arguments)).data
+
+    return asyncio.run(go())
+
+
+def held(store, *tools, **more):
+    return Production(store, "shop", "^1").held(Catalog(tools, **more))
+
+
+def test_a_caller_sees_the_published_names_texts_schemas_and_access(publish):
+    old = made(price, description="Old.", access=["buy"], tags=["money"])
+    catalog = held(publish(old), made(price, description="New.", tags=["other"]))
+    (found,) = catalog
+    assert (found.description, found.tags, found.access.scopes) == ("Old.", ("money",), ("buy",))
+    assert found.version == "shop@1.0.0"
+
+
+def test_a_contract_that_is_the_published_one_keeps_the_order_of_its_keys(publish):
+    (found,) = held(publish(made(price)), made(price))
+    assert list(found.contract.input["properties"]) == ["item", "currency"]
+
+
+def test_what_is_not_published_is_not_served(publish):
+    async def refund(item: str) -> str:
+        return item
+
+    catalog = held(publish(made(price)), made(price), made(refund))
+    assert [each.id for each in catalog] == ["shop.price"]
+
+
+def test_input_that_only_the_code_takes_is_refused(publish):
+    async def wider(item: str, currency: Literal["EUR", "USD", "CHF"] = "EUR") -> float:
+        return 4.0
+
+    catalog = held(publish(made(price)), made(wider, name="price"))
+    assert call(catalog, {"item": "tea", "currency": "USD"}) == 4.0
+    with pytest.raises(InvalidInput):
+        call(catalog, {"item": "tea", "currency": "CHF"})
+
+
+def test_input_that_the_code_no_longer_takes_is_an_error_of_the_server_and_nothing_runs(publish):
+    async def narrower(item: str, currency: Literal["EUR"] = "EUR") -> float:
+        ran.append(currency)
+        return 4.0
+
+    ran = []
+    catalog = held(publish(made(price)), made(narrower, name="price"))
+    assert call(catalog, {"item": "tea"}) == 4.0
+    with pytest.raises(CodeOutdated, match=r"shop@1\.0\.0") as caught:
+        call(catalog, {"item": "tea", "currency": "USD"})
+    assert caught.value.code == "code_outdated"
+    assert "currency" in str(caught.value)
+    assert ran == ["EUR"]
+
+
+def test_an_output_is_held_to_the_published_contract(publish):
+    async def other(item: str, currency: Literal["EUR", "USD"] = "EUR") -> str:
+        return "much"
+
+    catalog = held(publish(made(price)), made(other, name="price"))
+    with pytest.raises(OutputRejected):
+        call(catalog, {"item": "tea"})
+
+
+def test_whether_a_tool_is_disabled_is_decided_by_the_sources(publish):
+    def plain(**more):
+        return Tool(id="shop.price", description="", contract=Contract(), handler=give, **more)
+
+    async def give(_arguments, _context):
+        return 1
+
+    missing = Disabled("server_param_missing", "KEY is not set")
+    store = publish(plain(disabled=missing))
+    assert call(held(store, plain()), {}) == 1
+    with pytest.raises(Failed, match="KEY is not set"):
+        call(held(store, plain(disabled=missing)), {})
+
+
+def test_a_tool_that_became_a_subscription_is_disabled(publish):
+    async def prices(item: str, currency: Literal["EUR", "USD"] = "EUR"):
+        yield 1.0
+
+    (found,) = held(publish(made(price)), made(prices, name="price"))
+    assert found.disabled is not None
+    assert found.disabled.code == "code_outdated"
+
+
+def test_a_subscription_is_held_to_its_version_too(publish):
+    async def ticks(item: Literal["tea", "milk"]):
+        yield item
+
+    async def fewer(item: Literal["tea"]):
+        yield item
+
+    async def read(item):
+        async with Runtime(catalog) as runtime:
+            return [each.data async for each in runtime.subscribe("shop.ticks", {"item": item})]
+
+    catalog = held(publish(made(ticks)), made(fewer, name="ticks"))
+    assert asyncio.run(read("tea")) == ["tea"]
+    with pytest.raises(CodeOutdated):
+        asyncio.run(read("milk"))
+
+
+def test_resources_are_published_by_their_address(publish):
+    async def page() -> str:
+        return "text"
+
+    def at(uri):
+        return Resource(uri=uri, tool=made(page))
+
+    catalog = held(
+        publish(resources=[at("docs://one")]), resources=[at("docs://one"), at("docs://two")]
+    )
+    assert [each.uri for each in catalog.resources] == ["docs://one"]
+
+
+def test_a_range_is_followed_and_a_pinned_version_is_not_left(publish):
+    store = publish(made(price))
+    followed, pinned = Production(store, "shop", "^1"), Production(store, "shop", "1.0.0")
+    publish(made(price, description="New."))
+    for each in (followed, pinned):
+        each.refresh()
+    assert (followed.label, pinned.label) == ("shop@1.1.0", "shop@1.0.0")
+    store.roll_back("shop", FIRST, at="now")
+    followed.refresh()
+    assert followed.label == "shop@1.0.0"
+
+
+def test_a_draft_has_the_contracts_of_the_code(publish):
+    draft = Production(publish(made(price)), "shop", "^1")
+    (found,) = draft.drafted(Catalog([made(price, description="New.")]))
+    assert (found.description, found.version) == ("New.", "shop@draft")
+
+
+def test_notes_name_what_is_missing_or_was_changed(publish, tmp_path):
+    async def narrower(item: str) -> float:
+        return 4.0
+
+    async def refund(item: str) -> str:
+        return item
+
+    production = Production(publish(made(price), made(refund)), "shop", "^1")
+    notes = list(production.notes(Catalog([made(narrower, name="price")]), tmp_path))
+    assert "in no source: shop.refund" in notes[0]
+    assert "another in the sources: shop.price" in notes[1]
+    assert list(production.notes(Catalog([made(price), made(refund)]), tmp_path)) == []
+
+
+def test_a_package_that_is_not_published_is_refused(publish):
+    with pytest.raises(UsageError, match=r"no shop@\^2 is published; there is 1.0.0"):
+        Production(publish(made(price)), "shop", "^2")
