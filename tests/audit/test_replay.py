@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
 from callpact.audit import Record
 from callpact.audit.analysis.replay import MAX_SAMPLES, ChangedCount, Lost, by_name, replay, under
@@ -199,3 +200,55 @@ def test_there_and_back_the_same_calls_turn(inputs):
     back = _replayed([_record(i, sent, open_tool) for i, sent in enumerate(inputs)], strict)
     assert there.now_admitted == back.now_refused
     assert [turn.id for turn in there.admitted_samples] == [t.id for t in back.refused_samples]
+
+
+# --- two contracts --------------------------------------------------------------------------
+
+
+def _compared(records, old, new):
+    return replay(records, {"shop.search": new}, {"shop.search": old})
+
+
+def _answered(number, arguments, output, **more):
+    record = _record(number, arguments, _tool({"type": "object"}))
+    payload = payload_of(json.dumps(output).encode())
+    return changed(record, output=payload, **more)
+
+
+def test_two_contracts_are_compared_whatever_the_recorded_outcome_was():
+    records = [_record(i, {"q": "x", "limit": 10 * i}) for i in range(11)]  # Up to 50 was let in.
+    report = _compared(records, _tool(_limited(80)), _tool(_limited(20)))
+    assert (report.admitted, report.refused) == (9, 2)
+    assert (report.now_refused, report.now_admitted) == (6, 0)
+    back = _compared(records, _tool(_limited(20)), _tool(_limited(80)))
+    assert (back.now_refused, back.now_admitted) == (0, 6)
+
+
+def test_outputs_that_keep_the_old_contract_and_break_the_new_one_are_counted():
+    old = _tool({"type": "object"}, output={"type": "object"})
+    schema = {"type": "object", "properties": {"n": {"maximum": 5}}}
+    new = _tool({"type": "object"}, output=schema)
+    records = [
+        *(_answered(i, {}, {"n": i}) for i in range(9)),
+        _answered(20, {}, {"n": 20}, tool_error=True),
+        _answered(21, {}, ["not an object"]),
+    ]
+    report = _compared(records, old, new)
+    assert (report.outputs, report.now_broken) == (9, 3)
+    key = "output_validation_failed:/n:maximum"
+    assert report.broken_by == (ChangedCount("shop.search", key, 3),)
+    assert [sample.id for sample in report.broken_samples] == ["r0006", "r0007", "r0008"]
+    lines = list(replay_lines(report))
+    assert "3 of 9 outputs that kept the contract then would break it now" in lines
+    assert f"  3 × shop.search  {key}" in lines
+
+
+def test_inputs_that_are_not_kept_or_have_no_former_contract_are_not_compared():
+    lost = _record(0, {"q": "x"}, hashes_only=True)
+    report = _compared([lost], _tool(), _tool())
+    assert report.lost == Lost(hashed=1)
+    unknown = replay([_record(1, {"q": "x"})], {"shop.search": _tool(_limited(0))}, {})
+    assert (unknown.skipped, unknown.now_refused) == (1, 0)
+    assert "1 call had other reasons than their input, or no former contract" in (
+        list(replay_lines(unknown))
+    )

@@ -173,6 +173,8 @@ def test_as_data_the_banner_has_the_same_keys_whatever_is_served():
         "audit": None,
         "watching": False,
         "workers": 1,
+        "package": None,
+        "draft": None,
         "not_loaded": 0,
         "left_out": 0,
         "left_out_reasons": [],

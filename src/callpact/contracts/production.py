@@ -103,7 +103,7 @@ class Production:
     # --- notes --------------------------------------------------------------------------------
 
     def notes(self, catalog: Catalog, folder: Path) -> Iterator[str]:
-        """What the sources lack of the published version, or have changed; `folder` is theirs."""
+        """Differences between the sources and the published version; `folder` is theirs."""
         live = {each.key: each for each in published_contracts(catalog, folder)}
         missing = [key for key in self._contracts if key not in live]
         if missing:

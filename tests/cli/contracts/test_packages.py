@@ -83,3 +83,17 @@ def test_a_folder_without_packages_is_empty_and_is_not_made(shop, run):
     assert "no packages in other" in run("packages", "list", "--packages", "other").err
     assert run("packages", "rollback", "shop@1.0.0", "--packages", "other").code == 2
     assert not (shop / "other").exists()
+
+
+def test_two_published_versions_are_compared_on_recorded_calls(shop, run):
+    for currency in ("EUR", "USD", "CHF", "XXX"):
+        run("call", "-s", "shop.py", "shop.price", "item=tea", f"currency={currency}")
+    versions = ("--from", "shop@1.0.0", "--against", "shop@1.1.0")
+    found = run("replay", *versions).out.splitlines()
+    assert found[0] == "4 recorded calls; nothing was run"
+    assert "0 of 2 let in then would be refused now" in found
+    assert "1 of 2 refused then would pass now" in found
+    assert "0 of 3 outputs that kept the contract then would break it now" in found
+    back = json.loads(run("replay", "--from", "shop@1.1.0", "--against", "shop@~1.0", "--json").out)
+    assert (back["now_refused"], back["now_admitted"]) == (1, 0)
+    assert run("replay", "--from", "shop@7", "--against", "shop@1").code == 2

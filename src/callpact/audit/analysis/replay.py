@@ -278,7 +278,7 @@ class _Run:
     def _take_output(self, record: Record, former: Tool | None, tool: Tool) -> None:
         """Count an output that keeps the former contract, and breaks the changed one."""
         value, loss = load(record.output)
-        if former is None or loss is not None or record.is_error or _breaks(former, value):
+        if former is None or loss is not None or record.tool_error or _breaks(former, value):
             return
         self._outputs += 1
         if notes := _breaks(tool, value):
