@@ -6,7 +6,6 @@ of the file that it was read from. Pure, but for the reading of those files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from msgspec import Struct
 from callpact.catalog import Catalog
 from callpact.errors import CallpactError, InvalidConfig, InvalidSchema
 from callpact.resources import Prompt, Resource
-from callpact.schema.hashing import canonical_json
+from callpact.schema.hashing import canonical_json, data_digest
 from callpact.tool import Access, Contract, Tool
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def _code_digest(source: str, folder: Path) -> str:
         path = folder / name
         try:
             if name and path.is_file() and path.stat().st_size <= MAX_CODE_BYTES:
-                return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+                return data_digest(path.read_bytes())
         except (OSError, ValueError):
             continue
     return ""

@@ -7,7 +7,6 @@ crash at any step leaves the former index or the new one. Published versions are
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
@@ -27,7 +26,7 @@ from callpact.contracts.package_version import (
     version_of,
 )
 from callpact.errors import InvalidConfig, UsageError
-from callpact.schema.hashing import canonical_json
+from callpact.schema.hashing import canonical_json, data_digest
 
 LAYOUT_VERSION = "1.0.0"
 ARTIFACT_TYPE = "application/vnd.callpact.package.v1"
@@ -256,7 +255,7 @@ class PackageStore:
             release(fd)
 
     def _write(self, media_type: str, data: bytes, on_step: OnStep) -> Descriptor:
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = data_digest(data)
         path = self._place(digest)
         # A damaged blob of a crashed machine is written again.
         if not path.is_file() or path.read_bytes() != data:
@@ -283,7 +282,7 @@ class PackageStore:
     def _blob(self, entry: Descriptor, most: int) -> bytes:
         path = self._place(entry.digest)
         data = _read(path, most)
-        if f"sha256:{hashlib.sha256(data).hexdigest()}" != entry.digest or len(data) != entry.size:
+        if data_digest(data) != entry.digest or len(data) != entry.size:
             raise InvalidConfig(f"{path}: the content does not have this digest")
         return data
 
