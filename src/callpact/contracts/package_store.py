@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +173,13 @@ class PackageStore:
         *,
         newest: PackageVersion | None,
         created: str,
+        files: Callable[[], Mapping[Path, bytes]] = dict,
         on_step: OnStep = lambda _: None,
     ) -> bool:
         """Publish a version after the one that was the newest; False if it has the same contracts.
 
-        `on_step` is called with the name of each step before the next one.
+        `files` returns other new files of the folder, by their paths in it; it is called while
+        the folder is locked, and they are written before the version is listed. `on_step` is called with the name of each step before the next one.
 
         Raises:
             UsageError: the version has other contracts, or somebody else published first.
@@ -189,7 +191,13 @@ class PackageStore:
             with self._locked():
                 on_step("locked")
                 return self._add(
-                    name, version, contracts, newest=newest, created=created, on_step=on_step
+                    name,
+                    version,
+                    contracts,
+                    newest=newest,
+                    created=created,
+                    files=files,
+                    on_step=on_step,
                 )
         except OSError as error:
             raise InvalidConfig(
@@ -204,6 +212,7 @@ class PackageStore:
         *,
         newest: PackageVersion | None,
         created: str,
+        files: Callable[[], Mapping[Path, bytes]],
         on_step: OnStep,
     ) -> bool:
         index = self.read_index()
@@ -222,6 +231,9 @@ class PackageStore:
             )
         for left in self.folder.glob(f"{_TEMPORARY}*"):
             left.unlink(missing_ok=True)
+        for path, data in files().items():
+            self._make_folder(path.parent)
+            self._replace(self.folder / path, data, on_step)
         if not (self.folder / "oci-layout").exists():
             layout = canonical_json({"imageLayoutVersion": LAYOUT_VERSION}).encode()
             self._replace(self.folder / "oci-layout", layout, on_step)
@@ -253,6 +265,11 @@ class PackageStore:
             yield
         finally:
             release(fd)
+
+    def _make_folder(self, path: Path) -> None:
+        (self.folder / path).mkdir(parents=True, exist_ok=True)
+        for parent in path.parents:
+            sync_folder(self.folder / parent)
 
     def _write(self, media_type: str, data: bytes, on_step: OnStep) -> Descriptor:
         digest = data_digest(data)

@@ -18,8 +18,8 @@ from callpact.contracts import (
     is_flowmcp,
     with_flowmcp_bumps,
 )
-from callpact.contracts.package_form import decode_contracts
-from callpact.contracts.package_store import PackageStore, PublishedPackage
+from callpact.contracts.flowmcp_snapshots import published_catalog
+from callpact.contracts.package_store import PackageStore
 from callpact.contracts.package_version import is_package_name
 from callpact.schema.json_text import json_text
 from callpact.sources.mcp.hidden_text import visible
@@ -85,23 +85,20 @@ def diff(
 
 
 def _catalog(sources: SourceOptions, ref: str, packages: Path) -> Catalog:
-    published = _published(ref, packages)
-    return catalog_of(sources, ref) if published is None else decode_contracts(published.contracts)
-
-
-def _published(ref: str, packages: Path) -> PublishedPackage | None:
-    """The version that `NAME@RANGE` names, or the newest one of a folder with one package."""
+    """The catalog of a reference, also `NAME@RANGE`, or a folder with one package: its newest."""
     folder = Path(ref)
+    name, at, wanted = ref.partition("@")
     if (folder / "oci-layout").is_file():
-        store = PackageStore(folder)
+        store, wanted = PackageStore(folder), "latest"
         names = store.read_index().names
         if len(names) != 1:
             fail(f"{ref} has {counted(len(names), 'package')}; write NAME@VERSION --packages {ref}")
-        return store.resolve(names[0])
-    name, at, wanted = ref.partition("@")
-    if not at or not is_package_name(name) or folder.exists():
-        return None
-    return PackageStore(packages).resolve(name, wanted)
+        name = names[0]
+    elif at and is_package_name(name) and not folder.exists():
+        store = PackageStore(packages)
+    else:
+        return catalog_of(sources, ref)
+    return published_catalog(store.resolve(name, wanted), store.folder)
 
 
 def _encoded(found: CatalogDiff) -> dict[str, Any]:
