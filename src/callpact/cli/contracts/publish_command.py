@@ -80,7 +80,8 @@ def publish(
     """Publish the contracts of all tools as an immutable version.
 
     The first version is 1.0.0. Contracts that are published already are not published again, and
-    a smaller step than the changes need is refused. The folder is an OCI image layout.
+    a smaller step than the changes need is refused. The folder is an OCI image layout; FlowMCP
+    files are kept in it too, one snapshot for each `schemaVersion`.
     """
     session = sources.session()
     label = checked_name(name if name is not None else _default_name(session.config.serve.name))
