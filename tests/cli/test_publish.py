@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import command_line
+from callpact.contracts.package_store import PackageStore
+from callpact.schema.hashing import json_digest
+from schema_file import FILE, GONE, GOOD, HANDLERS, TOOL, changed, exported
 
 run = command_line.run
 SHOP = """
@@ -18,6 +23,9 @@ def price(item: str, currency: Literal["EUR", "USD"] = "EUR") -> float:
 """
 WIDER = SHOP.replace('"USD"]', '"USD", "CHF"]')
 COMMAND = ("publish", "-s", "shop.py", "--name", "shop")
+FLOWMCP = ("publish", "-s", ".", "--name", "tokens")
+MORE = (f"{TOOL}/output/schema/properties/volume", {"type": "number", "description": "A day"})
+PLACE = "contracts/grading-data/schemas/token-prices"
 
 
 @pytest.fixture
@@ -89,3 +97,95 @@ def test_diff_takes_published_versions_and_folders(shop, run):
     assert run("diff", "shop@^1", "shop.py").out == "no change\n"
     assert run("diff", "contracts", "shop.py").out == "no change\n"
     assert run("diff", "shop@9", "shop.py").code == 2
+
+
+def test_the_digest_of_a_package_is_that_of_its_contracts_as_canonical_json(shop, run):
+    folder = shop(SHOP)
+    run(*COMMAND)
+    package = PackageStore(folder / "contracts").resolve("shop")
+    assert package.digest == json_digest(json.loads(package.contracts))
+
+
+@pytest.fixture
+def tokens(tmp_path, monkeypatch):
+    """Writes a FlowMCP file; the folder is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*changes, code=""):
+        (tmp_path / FILE).write_text(exported(changed(*changes), code=code), "utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_a_flowmcp_file_is_published_with_a_snapshot(tokens, run):
+    folder = tokens()
+    path = f"{PLACE}/{GOOD['schemaHash']}--v1.0.0.mjs"
+    dry = run(*FLOWMCP, "--dry-run")
+    assert dry.out.splitlines()[0] == f"{path} would be written"
+    assert not (folder / "contracts").exists()
+    done = run(*FLOWMCP)
+    assert done.out == "1 snapshot of FlowMCP files written\ntokens@1.0.0: 1 contract published\n"
+    assert (folder / path).read_bytes() == (folder / FILE).read_bytes()
+    assert run(*FLOWMCP).out == "tokens@1.0.0: as published\n"
+
+
+def test_a_changed_flowmcp_file_with_its_old_version_publishes_nothing(tokens, run):
+    folder = tokens()
+    run(*FLOWMCP)
+    before = sorted(folder.rglob("contracts/**/*"))
+    for change, code in ((MORE, ""), (("/root", GOOD["root"]), HANDLERS % "")):
+        tokens(change, code=code)
+        for more in ((), ("--dry-run",)):
+            refused = run(*FLOWMCP, *more)
+            assert refused.code == 2
+            assert "raise schemaVersion" in refused.err
+    assert sorted(folder.rglob("contracts/**/*")) == before
+
+
+def test_the_step_of_flowmcp_files_follows_flowmcps_rules(tokens, run):
+    tokens()
+    run(*FLOWMCP)
+    tokens(MORE, ("/root", "https://api.example.com/v2"), ("/schemaVersion", "1.1.0"))
+    done = run(*FLOWMCP)
+    assert "(FlowMCP: add an output field)\n" in done.out
+    assert "the root of its request changed (FlowMCP: change a meaning)\n" in done.out
+    assert "suggested bump: minor, by FlowMCP's rules\n" in done.out
+    assert "tokens@1.1.0: 1 contract published\n" in done.out
+    assert "schemaVersion" not in done.err
+    compared = run("diff", "tokens@1.0.0", "tokens@1.1.0")
+    assert "suggested bump: minor, by FlowMCP's rules\n" in compared.out
+    assert "change a meaning" in compared.out
+
+
+def test_a_version_that_was_raised_too_little_is_a_warning(tokens, run):
+    tokens()
+    run(*FLOWMCP)
+    tokens(MORE, ("/schemaVersion", "1.0.1"))
+    done = run(*FLOWMCP)
+    assert done.code == 0
+    assert "schemaVersion 1.0.0 → 1.0.1 is patch, its changes are minor" in done.err
+
+
+def test_a_flowmcp_file_without_a_version_is_published_without_a_snapshot(tokens, run):
+    folder = tokens(("/schemaVersion", GONE))
+    done = run(*FLOWMCP)
+    assert done.out == "tokens@1.0.0: 1 contract published\n"
+    assert f"no snapshot of 1 file without schemaVersion: {FILE};" in done.err
+    assert not (folder / "contracts" / "grading-data").exists()
+    tokens(("/schemaVersion", GONE), MORE)
+    assert "by FlowMCP's rules" in run(*FLOWMCP).out
+
+
+def test_a_change_of_hooks_is_published_also_with_the_configuration_of_another_folder(
+    tokens, run, tmp_path
+):
+    tokens()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / FILE).rename(tmp_path / "sub" / FILE)
+    (tmp_path / "sub" / "callpact.toml").write_text("[sources.a]\nref = 'flowmcp:.'\n", "utf-8")
+    command = ("publish", "--config", "sub/callpact.toml", "--name", "tokens")
+    assert "tokens@1.0.0: 1 contract published" in run(*command).out
+    text = exported(changed(("/schemaVersion", "1.0.1")), code=HANDLERS % "")
+    (tmp_path / "sub" / FILE).write_text(text, "utf-8")
+    assert "tokens@1.0.1: 1 contract published" in run(*command).out

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import command_line
 import schema_file as kit
 
+run = command_line.run
 HERE = Path(__file__).parent
 
 
@@ -290,6 +292,28 @@ def test_the_hash_that_checking_gives_is_the_one_to_write():
     made = kit.checked(bare).hash
     assert re.fullmatch(r"[0-9a-f]{8}", made)
     assert codes({**bare, "schemaHash": made}) == set()
+
+
+@pytest.mark.requirement("002.required.schema-hash-snapshot")
+def test_a_published_schema_has_a_snapshot_named_by_its_hash_and_version(
+    tmp_path, monkeypatch, run
+):
+    monkeypatch.chdir(tmp_path)
+    place, file = tmp_path / "contracts/grading-data/schemas/token-prices", tmp_path / kit.FILE
+
+    def publish(main):
+        file.write_text(kit.exported(main), "utf-8")
+        return run("publish", "-s", kit.FILE, "--name", "tokens", "--profile", "strict").code
+
+    assert publish(GOOD) == 0
+    first = f"{GOOD['schemaHash']}--v1.0.0.mjs"
+    assert (place / first).read_bytes() == file.read_bytes()
+    assert publish(_at("/description", "Other.")) == 2
+    assert [path.name for path in place.iterdir()] == [first]
+    raised = changed(("/description", "Other."), ("/schemaVersion", "1.0.1"))
+    assert publish(raised) == 0
+    second = f"{raised['schemaHash']}--v1.0.1.mjs"
+    assert {path.name for path in place.iterdir()} == {first, second}
 
 
 @pytest.mark.requirement("002.required.root-resources")

@@ -87,6 +87,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.requirement("002.required.schema-version-bump")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[3]}")
 def test_a_change_has_the_bump_of_flowmcps_rule(row, compare):
     rule, old, new, bump = row
@@ -122,6 +123,7 @@ def test_a_change_that_flowmcp_does_not_name_is_classified_by_the_table(old, new
     assert "" in {change.rule for change in found.changes}
 
 
+@pytest.mark.requirement("002.required.schema-version-bump")
 @pytest.mark.parametrize(
     ("version", "violations"),
     [

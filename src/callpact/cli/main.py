@@ -127,7 +127,7 @@ def lock(
 ) -> None:
     """Pin the definitions of MCP servers in `callpact.lock`, and show what changed since.
 
-    Exit code 1 if definitions changed that were not accepted.
+    Changes of contracts are classified as by `callpact diff`. Exit code 1 if definitions changed that were not accepted.
     """
     from callpact.cli.lock import update_lock
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from callpact.catalog import Catalog
     from callpact.tool import Tool
 
-_KIND = "flowmcp:"
+FLOWMCP_KIND = "flowmcp:"
+"""The beginning of the source of a tool of a FlowMCP file."""
 
 
 class BumpRule(Struct, frozen=True):
@@ -65,7 +66,7 @@ FLOWMCP_BUMPS = (
 
 def is_flowmcp(catalog: Catalog) -> bool:
     """True if every tool comes from a FlowMCP file, and there is one."""
-    return len(catalog) > 0 and all(tool.source.startswith(_KIND) for tool in catalog)
+    return len(catalog) > 0 and all(tool.source.startswith(FLOWMCP_KIND) for tool in catalog)
 
 
 def with_flowmcp_bumps(found: CatalogDiff, old: Catalog, new: Catalog) -> CatalogDiff:
@@ -161,7 +162,7 @@ class _Declared:
         self.tools: dict[str, _DeclaredTool] = {}
         self._names: dict[str, _DeclaredTool] = {}
         for tool in catalog:
-            path = tool.source.removeprefix(_KIND)
+            path = tool.source.removeprefix(FLOWMCP_KIND)
             if path not in files:
                 files[path] = _read(path)
             declared = _DeclaredTool(tool, files[path] or {})

@@ -6,7 +6,6 @@ of the file that it was read from. Pure, but for the reading of those files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from callpact.catalog import Catalog
+from callpact.contracts.flowmcp_bumps import FLOWMCP_KIND
 from callpact.errors import CallpactError, InvalidConfig, InvalidSchema
 from callpact.resources import Prompt, Resource
-from callpact.schema.hashing import canonical_json
+from callpact.schema.hashing import canonical_json, data_digest
 from callpact.tool import Access, Contract, Tool
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class PublishedContract(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     formats: bool = False
     code: str = ""
     """The digest of the file that it was read from, hooks included; empty for other sources."""
+    is_flowmcp: bool = False
+    """True for a tool of a FlowMCP file: its versions follow FlowMCP's rules."""
 
     @property
     def key(self) -> str:
@@ -153,6 +155,7 @@ def _published(tool: Tool, offer: str, code: str) -> PublishedContract:
         input_policy=contract.input_policy,
         formats=contract.formats,
         code=code,
+        is_flowmcp=tool.source.startswith(FLOWMCP_KIND),
     )
 
 
@@ -173,7 +176,7 @@ def _tool(entry: PublishedContract) -> Tool:
         argument_aliases=entry.argument_aliases,
         access=Access(**entry.access),
         keys=entry.keys,
-        source="published",
+        source=f"{FLOWMCP_KIND}{entry.code}" if entry.is_flowmcp else "published",
     )
 
 
@@ -192,10 +195,11 @@ def _code_digest(source: str, folder: Path) -> str:
     if kind not in {"python", "flowmcp"}:
         return ""
     for name in (rest, rest.rpartition(":")[0]):
-        path = folder / name
+        # The path of a FlowMCP file has the folder in it already.
+        path = Path(name) if kind == "flowmcp" else folder / name
         try:
             if name and path.is_file() and path.stat().st_size <= MAX_CODE_BYTES:
-                return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+                return data_digest(path.read_bytes())
         except (OSError, ValueError):
             continue
     return ""

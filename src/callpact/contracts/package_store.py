@@ -8,11 +8,10 @@ mark in the index withdraws one, so that no range selects it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from callpact.contracts.package_version import (
     version_of,
 )
 from callpact.errors import InvalidConfig, UsageError
-from callpact.schema.hashing import canonical_json
+from callpact.schema.hashing import canonical_json, data_digest
 
 LAYOUT_VERSION = "1.0.0"
 ARTIFACT_TYPE = "application/vnd.callpact.package.v1"
@@ -192,11 +191,13 @@ class PackageStore:
         *,
         newest: PackageVersion | None,
         created: str,
+        files: Callable[[], Mapping[Path, bytes]] = dict,
         on_step: OnStep = lambda _: None,
     ) -> bool:
         """Publish a version after the one that was the newest; False if it has the same contracts.
 
-        `on_step` is called with the name of each step before the next one.
+        `files` returns other new files of the folder, by their paths in it; it is called while
+        the folder is locked, and they are written before the version is listed. `on_step` is called with the name of each step before the next one.
 
         Raises:
             UsageError: the version has other contracts, or somebody else published first.
@@ -206,7 +207,13 @@ class PackageStore:
         with self._locked():
             on_step("locked")
             return self._add(
-                name, version, contracts, newest=newest, created=created, on_step=on_step
+                name,
+                version,
+                contracts,
+                newest=newest,
+                created=created,
+                files=files,
+                on_step=on_step,
             )
 
     def roll_back(
@@ -250,6 +257,7 @@ class PackageStore:
         *,
         newest: PackageVersion | None,
         created: str,
+        files: Callable[[], Mapping[Path, bytes]],
         on_step: OnStep,
     ) -> bool:
         index = self.read_index()
@@ -268,6 +276,9 @@ class PackageStore:
             )
         for left in self.folder.glob(f"{_TEMPORARY}*"):
             left.unlink(missing_ok=True)
+        for path, data in files().items():
+            self._make_folder(path.parent)
+            self._replace(self.folder / path, data, on_step)
         if not (self.folder / "oci-layout").exists():
             layout = canonical_json({"imageLayoutVersion": LAYOUT_VERSION}).encode()
             self._replace(self.folder / "oci-layout", layout, on_step)
@@ -307,8 +318,13 @@ class PackageStore:
                 f"{self.folder} cannot be written: {error.strerror or error}"
             ) from None
 
+    def _make_folder(self, path: Path) -> None:
+        (self.folder / path).mkdir(parents=True, exist_ok=True)
+        for parent in path.parents:
+            sync_folder(self.folder / parent)
+
     def _write(self, media_type: str, data: bytes, on_step: OnStep) -> Descriptor:
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = data_digest(data)
         path = self._place(digest)
         # A damaged blob of a crashed machine is written again.
         if not path.is_file() or path.read_bytes() != data:
@@ -335,7 +351,7 @@ class PackageStore:
     def _blob(self, entry: Descriptor, most: int) -> bytes:
         path = self._place(entry.digest)
         data = _read(path, most)
-        if f"sha256:{hashlib.sha256(data).hexdigest()}" != entry.digest or len(data) != entry.size:
+        if data_digest(data) != entry.digest or len(data) != entry.size:
             raise InvalidConfig(f"{path}: the content does not have this digest")
         return data
 

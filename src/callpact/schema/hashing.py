@@ -1,4 +1,4 @@
-"""Canonical JSON and the schema hash, byte for byte as JavaScript writes them."""
+"""Canonical JSON, byte for byte as JavaScript writes it; digests, and the schema hash."""
 
 from __future__ import annotations
 
@@ -29,8 +29,22 @@ def schema_hash(schema: dict[str, Any]) -> str:
     if not isinstance(cast("Any", schema), dict):
         kind = type(schema).__name__
         raise InvalidSchema(f"only an object has a schema hash, got {kind}")
-    text = canonical_json({k: v for k, v in schema.items() if k != "schemaHash"})
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    digest = json_digest({k: v for k, v in schema.items() if k != "schemaHash"})
+    return digest.removeprefix("sha256:")[:8]
+
+
+def json_digest(value: Any) -> str:
+    """The digest of the canonical JSON of a value.
+
+    Raises:
+        InvalidSchema: the value is not JSON, or nested too deeply.
+    """
+    return data_digest(canonical_json(value).encode())
+
+
+def data_digest(data: bytes) -> str:
+    """The digest of bytes: `sha256:` and 64 hex digits."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _write(value: Any, path: list[str | int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _RESOURCES = "waits for resources; what is declared is checked already"
 _CACHE = "waits for the cache of answers; what is declared is checked already"
-_PACKAGES = "waits for packages: versions, snapshots and their comparison"
 
 ROWS = (
     # -- Schema file structure
@@ -39,18 +38,17 @@ ROWS = (
     ("002.required.version-3", "3.x.y is accepted during migration."),
     ("002.required.schema-version", "schemaVersion: x.y.z, free per schema."),
     ("002.required.schema-version-initial", "Migrated schemas begin with 1.0.0."),
-    {
-        _PACKAGES: {
-            "002.required.schema-version-bump": "When it is raised is for the grading rules."
-        }
-    },
+    ("002.required.schema-version-bump", "When it is raised is for the grading rules."),
     ("002.required.schema-hash", "schemaHash: eight hex digits."),
     (
         "002.required.schema-hash-value",
         "… the first of the SHA-256 of the canonical JSON without schemaHash itself.",
     ),
     ("002.required.schema-hash-generated", "It is generated, not written by hand."),
-    {_PACKAGES: {"002.required.schema-hash-snapshot": "It names the snapshots of a schema."}},
+    (
+        "002.required.schema-hash-snapshot",
+        "It names the snapshots of a schema: grading-data/schemas/<namespace>/<hash>--v<X.Y.Z>.mjs.",
+    ),
     ("002.required.root", "root: the address of all tools."),
     ("002.required.root-resources", "root is not required where there are only resources."),
     ("002.required.tools", "tools: an object, at most 8, names in camelCase."),

@@ -99,8 +99,11 @@ def test_one_file_can_be_loaded_by_its_path(put):
     assert ids(load(str(folder / "B.mjs"))) == ["b.getIt"]
 
 
-def test_dependencies_tests_and_other_files_are_left_alone(put):
+def test_dependencies_tests_snapshots_and_other_files_are_left_alone(put):
     folder = put(A=main(), node_modules__x__B=main(namespace="b"), tests__C=main(namespace="c"))
+    snapshots = folder / "contracts" / "grading-data" / "schemas" / "d"
+    snapshots.mkdir(parents=True)
+    (snapshots / "00000000--v1.0.0.mjs").write_bytes((folder / "A.mjs").read_bytes())
     (folder / "notes.md").write_text("export const main = {}")
     (folder / "D.js").write_text("export const main = {}")
     tools = load(folder)

@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from callpact.errors import InvalidConfig, InvalidSchema
 from callpact.schema import canonical_json
+from callpact.schema.hashing import json_digest
 from callpact.sources.mcp.hidden_text import visible
 from callpact.sources.mcp.pins import (
     MAX_CHANGED_FIELDS,
@@ -26,8 +27,9 @@ from callpact.sources.mcp.pins import (
     PinChange,
     PinnedSource,
     compare,
+    concerned,
     describe,
-    digest,
+    pinned_definitions,
     read_lock,
     updated,
     write_lock,
@@ -98,23 +100,25 @@ def tagged(value):
 
 @given(values)
 def test_a_digest_is_blind_to_the_order_of_keys(value):
-    assert digest(value) == digest(reversed_keys(value))
+    assert json_digest(value) == json_digest(reversed_keys(value))
 
 
 @given(values, values)
 def test_a_digest_sees_every_other_change(one, other):
-    assert (digest(one) == digest(other)) == (tagged(one) == tagged(other))
+    assert (json_digest(one) == json_digest(other)) == (tagged(one) == tagged(other))
 
 
 @pytest.mark.parametrize("field", TOOL)
 def test_a_digest_covers_every_field_of_a_definition(field):
     without = {key: value for key, value in TOOL.items() if key != field}
-    assert digest(without) != digest(TOOL)
-    assert digest(but(**{field: None})) != digest(TOOL)
+    assert json_digest(without) != json_digest(TOOL)
+    assert json_digest(but(**{field: None})) != json_digest(TOOL)
 
 
 def test_a_digest_names_its_algorithm():
-    assert digest({}) == "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    assert (
+        json_digest({}) == "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    )
 
 
 # The table of RFC 8785, appendix B.
@@ -170,7 +174,7 @@ def test_canonical_json_sorts_and_escapes_as_rfc_8785_does():
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, {1: 2}, object()])
 def test_what_is_not_json_has_no_digest(value):
     with pytest.raises(InvalidSchema):
-        digest({"name": "x", "inputSchema": value})
+        json_digest({"name": "x", "inputSchema": value})
 
 
 # --- The lock file ---------------------------------------------------------------------------------
@@ -208,9 +212,9 @@ def test_a_lock_holds_digest_and_definition_one_field_a_line(tmp_path):
     assert raw["version"] == 1
     source = raw["sources"]["s"]
     assert source["server"] == LOOKS
-    assert source["tools"]["read_file"] == {"digest": digest(TOOL), "definition": TOOL}
-    assert source["prompts"]["greet"] == {"digest": digest(PROMPT), "definition": PROMPT}
-    assert source["instructions"] == {"digest": digest("Be kind."), "definition": "Be kind."}
+    assert source["tools"]["read_file"] == {"digest": json_digest(TOOL), "definition": TOOL}
+    assert source["prompts"]["greet"] == {"digest": json_digest(PROMPT), "definition": PROMPT}
+    assert source["instructions"] == {"digest": json_digest("Be kind."), "definition": "Be kind."}
     assert '          "title": "Read"' in path.read_text("utf-8")
 
 
@@ -342,7 +346,7 @@ def test_equal_definitions_have_no_changes(tools):
 def test_a_definition_has_changed_fields_if_its_digest_is_another(one, other):
     other = {**other, "name": one["name"]}
     changes = compare(pinned(one), defined(other))
-    assert bool(changes) == (digest(one) != digest(other))
+    assert bool(changes) == (json_digest(one) != json_digest(other))
     assert all(change.kind == "changed" and change.fields for change in changes)
 
 
@@ -476,7 +480,7 @@ def test_accepting_leaves_the_other_sources_and_the_given_lock_alone():
     lock = Lock({"r": pinned(TOOL), "s": pinned(TOOL)})
     after = updated(lock, "s", defined(but(title="New")))
     assert after.sources["r"] is lock.sources["r"]
-    assert lock.sources["s"].tools["read_file"].digest == digest(TOOL)
+    assert lock.sources["s"].tools["read_file"].digest == json_digest(TOOL)
 
 
 @pytest.mark.parametrize("label", ["read", "read_file"])
@@ -525,6 +529,24 @@ def test_resources_come_and_go_and_templates_do_not():
     assert after.templates.keys() == {"notes://{number}"}
     gone = compare(lock.sources["s"], offered(templates=()))
     assert [(change.kind, change.part) for change in gone] == [("removed", "template")]
+
+
+def test_the_definitions_that_changes_are_about_are_selected_on_both_sides():
+    before = {**offered(), **defined(TOOL, but(name="b"), but(name="c"), prompts=[PROMPT])}
+    now = {**before, "tools": [but(title="New"), but(name="b"), but(name="d")], "resources": []}
+    source = updated(Lock(), "s", before).sources["s"]
+    changes = compare(source, now)
+    assert [change.kind for change in changes] == ["changed", "renamed"]
+    nothing = {"prompts": (), "resources": (), "templates": ()}
+    pins = pinned_definitions(source)
+    assert concerned(pins, changes) == {"tools": (TOOL, but(name="c")), **nothing}
+    assert concerned(now, changes) == {"tools": (but(title="New"), but(name="d")), **nothing}
+
+
+def test_a_definition_that_cannot_be_pinned_is_in_no_comparison():
+    now = {**offered(), "tools": [TOOL, but(title="Twice")]}
+    changes = compare(PinnedSource(), now)
+    assert concerned(now, changes)["tools"] == ()
 
 
 def test_to_accept_an_unknown_name_is_an_error_and_an_unchanged_one_nothing():

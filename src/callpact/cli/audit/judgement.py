@@ -44,7 +44,6 @@ from callpact.cli.output import (
     plain,
     print_json,
 )
-from callpact.contracts.package_form import catalog_of_contracts
 from callpact.wire.terminal import encode_json
 
 if TYPE_CHECKING:
@@ -165,10 +164,7 @@ def replay(
 
     session = sources.session(audit)
     published = published_of(against[0], packages) if against and len(against) == 1 else None
-    if published is None:
-        catalog = sources.look(session, against or ())
-    else:
-        catalog = catalog_of_contracts(published.contracts)
+    catalog = sources.look(session, against or ()) if published is None else published
     before = None if former is None else contracts_of(sources, former, packages)
     with opened(session) as store:
         window = Filter(since=where.since, until=where.until)

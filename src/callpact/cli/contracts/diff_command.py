@@ -18,6 +18,7 @@ from callpact.contracts import (
     with_flowmcp_bumps,
 )
 from callpact.schema.json_text import json_text
+from callpact.sources.mcp.hidden_text import visible
 
 _STYLES = {"major": "red", "minor": "green", "patch": "dim"}
 _CLASSES = {"major": "breaking", "minor": "non-breaking", "patch": "patch"}
@@ -105,29 +106,34 @@ def print_diff(found: CatalogDiff) -> None:
     for change in found.changes:
         if change.tool != tool:
             tool = change.tool
-            out.print(f"[bold]{plain(tool)}[/]", highlight=False)
+            out.print(f"[bold]{_shown(tool)}[/]", highlight=False)
         side = "" if change.side == "tool" else f"{change.side} {change.path}".rstrip() + ": "
         decided = f"FlowMCP: {change.rule}" if change.rule else _DECIDED[change.decided]
         note = f" ({decided})" if decided else ""
         kind = f"[{_STYLES[change.bump]}]{_CLASSES[change.bump]:<12}[/]"
-        out.print(f"  {kind} {plain(side + change.words + note)}", highlight=False, soft_wrap=True)
+        out.print(f"  {kind} {_shown(side + change.words + note)}", highlight=False, soft_wrap=True)
         if change.example:
             words = (
                 "accepted before, refused now" if change.side == "input" else "possible only now"
             )
             value = json_text(change.example[0])
-            out.print(f"               {words}: {plain(value)}", highlight=False, soft_wrap=True)
+            out.print(f"               {words}: {_shown(value)}", highlight=False, soft_wrap=True)
     for name, side, reason in found.unproved:
         text = f"{name}: {side} could not be proved ({reason}); the table of changes decided"
-        err.print(f"[yellow]note:[/] {plain(text)}")
+        err.print(f"[yellow]note:[/] {_shown(text)}")
     for violation in found.violations:
-        err.print(f"[yellow]warning:[/] {plain(violation)}")
+        err.print(f"[yellow]warning:[/] {_shown(violation)}")
     if found.bump is None:
         out.print("no change")
         return
     breaking = sum(change.is_breaking for change in found.changes)
     total = f"{counted(len(found.changes), 'change')}, {breaking:,} breaking"
     out.print(f"{total}; suggested bump: {found.bump}{_applied(found)}", highlight=False)
+
+
+def _shown(text: str) -> str:
+    """Untrusted text on one line, safe to print, with hidden characters made visible."""
+    return plain(visible(text))
 
 
 def _applied(found: CatalogDiff) -> str:

@@ -9,8 +9,8 @@ import typer
 
 from callpact.cli.output import counted, fail
 from callpact.cli.tool_commands import catalog_of
-from callpact.contracts.package_form import catalog_of_contracts
-from callpact.contracts.package_store import PackageStore, PublishedPackage
+from callpact.contracts.flowmcp_snapshots import published_catalog
+from callpact.contracts.package_store import PackageStore
 from callpact.contracts.package_version import is_package_name
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ PackagesOption = Annotated[
 def contracts_of(sources: SourceOptions, ref: str, packages: Path) -> Catalog:
     """The contracts of a source, of a running server, or of a published version."""
     published = published_of(ref, packages)
-    if published is None:
-        return catalog_of(sources, ref)
-    return catalog_of_contracts(published.contracts)
+    return catalog_of(sources, ref) if published is None else published
 
 
-def published_of(ref: str, packages: Path) -> PublishedPackage | None:
-    """The version of `NAME@RANGE`, or the newest one of a folder with one package; else None."""
+def published_of(ref: str, packages: Path) -> Catalog | None:
+    """The contracts of `NAME@RANGE`, or the newest ones of a folder with one package; else None."""
     folder = Path(ref)
+    name, at, wanted = ref.partition("@")
     if (folder / "oci-layout").is_file():
-        store = PackageStore(folder)
+        store, wanted = PackageStore(folder), "latest"
         names = store.read_index().names
         if len(names) != 1:
             fail(f"{ref} has {counted(len(names), 'package')}; write NAME@VERSION --packages {ref}")
-        return store.resolve(names[0])
-    name, at, wanted = ref.partition("@")
-    if not at or not is_package_name(name) or folder.exists():
+        name = names[0]
+    elif at and is_package_name(name) and not folder.exists():
+        store = PackageStore(packages)
+    else:
         return None
-    return PackageStore(packages).resolve(name, wanted)
+    return published_catalog(store.resolve(name, wanted), store.folder)

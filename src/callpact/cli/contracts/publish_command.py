@@ -14,8 +14,14 @@ from callpact.cli.clients.client_table import server_name
 from callpact.cli.contracts.diff_command import print_diff
 from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption
 from callpact.cli.options import SourceOptions, takes_sources
-from callpact.cli.output import counted, fail, out
+from callpact.cli.output import counted, err, fail, out, plain
 from callpact.contracts.diff import Bump, diff_catalogs
+from callpact.contracts.flowmcp_bumps import is_flowmcp, with_flowmcp_bumps
+from callpact.contracts.flowmcp_snapshots import (
+    new_snapshots,
+    published_catalog,
+    read_snapshots,
+)
 from callpact.contracts.package_form import (
     catalog_of_contracts,
     encode_contracts,
@@ -73,7 +79,8 @@ def publish(
     """Publish the contracts of all tools as an immutable version.
 
     The first version is 1.0.0. Contracts that are published already are not published again, and
-    a smaller step than the changes need is refused. The folder is an OCI image layout.
+    a smaller step than the changes need is refused. The folder is an OCI image layout; FlowMCP
+    files are kept in it too, one snapshot for each `schemaVersion`.
     """
     session = sources.session()
     label = checked_name(name if name is not None else _default_name(session.config.serve.name))
@@ -87,9 +94,23 @@ def publish(
         out.print(f"{label}@{newest.version}: as published", highlight=False)
         return
     wanted = None if version is None else version_of(version)
-    chosen = _version(store, newest, contracts, bump, wanted, name=label, tolerant=tolerant_readers)
+    chosen = _version(
+        store,
+        newest,
+        contracts,
+        bump,
+        wanted,
+        catalog=catalog,
+        name=label,
+        tolerant=tolerant_readers,
+    )
+    files = read_snapshots(catalog)
+    new = new_snapshots(files, packages)
+    _warn_of_unversioned([each.file for each in files if not each.version])
     many = _many(catalog)
     if dry_run:
+        for path in new:
+            out.print(f"{plain(str(packages / path))} would be written", highlight=False)
         out.print(f"{label}@{chosen}: {many} would be published", highlight=False)
         return
     is_new = store.publish(
@@ -98,7 +119,10 @@ def publish(
         contracts,
         newest=None if newest is None else newest.version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        files=lambda: new_snapshots(files, packages),
     )
+    if new:
+        out.print(f"{counted(len(new), 'snapshot')} of FlowMCP files written", highlight=False)
     done = f"{many} published" if is_new else "as published"
     out.print(f"{label}@{chosen}: {done}", highlight=False)
 
@@ -116,6 +140,13 @@ def _many(catalog: Catalog) -> str:
     return counted(len(catalog) + len(catalog.resources) + len(catalog.prompts), "contract")
 
 
+def _warn_of_unversioned(files: list[Path]) -> None:
+    if files:
+        names = ", ".join(str(each) for each in files[:3]) + (", …" if len(files) > 3 else "")
+        text = f"no snapshot of {counted(len(files), 'file')} without schemaVersion: {names}"
+        err.print(f"[yellow]warning:[/] {plain(text)}; `callpact check --fix` writes it")
+
+
 def _version(
     store: PackageStore,
     newest: PublishedPackage | None,
@@ -123,6 +154,7 @@ def _version(
     bump: BumpName,
     wanted: PackageVersion | None,
     *,
+    catalog: Catalog,
     name: str,
     tolerant: bool,
 ) -> PackageVersion:
@@ -134,9 +166,10 @@ def _version(
         if store.read(name, wanted, entry).contracts != contracts:
             fail(f"{name}@{wanted} is published with other contracts; it never changes")
         return wanted
-    found = diff_catalogs(
-        catalog_of_contracts(newest.contracts), catalog_of_contracts(contracts), tolerant=tolerant
-    )
+    before = published_catalog(newest, store.folder)
+    found = diff_catalogs(before, catalog_of_contracts(contracts), tolerant=tolerant)
+    if is_flowmcp(before) and is_flowmcp(catalog):
+        found = with_flowmcp_bumps(found, before, catalog)
     print_diff(found)
     needed: Bump = found.bump or "patch"
     if wanted is not None and wanted <= newest.version:

@@ -18,6 +18,7 @@ import msgspec
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from msgspec import UNSET, Struct, UnsetType
 
+from callpact.catalog import Catalog
 from callpact.context import Context, Identity
 from callpact.envelope import MCPContentBlock, ResponseEnvelope, TextBlock, mcp_envelope
 from callpact.errors import CallError, InvalidSchema, InvalidTool, SourceRefused, ToolError
@@ -117,6 +118,12 @@ class McpSource:
             server.settings.name: await read_definitions(server.upstream)
             for server in self._servers
         }
+
+    def catalog_of(self, name: str, definitions: Definitions) -> Catalog:
+        """The tools, resources and prompts that a server would have by these definitions."""
+        pool = next(server.pool for server in self._servers if server.settings.name == name)
+        made = Builder(pool, definitions).build()
+        return Catalog(made, resources=_unique([*made.resources], []), prompts=made.prompts)
 
     async def examine(self) -> list[ServerState]:
         """The state of each server as it is now; nothing is called but with arguments that break."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from msgspec import UNSET, Struct, UnsetType
 from callpact.errors import InvalidConfig, InvalidSchema
 from callpact.schema import canonical_json, is_array, is_object
 from callpact.schema.document import pointer
+from callpact.schema.hashing import json_digest
 from callpact.sources.mcp.hidden_text import HIDDEN, visible
 
 LOCK_VERSION = 1
@@ -118,15 +118,6 @@ class PinChange(Struct, frozen=True):
         `tool:NAME` for a tool with a colon in its name.
         """
         return _label(self.part, self.name)
-
-
-def digest(definition: Any) -> str:
-    """The digest of a definition: `sha256:` and 64 hex digits.
-
-    Raises:
-        InvalidSchema: the definition is not JSON, or nested too deeply.
-    """
-    return f"sha256:{hashlib.sha256(canonical_json(definition).encode()).hexdigest()}"
 
 
 # --- The file ------------------------------------------------------------------------------------
@@ -370,7 +361,7 @@ def _defined(definitions: PlainDefinitions) -> dict[_Place, _Found]:
 
 def _found(definition: Any) -> _Found:
     try:
-        return _Found(definition, digest(definition))
+        return _Found(definition, json_digest(definition))
     except InvalidSchema as error:
         return _Found(definition, reason=_short(str(error)))
 
@@ -402,6 +393,30 @@ def compare(pinned: PinnedSource, definitions: PlainDefinitions) -> tuple[PinCha
     return tuple(changes)
 
 
+def pinned_definitions(pinned: PinnedSource) -> PlainDefinitions:
+    """The definitions of a server as they were pinned, without its instructions."""
+    return {
+        f"{part}s": [pin.definition for pin in getattr(pinned, f"{part}s").values()]
+        for part in _NAMED
+    }
+
+
+def concerned(definitions: PlainDefinitions, changes: Iterable[PinChange]) -> dict[str, Any]:
+    """The definitions that changes are about, pinned ones or those of now; not the instructions."""
+    places = {
+        (change.part, name)
+        for change in changes
+        if not change.reason
+        for name in (change.name, change.previous)
+    }
+    return {
+        f"{part}s": tuple(
+            each for each in definitions[f"{part}s"] if (part, _name(part, each)) in places
+        )
+        for part in _NAMED
+    }
+
+
 def _renamed(pins: dict[_Place, Pin], added: dict[_Place, Any]) -> Iterator[PinChange]:
     """The renamed ones, taken out of both: first those equal but for the name, then alike ones."""
     for likeness in (_without_name, _core):
@@ -421,7 +436,7 @@ def _without_name(part: Part, definition: Any) -> str:
     if not is_object(definition):
         return ""
     rest = {key: value for key, value in definition.items() if key != _NAMED.get(part)}
-    return part + digest(rest)
+    return part + json_digest(rest)
 
 
 def _core(part: Part, definition: Any) -> str:
@@ -429,7 +444,7 @@ def _core(part: Part, definition: Any) -> str:
     if not is_object(definition) or not definition.get("description"):
         return ""
     names = ("description", "inputSchema", "outputSchema", "arguments")
-    return part + digest({name: definition[name] for name in names if name in definition})
+    return part + json_digest({name: definition[name] for name in names if name in definition})
 
 
 def _changed(

@@ -24,7 +24,7 @@ from callpact.sources.flowmcp.read.registry import REGISTRY, read_registry
 
 LIST_FOLDERS = ("_lists", "_shared")
 """Folders of shared lists, in a catalogue or up to three levels above the given path."""
-SKIPPED_FOLDERS = frozenset({"node_modules", "tests"})
+SKIPPED_FOLDERS = frozenset({"grading-data", "node_modules", "tests"})
 """Folders in a catalogue that are skipped."""
 _SKIPPED_AT_ROOT = frozenset({"archive", "scripts"})
 """Folders at the root of a catalogue's repository that are skipped."""
