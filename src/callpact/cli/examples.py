@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from callpact.cli.plain_commands import PlainCommand
+
 EXAMPLES = {
     "serve": "callpact serve --stdio -s python:shop.py",
     "list": "callpact list --search 'token price'\ncallpact list http://localhost:8420/mcp",
@@ -23,8 +25,7 @@ EXAMPLES = {
     "lint": "callpact lint shop.py --info\n"
     "callpact lint catalogue/ --ignore LNT080 --fail-on error --format github",
     "lock": "callpact lock --accept files.read",
-    "publish": "callpact publish --dry-run\n"
-    "callpact publish -s python:shop.py --bump minor",
+    "publish": "callpact publish --dry-run\ncallpact publish -s python:shop.py --bump minor",
     "types": "callpact types --to zod -s python:shop.py --out shop.ts",
     "libs add": "callpact libs add dayjs@1.11.13",
     "libs list": "callpact libs list",
@@ -43,12 +44,12 @@ EXAMPLES = {
 
 
 def add_examples(app: typer.Typer) -> None:
-    """Give each command of the command line its examples."""
+    """Give each command of the command line its help, which ends with its examples."""
     for prefix, commands in (
         ("", app),
         *((f"{group.name} ", group.typer_instance) for group in app.registered_groups),
     ):
         for command in commands.registered_commands if commands is not None else ():
             name = command.name or getattr(command.callback, "__name__", "")
-            lines = EXAMPLES.get(prefix + name, "").splitlines()
-            command.epilog = "\n\n".join(f"Example: `{line}`" for line in lines) or None
+            command.epilog = EXAMPLES.get(prefix + name)
+            command.cls = PlainCommand

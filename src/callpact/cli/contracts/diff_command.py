@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from callpact import contracts
 from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail, out, plain, print_json
 from callpact.cli.tool_commands import catalog_of
-from callpact.contracts import (
-    CatalogDiff,
-    ContractChange,
-    diff_catalogs,
-    is_flowmcp,
-    with_flowmcp_bumps,
-)
 from callpact.contracts.package_form import decode_contracts
 from callpact.contracts.package_store import PackageStore, PublishedPackage
 from callpact.contracts.package_version import is_package_name
@@ -25,6 +19,7 @@ from callpact.schema.json_text import json_text
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
+    from callpact.contracts import CatalogDiff, ContractChange
 
 _STYLES = {"major": "red", "minor": "green", "patch": "dim"}
 _CLASSES = {"major": "breaking", "minor": "non-breaking", "patch": "patch"}
@@ -72,9 +67,9 @@ def diff(
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
     before, after = (_catalog(sources, ref, packages) for ref in (old, new))
-    found = diff_catalogs(before, after, tolerant=tolerant_readers)
-    if is_flowmcp(before) and is_flowmcp(after):
-        found = with_flowmcp_bumps(found, before, after)
+    found = contracts.diff_catalogs(before, after, tolerant=tolerant_readers)
+    if contracts.is_flowmcp(before) and contracts.is_flowmcp(after):
+        found = contracts.with_flowmcp_bumps(found, before, after)
     if as_json:
         print_json(_encoded(found), sys.stdout)
     else:
