@@ -172,6 +172,13 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
 _folder = tempfile.TemporaryDirectory()
 
 
+def environment() -> dict[str, str]:
+    """Variables for a process that has its bytecode, as an installed package has."""
+    environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(_folder.name) / "bytecode")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environ
+
+
 def _file(name: str, content: str) -> str:
     path = Path(_folder.name) / name
     path.write_text(content)
@@ -209,15 +216,12 @@ class Peer:
     def __init__(self, command: list[str], *, modern: bool) -> None:
         self.modern = modern
         self._ids = 0
-        # An installed package has its bytecode; without it, every process would compile all of it.
-        environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(_folder.name) / "bytecode")}
-        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors(),
-            env=environ,
+            env=environment(),
         )
 
     def _errors(self) -> int:

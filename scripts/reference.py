@@ -19,7 +19,7 @@ from api_page import api, constant, sentences
 from callpact import envelope, protocol
 from callpact.cli.main import whole
 from callpact.codes import CODES, OWN_CODE
-from callpact.config import (
+from callpact.config_file import (
     AuditConfig,
     CallerConfig,
     Config,
@@ -180,7 +180,7 @@ def command_line() -> str:
 def _command(name: str, command: Any) -> Iterator[str]:
     yield from (f"## callpact {name}", "", inspect.cleandoc(command.help or ""), "")
     if command.epilog:
-        examples = (f"$ {line}" for line in re.findall("`(.+)`", command.epilog))
+        examples = (f"$ {line}" for line in command.epilog.splitlines())
         yield from ("```console", *examples, "```", "")
     if not command.params:
         return

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from callpact.config import MAX_BYTES, Configuration, SourceConfig, read_config
+from callpact.config import Configuration
+from callpact.config_file import MAX_BYTES, AuditConfig, SourceConfig, read_config
 from callpact.errors import InvalidConfig
 from callpact.sources.curate_file import RulesConfig, ToolConfig
 from callpact.sources.curation import Curation, ToolCuration
@@ -126,6 +127,11 @@ def test_the_curation_of_a_source_is_read_whole(tmp_path):
             )
         },
     )
+
+
+def test_the_audit_log_is_the_same_without_a_file_and_with_an_empty_table():
+    table = dict(AuditConfig()) | {"hashes_only": ()}
+    assert dataclasses.asdict(Configuration().audit) == table
 
 
 def test_the_keys_of_a_curated_tool_are_those_of_its_curation():

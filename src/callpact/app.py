@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from callpact.config import Config, Configuration, configuration_of
+from callpact.config import Configuration, configuration_of
 from callpact.errors import UsageError
 from callpact.folders import data_folder
 from callpact.runtime import Runtime
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from callpact.audit.journal.recorder import Recorder
     from callpact.audit.log import LogPlace
     from callpact.catalog import Catalog
+    from callpact.config_file import Config
     from callpact.observers import Observer
     from callpact.sources.parts import WantedSource
     from callpact.telemetry.metrics import Metrics
@@ -186,7 +187,7 @@ class Session:
         from callpact.audit.log import LogPlace, place_of
         from callpact.audit.store.postgres_address import Address, is_address
 
-        table, audit = self.config.audit, self.options.audit
+        table, audit = self.configuration.audit, self.options.audit
         named = None if table.folder is None else Path(table.folder).expanduser()
         folder = data_folder("audit") if named is None else self.configuration.folder / named
         if audit is not None:
@@ -197,7 +198,7 @@ class Session:
     def is_recorded(self) -> bool:
         """True if calls are recorded."""
         audit = self.options.audit
-        return self.config.audit.enabled if audit is None else audit != OFF
+        return self.configuration.audit.enabled if audit is None else audit != OFF
 
     # --- calls ------------------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ class Session:
     def _open_log(self) -> Recorder:
         from callpact.audit.log import record_calls
 
-        table = self.config.audit
+        table = self.configuration.audit
         size = None if table.keep_megabytes is None else int(table.keep_megabytes * 1_000_000)
         return self._stack.enter_context(
             record_calls(

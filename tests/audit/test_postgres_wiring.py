@@ -10,7 +10,7 @@ import pytest
 
 from callpact.audit import place_of
 from callpact.audit.store.postgres_address import Address
-from callpact.config import read_config
+from callpact.config_file import read_config
 from callpact.errors import InvalidConfig
 
 

@@ -43,18 +43,27 @@ def test_there_is_no_example_of_a_command_that_is_gone():
     assert EXAMPLES.keys() == COMMANDS.keys()
 
 
-@pytest.mark.parametrize("more", [{}, {"NO_COLOR": "1"}], ids=["colour", "no colour"])
-@pytest.mark.parametrize("columns", [80, 120])
-def test_options_are_shown_in_groups_with_the_example_at_the_end(columns, more):
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_options_are_shown_in_groups_with_the_examples_at_the_end(columns):
     for command in ("list", "serve"):
-        done = on_terminal(command, "--help", columns=columns, **more)
-        groups = [line.split()[1] for line in done.text.splitlines() if line.startswith("╭─")]
+        lines = on_terminal(command, "--help", columns=columns).text.splitlines()
+        groups = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
         assert [group for group in groups if group != "Arguments"] == [
-            *("Options", "Sources", "FlowMCP", "Network", "Logging")
+            *("Options", "Sources", "FlowMCP", "Network", "Logging", "Examples")
         ]
-        last = [line for line in done.text.splitlines() if line.strip()][-1]
-        assert last.strip().startswith(f"Example: callpact {command}")
-        assert max(map(len, done.text.splitlines())) <= columns
+        examples = lines[lines.index("Examples:") + 1 :]
+        assert [line.strip() for line in examples if line] == EXAMPLES[command].splitlines()
+        assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize("words", [(), ("audit",), ("libs",)], ids=" ".join)
+def test_the_help_of_a_group_has_all_its_commands_uncut(words, run):
+    shown = " ".join(run(*words, "--help").out.split())
+    group = typer.main.get_command(whole())
+    for word in words:
+        group = group.commands[word]
+    for name, command in group.commands.items():
+        assert f"{name} {command.get_short_help_str(1_000)}" in shown
 
 
 def test_every_shared_option_has_a_group():

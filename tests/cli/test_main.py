@@ -601,7 +601,7 @@ WRITING = [
     ("--version",),
     ("--help",),
     ("list", "--help"),
-    ("audit",),
+    ("audit", "--help"),
     ("audit", "tail"),
     ("audit", "stats"),
 ]

@@ -17,7 +17,7 @@ import command_line
 from callpact.cli.main import whole
 from callpact.cli.options import _SHARED
 from callpact.cli.serve import serve_options
-from callpact.config import AuditConfig, ServeConfig, read_config
+from callpact.config_file import AuditConfig, ServeConfig, read_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 GIVEN = {

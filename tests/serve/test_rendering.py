@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import piped
-from callpact.config import read_config
+from callpact.config_file import read_config
 from callpact.errors import InvalidConfig
 
 TOOLS = Path(__file__).parent / "behaviour.py"

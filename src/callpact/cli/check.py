@@ -21,7 +21,8 @@ from callpact.cli.check_report import (
 )
 from callpact.cli.options import CheckFormat
 from callpact.cli.output import err, flat, out, plain, print_diff
-from callpact.config import SourceConfig, hold_limits
+from callpact.config import hold_limits
+from callpact.config_file import SourceConfig
 from callpact.errors import DeclarationError, InvalidConfig, InvalidManifest, UsageError
 from callpact.sources.base import Finding
 from callpact.sources.flowmcp.catalogue import Catalogue, FileReport, Rules

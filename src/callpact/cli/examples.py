@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from callpact.cli.plain_commands import PlainCommand
+
 EXAMPLES = {
     "serve": "callpact serve --stdio -s python:shop.py",
     "list": "callpact list --search 'token price'\ncallpact list http://localhost:8420/mcp",
@@ -45,12 +47,12 @@ EXAMPLES = {
 
 
 def add_examples(app: typer.Typer) -> None:
-    """Give each command of the command line its examples."""
+    """Give each command of the command line its help, which ends with its examples."""
     for prefix, commands in (
         ("", app),
         *((f"{group.name} ", group.typer_instance) for group in app.registered_groups),
     ):
         for command in commands.registered_commands if commands is not None else ():
             name = command.name or getattr(command.callback, "__name__", "")
-            lines = EXAMPLES.get(prefix + name, "").splitlines()
-            command.epilog = "\n\n".join(f"Example: `{line}`" for line in lines) or None
+            command.epilog = EXAMPLES.get(prefix + name)
+            command.cls = PlainCommand

@@ -22,6 +22,7 @@ from callpact.cli.clients.client_table import (
     server_name,
     stdio_entry,
 )
+from callpact.cli.examples import add_examples
 from callpact.cli.options import (
     CheckFormat,
     ConfigFile,
@@ -35,11 +36,12 @@ from callpact.cli.options import (
 from callpact.cli.output import (
     err,
     fail,
-    out,
     plain,
+    print_lines,
     run,
     standard_streams,
 )
+from callpact.cli.plain_commands import PlainGroup
 from callpact.config import DEFAULT_FILE, FIRST_CONFIG, FIRST_TOOLS
 from callpact.errors import CallpactError
 
@@ -48,9 +50,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="callpact",
+    cls=PlainGroup,
     help="Every tool an AI agent can call, under one contract.",
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -75,7 +78,7 @@ class RenderingName(StrEnum):
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - called by typer
     if value:
-        out.print(f"callpact {package_version('callpact')}")
+        print_lines([f"callpact {package_version('callpact')}"])
         raise typer.Exit
 
 
@@ -600,7 +603,7 @@ def serve(
 
 @cache
 def whole() -> typer.Typer:
-    """The command line with all its commands; `serve` starts faster without them."""
+    """The command line with all its commands."""
     from callpact.cli.ask.ask_commands import add_ask_commands
     from callpact.cli.audit.audit_commands import audits
     from callpact.cli.audit.judgement import add_audit_commands
@@ -610,26 +613,39 @@ def whole() -> typer.Typer:
     from callpact.cli.contracts.package_commands import packages
     from callpact.cli.contracts.publish_command import publish
     from callpact.cli.contracts.types_command import types
-    from callpact.cli.examples import add_examples
     from callpact.cli.libs import libs
     from callpact.cli.tool_commands import add_tool_commands
 
     add_tool_commands(app)
     for command in (check, curate, diff, docs, doctor, init, install, lint, lock, publish, types):
         app.command()(command)
-    app.add_typer(libs, name="libs")
-    app.add_typer(packages, name="packages")
-    app.add_typer(audits, name="audit")
+    app.add_typer(libs, name="libs", cls=PlainGroup)
+    app.add_typer(packages, name="packages", cls=PlainGroup)
+    app.add_typer(audits, name="audit", cls=PlainGroup)
     add_audit_commands(app, audits)
     add_ask_commands(app)
     add_examples(app)
     return app
 
 
+def _named(words: list[str]) -> typer.Typer:
+    """The command line with the command that is named; the commonest start faster alone."""
+    match words:
+        case ["serve", *_]:
+            pass
+        case ["call" | "list" | "show", *_]:
+            from callpact.cli.tool_commands import add_tool_commands
+
+            add_tool_commands(app)
+        case _:
+            return whole()
+    add_examples(app)
+    return app
+
+
 def main() -> None:
     """Run the command line; each error of ours is printed as one line, without a traceback."""
-    is_serving = sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv)
-    commands = app if is_serving else whole()
+    commands = _named(sys.argv[1:])
     with standard_streams():
         try:
             try:

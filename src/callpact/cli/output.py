@@ -57,6 +57,11 @@ class _Screen:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.console, name)
 
+    @property
+    def is_terminal(self) -> bool:
+        """True if people see it."""
+        return (sys.stderr if self._stderr else sys.stdout).isatty()
+
     @cached_property
     def console(self) -> Any:
         """The console itself."""
@@ -106,10 +111,10 @@ def plain(value: str) -> str:
     return escape(shown(value))
 
 
-def print_status(line: str) -> None:
-    """Print a status line on standard error, dim on a terminal."""
-    if sys.stderr.isatty():
-        err.print(plain(line), style="dim")
+def print_status(line: str, style: str = "dim") -> None:
+    """Print untrusted text on standard error, with a style on a terminal."""
+    if err.is_terminal:
+        err.print(plain(line), style=style)
     else:
         sys.stderr.write(f"{shown(line)}\n")
         sys.stderr.flush()
@@ -385,7 +390,7 @@ def print_result(
 ) -> None:
     """Write a result to the output, and its warnings and changes to stderr."""
     for note in text.encode_notes(envelope):
-        err.print(plain(note), style="yellow")
+        print_status(note, "yellow")
     data = envelope.data
     if as_ is As.data and isinstance(data, bytes):
         if output.isatty():
@@ -401,7 +406,7 @@ def print_failure(error: CallError, as_: As, tool_name: str, *, is_line: bool = 
     if form is not None:
         print_json(form, sys.stdout, is_line=is_line)
     for line in text.encode_error(error):
-        err.print(plain(line), style="red" if not line.startswith(" ") else "")
+        print_status(line, "red" if not line.startswith(" ") else "")
 
 
 def print_json(value: Any, output: TextIO, *, is_line: bool = False) -> None:

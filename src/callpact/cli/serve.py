@@ -24,11 +24,8 @@ from pydantic import BaseModel
 
 from callpact.cli import banner
 from callpact.cli.output import ended_at, print_status, run
-from callpact.config import (
-    DEFAULT_FILE,
-    ServeConfig,
-    configuration_of,
-)
+from callpact.config import DEFAULT_FILE, configuration_of
+from callpact.config_file import ServeConfig
 from callpact.context import (
     Identity,
 )

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from callpact import contracts
 from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption, contracts_of
 from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail, out, plain, print_json
-from callpact.contracts import (
-    CatalogDiff,
-    ContractChange,
-    diff_catalogs,
-    is_flowmcp,
-    with_flowmcp_bumps,
-)
 from callpact.schema.json_text import json_text
 from callpact.sources.mcp.hidden_text import visible
+
+if TYPE_CHECKING:
+    from callpact.contracts import CatalogDiff, ContractChange
 
 _STYLES = {"major": "red", "minor": "green", "patch": "dim"}
 _CLASSES = {"major": "breaking", "minor": "non-breaking", "patch": "patch"}
@@ -61,9 +58,9 @@ def diff(
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
     before, after = (contracts_of(sources, ref, packages) for ref in (old, new))
-    found = diff_catalogs(before, after, tolerant=tolerant_readers)
-    if is_flowmcp(before) and is_flowmcp(after):
-        found = with_flowmcp_bumps(found, before, after)
+    found = contracts.diff_catalogs(before, after, tolerant=tolerant_readers)
+    if contracts.is_flowmcp(before) and contracts.is_flowmcp(after):
+        found = contracts.with_flowmcp_bumps(found, before, after)
     if as_json:
         print_json(_encoded(found), sys.stdout)
     else:

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from callpact import contracts
 from callpact.cli.contracts.types_command import chosen_tools, write_file
 from callpact.cli.options import SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail
-from callpact.contracts import write_pages
 
 
 class PageForm(StrEnum):
@@ -49,7 +49,7 @@ def docs(
     each tool.
     """
     catalog = sources.look(sources.session())
-    pages = write_pages(chosen_tools(catalog, tools), form.value)
+    pages = contracts.write_pages(chosen_tools(catalog, tools), form.value)
     if folder is None:
         if len(pages) != 1:
             names = ", ".join(page.namespace for page in pages[:10])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callpact.cli.check_report import annotation
+from callpact import contracts
 from callpact.cli.options import SourceOptions, file_of, takes_sources
 from callpact.cli.output import (
     TableRow,
@@ -26,11 +26,11 @@ from callpact.cli.output import (
     print_table,
 )
 from callpact.cli.tool_commands import catalog_of
-from callpact.contracts import LINT_RULES, LintFinding, lint_catalog
 from callpact.sources.base import Finding
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
+    from callpact.contracts import LintFinding
 
 _RANKS = {"error": 0, "warning": 1, "info": 2}
 _STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
@@ -102,12 +102,14 @@ def lint(
     catalog = _catalog(sources, refs or [])
     found = [
         each
-        for each in lint_catalog(catalog)
+        for each in contracts.lint_catalog(catalog)
         if (not wanted or each.code.startswith(wanted)) and not each.code.startswith(unwanted)
     ]
     if as_json or form is LintFormat.json:
         _print_json(catalog, found)
     elif form is LintFormat.github:
+        from callpact.cli.check_report import annotation  # With every rule of FlowMCP.
+
         print_lines(annotation(_plain_finding(each)) for each in found)
         err.print(_summary(catalog, found), style="dim")
     else:
@@ -126,7 +128,7 @@ def _catalog(sources: SourceOptions, refs: Sequence[str]) -> Catalog:
 def _codes(option: str, given: Iterable[str] | None) -> tuple[str, ...]:
     codes = tuple(part.strip().upper() for each in given or () for part in each.split(","))
     for code in codes:
-        if not code or not any(known.startswith(code) for known in LINT_RULES):
+        if not code or not any(known.startswith(code) for known in contracts.LINT_RULES):
             fail(f"{option}: no code begins with '{code}'; codes are like LNT010, LNT02")
     return codes
 
@@ -156,8 +158,9 @@ def _print_text(catalog: Catalog, found: Sequence[LintFinding], *, shows_info: b
         out.print()
     counts = Counter(each.code for each in visible)
     if counts:
-        ordered = sorted(counts, key=lambda code: (_RANKS[LINT_RULES[code].severity], code))
-        rows = [TableRow((code, f"{counts[code]:,}", LINT_RULES[code].remedy)) for code in ordered]
+        rules = contracts.LINT_RULES
+        ordered = sorted(counts, key=lambda code: (_RANKS[rules[code].severity], code))
+        rows = [TableRow((code, f"{counts[code]:,}", rules[code].remedy)) for code in ordered]
         print_table(rows, ["CODE", "FINDINGS", "WHAT TO DO"], right=("FINDINGS",))
         out.print()
     out.print(_summary(catalog, found), style="bold", highlight=False)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callpact import contracts
 from callpact.cli.options import SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail
-from callpact.contracts import (
-    NamedSchema,
-    bundle_schemas,
-    name_schemas,
-    write_pydantic,
-    write_typescript,
-    write_zod,
-)
 from callpact.schema.json_text import json_text
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
+    from callpact.contracts import NamedSchema
     from callpact.tool import Tool
 
 
@@ -36,16 +30,16 @@ class TypeLanguage(StrEnum):
     jsonschema = "jsonschema"
 
 
-def _bundle_text(schemas: Iterable[NamedSchema]) -> str:
-    return json_text(bundle_schemas(schemas), indent=True) + "\n"
-
-
-_WRITERS: dict[str, Callable[[Iterable[NamedSchema]], str]] = {
-    "typescript": write_typescript,
-    "zod": write_zod,
-    "pydantic": write_pydantic,
-    "jsonschema": _bundle_text,
-}
+def _written(schemas: Iterable[NamedSchema], to: TypeLanguage) -> str:
+    match to:
+        case TypeLanguage.typescript:
+            return contracts.write_typescript(schemas)
+        case TypeLanguage.zod:
+            return contracts.write_zod(schemas)
+        case TypeLanguage.pydantic:
+            return contracts.write_pydantic(schemas)
+        case TypeLanguage.jsonschema:
+            return json_text(contracts.bundle_schemas(schemas), indent=True) + "\n"
 
 
 @takes_sources
@@ -71,10 +65,10 @@ def types(
     has no exact form in Zod; the error names the tool and the keyword.
     """
     catalog = sources.look(sources.session())
-    schemas = name_schemas(
+    schemas = contracts.name_schemas(
         chosen_tools(catalog, tools), ("input", "output") if with_input else ("output",)
     )
-    text = _WRITERS[to.value](schemas)
+    text = _written(schemas, to)
     if output is None:
         sys.stdout.write(text)
         return
