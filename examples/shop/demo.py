@@ -1,4 +1,4 @@
-"""The demo: five short chapters of calls under contract, then the shop is served until Ctrl-C.
+"""The demo: six short chapters of calls under contract, then the shop is served until Ctrl-C.
 
 Run by `make demo`; with `--once` it ends after the chapters.
 """
@@ -153,6 +153,36 @@ async def audit_log(folder: str) -> None:
     line("On your own log: callpact audit stats", "dim")
 
 
+def published(folder: str) -> None:
+    chapter(
+        6,
+        "A published contract",
+        "A version never changes; a break is shown by a call that worked before.",
+    )
+    place = Path(folder, "contracts")
+    place.mkdir()
+    changed = place / "shop.py"
+    changed.write_text(SHOP.read_text("utf-8"), "utf-8")
+    callpact(place, "publish", "-s", "shop.py", "--name", "shop")
+    changed.write_text(SHOP.read_text("utf-8").replace("le=50", "le=20"), "utf-8")
+    callpact(place, "diff", "shop@^1", "shop.py")
+    callpact(place, "publish", "-s", "shop.py", "--name", "shop", "--bump", "minor")
+
+
+def callpact(folder: Path, *words: str) -> None:
+    """Print a command, and the last lines of its output."""
+    line(f"callpact {' '.join(words)}", "cyan")
+    done = subprocess.run(  # noqa: S603 - a fixed command
+        [sys.executable, "-m", "callpact", *words],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    for text in (done.stderr if "error" in done.stderr else done.stdout).splitlines():
+        line(text, "red" if done.returncode else "green")
+
+
 async def main(folder: str, log: TextIO) -> None:
     async with Runtime(Catalog(TOOLS)) as runtime:
         await good_call(runtime)
@@ -160,6 +190,7 @@ async def main(folder: str, log: TextIO) -> None:
         await mended_result(runtime)
     await over_mcp(folder, log)
     await audit_log(folder)
+    published(folder)
     console.print(
         "\n[bold]Next:[/] write a tool of your own with docs/tutorials/first-tool.md.\n"
         f"Other stories, each one command, as in [cyan]{python()} examples/desk/main.py[/]:"

@@ -27,12 +27,12 @@ def ran(script, *args, **more):
     return done.stdout
 
 
-def test_the_demo_has_five_chapters_and_says_what_to_do_next(tmp_path):
+def test_the_demo_has_six_chapters_and_says_what_to_do_next(tmp_path):
     home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "COLUMNS": "100"}
     shown = ran("shop/demo.py", "--once", env=home)
-    places = [shown.index(f"\n{number}. ") for number in range(1, 6)]
+    places = [shown.index(f"\n{number}. ") for number in range(1, 7)]
     assert places == sorted(places)
-    good, refused, mended, over_mcp, audit = places
+    good, refused, mended, over_mcp, audit, published = places
     assert re.search(r"Darjeeling tea +42.00 +kg", shown[good:refused])
     assert "did you mean 'query'?" in shown[refused:mended]
     assert re.search(r'/price +converted +"12.50"', shown[mended:over_mcp])
@@ -40,7 +40,11 @@ def test_the_demo_has_five_chapters_and_says_what_to_do_next(tmp_path):
     assert "isError=True" in shown[over_mcp:audit]
     # 20 calls by the agent; the two over MCP were of another tool.
     assert re.search(r"shop.supplier_offer +20 +50% +There is no product 't9'", shown[audit:])
-    assert "docs/tutorials/first-tool.md" in shown[audit:]
+    assert "shop@1.0.0: 3 contracts published" in shown[published:]
+    broken = re.search(r"accepted before, refused now: (.*)", shown[published:])
+    assert 20 < json.loads(broken[1])["limit"] <= 50
+    assert "need a major step, and 1.1.0 is minor" in " ".join(shown[published:].split())
+    assert "docs/tutorials/first-tool.md" in shown[published:]
     assert list(tmp_path.iterdir()) == []
     for script in re.findall(r"examples/(\S+\.py)", shown):
         assert (ROOT / "examples" / script).is_file()
