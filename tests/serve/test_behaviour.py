@@ -21,9 +21,12 @@ from mcp.shared.exceptions import MCPError
 from callpact.app import Options, Session
 from callpact.serve import Door
 from rest_client import RestClient
+from ways import callpact
+
+pytestmark = pytest.mark.usefixtures("way")
 
 TOOLS = Path(__file__).parent / "behaviour.py"
-SERVE = ["-m", "callpact", "serve", "-s", str(TOOLS)]
+SERVE = ["serve", "-s", str(TOOLS)]
 MODERN, LEGACY = "2026-07-28", "legacy"
 PATIENCE = 60
 
@@ -38,14 +41,14 @@ async def in_memory():
 @contextlib.asynccontextmanager
 async def over_stdio():
     yield StdioServerParameters(
-        command=sys.executable, args=[*SERVE, "--stdio"], env=dict(os.environ)
+        command=sys.executable, args=[*callpact(), *SERVE, "--stdio"], env=dict(os.environ)
     )
 
 
-@pytest.fixture(scope="session")
-def http_address():
+@pytest.fixture(scope="module")
+def http_address(way):
     process = subprocess.Popen(
-        [sys.executable, *SERVE, "--port", "0", "--log-level", "error"],
+        [sys.executable, *callpact(), *SERVE, "--port", "0", "--log-level", "error"],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -28,6 +28,9 @@ from callpact.serve import Door
 from callpact.tool import Contract, Tool
 from callpact.wire.mcp.published import ADVERTISE
 from schema_lint import lint_tool
+from ways import place
+
+pytestmark = pytest.mark.usefixtures("way")
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
@@ -57,7 +60,13 @@ def make(number, case, policy, schema) -> Tool:
         return case.give()
 
     contract = Contract(output=schema, policy=policy)
-    return Tool(id=f"t.n{number}", description=case.name, contract=contract, handler=handler)
+    return Tool(
+        id=f"t.n{number}",
+        description=case.name,
+        contract=contract,
+        handler=handler,
+        uses_client=False,
+    )
 
 
 def ask(tools, era, advertise, limit=10**9, *, is_called=True):
@@ -72,7 +81,7 @@ def ask(tools, era, advertise, limit=10**9, *, is_called=True):
             advertise=advertise,
             result_limit=limit,
         )
-        async with Client(door.server, mode=era) as client:
+        async with place(door.server) as there, Client(there, mode=era) as client:
             listed = {tool.name: wired(tool) for tool in (await client.list_tools()).tools}
             answers = [await answer(client, tool) for tool in tools if is_called]
             return listed, answers, client.protocol_version
