@@ -23,8 +23,7 @@ EXAMPLES = {
     "lint": "callpact lint shop.py --info\n"
     "callpact lint catalogue/ --ignore LNT080 --fail-on error --format github",
     "lock": "callpact lock --accept files.read",
-    "publish": "callpact publish --dry-run\n"
-    "callpact publish -s python:shop.py --bump minor",
+    "publish": "callpact publish --dry-run\ncallpact publish -s python:shop.py --bump minor",
     "types": "callpact types --to zod -s python:shop.py --out shop.ts",
     "libs add": "callpact libs add dayjs@1.11.13",
     "libs list": "callpact libs list",

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -119,10 +119,12 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
             if options.stdio
             else "callpact.serve.http.http_server"
         )
-    if options.workers > 1:
+    if options.stdio:
+        options = replace(options, workers=1)  # Those of the configuration are for HTTP.
+    elif options.workers > 1:
         from callpact.serve.http.worker_channel import check_workers
 
-        check_workers(options.workers, stdio=options.stdio, metrics=options.metrics)
+        check_workers(metrics=options.metrics)
     access = None if options.stdio else _read_access(session)
     bound = None if access is None else _reserved(options, access, session)
     logs = cast("Logs", sources.logs)
