@@ -18,6 +18,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+import raw
 from callpact.app import Options, Session
 from callpact.serve import Door
 from rest_client import RestClient
@@ -247,3 +248,15 @@ def test_a_client_that_asks_which_era_it_is_gets_the_newest(target):
             return client.protocol_version
 
     assert asyncio.run(asyncio.wait_for(go(), PATIENCE)) == MODERN
+
+
+def test_a_call_goes_the_way_that_this_run_is_about(http_address, way):
+    with raw.Line(int(http_address.split(":")[-1].split("/")[0])) as line:
+        session = line.ask(raw.initialize()).headers["mcp-session-id"]
+        headers = {"Mcp_Session_Id": session, "MCP_Protocol_Version": "2025-11-25"}
+        line.ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)
+        line.ask({"jsonrpc": "2.0", "id": 1, "method": "ping"}, **headers)
+        params = {"name": "behaviour_add", "arguments": {"a": 1, "b": 2}}
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        kind = line.ask(call, **headers).headers["content-type"]
+    assert kind == {"direct": "application/json", "sdk": "text/event-stream"}[way]
