@@ -21,6 +21,7 @@ import reader
 import schemas
 import search
 import serving
+import workers
 
 PARTS = {
     "calls": calls.main,
@@ -32,6 +33,7 @@ PARTS = {
     "audit": audit.main,
     "serving": serving.main,
     "load": load.main,
+    "workers": workers.main,
     "gateway": gateway.main,
     "openapi": openapi.main,
     "reader": reader.main,

@@ -1,8 +1,9 @@
 """Guards: that a second worker nearly doubles what a server can do (`callpact serve --workers 2`).
 
-The load comes from processes on the same machine, so with few processors the wall time shows how
-they share them. Therefore the CPU time that the server needs for a call, supervisor and workers
-together, is measured too: its growth from one worker to two bounds the gain on free processors.
+The load comes from processes on the same machine. Calls that cost the server little cost a sender
+about as much, so with few processors the wall time shows how they share them; the CPU time that the
+server needs for a call, supervisor and workers together, bounds the gain on free processors. Beside
+a tool that computes for some milliseconds the senders cost nothing, and the wall time shows the gain.
 """
 
 from __future__ import annotations
@@ -21,31 +22,43 @@ from pathlib import Path
 ROUNDS = 5
 SENDERS = 2
 CONNECTIONS = 8
-CALLS = 2_000
+BUSY_MS = 5
+CALLS = {"add": 2_000, "busy": 200}
+"""Calls of each sender in a round, by tool."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-_TOOLS = """
+_TOOLS = f"""
+import time
+
 from callpact import tool
 
-@tool(annotations={"readOnlyHint": True})
+@tool(annotations={{"readOnlyHint": True}})
 async def add(a: int, b: int) -> int:
     return a + b
+
+@tool(annotations={{"readOnlyHint": True}})
+async def busy(a: int, b: int) -> int:
+    until = time.thread_time() + {BUSY_MS / 1_000}
+    while time.thread_time() < until:
+        a = a + b - b
+    return a
 """
 _SENDER = """
 import json, selectors, socket, sys
 
-port, connections, calls = map(int, sys.argv[1:])
+name = sys.argv[1]
+port, connections, calls = map(int, sys.argv[2:])
 meta = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-params = {"name": "t_add", "arguments": {"a": 1, "b": 2}, "_meta": meta}
+params = {"name": name, "arguments": {"a": 1, "b": 2}, "_meta": meta}
 body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 head = (
     "POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json",
     "Accept: application/json, text/event-stream", "MCP-Protocol-Version: 2026-07-28",
-    "Mcp-Method: tools/call", "Mcp-Name: t_add", f"Content-Length: {len(body)}",
+    "Mcp-Method: tools/call", f"Mcp-Name: {name}", f"Content-Length: {len(body)}",
 )
 request = ("\\r\\n".join(head) + "\\r\\n\\r\\n" + body).encode()
 selector = selectors.DefaultSelector()
@@ -89,30 +102,38 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS + sum(cpu(int(each)) for each in children)
 
 
-def measure(pid: int, port: int) -> tuple[float, float]:
+def measure(pid: int, port: int, tool: str) -> tuple[float, float]:
     """Calls per second, and CPU milliseconds of the server for a call."""
     begun, before = time.perf_counter(), cpu(pid)
-    command = [sys.executable, "-c", _SENDER, str(port), str(CONNECTIONS), str(CALLS)]
+    numbers = map(str, (port, CONNECTIONS, CALLS[tool]))
+    command = [sys.executable, "-c", _SENDER, f"t_{tool}", *numbers]
     senders = [subprocess.Popen(command) for _ in range(SENDERS)]
     for sender in senders:
         if sender.wait():
             raise RuntimeError("a sender failed")
-    calls = CALLS * SENDERS
+    calls = CALLS[tool] * SENDERS
     return calls / (time.perf_counter() - begun), (cpu(pid) - before) * 1_000 / calls
 
 
 def main() -> None:
     """Print the figures of one and two workers, in turns."""
-    with serving(1) as one, serving(2) as two:
-        rounds = [(measure(*one), measure(*two)) for _ in range(ROUNDS + 1)][1:]
-    rates = [[statistics.median(r[i][j] for r in rounds) for j in (0, 1)] for i in (0, 1)]
-    print(f"{os.cpu_count()} processors, {SENDERS} senders on them, load {os.getloadavg()[0]:.1f}")
-    for workers, (rate, spent) in zip((1, 2), rates, strict=True):
-        print(f"{workers} worker(s): {rate:7,.0f} calls/s, {spent:.3f} ms of CPU for a call")
-    print(f"wall: {rates[1][0] / rates[0][0]:.2f} x (the senders take part of the processors)")
+    print("\n## Two workers\n")
     print(
-        f"at most {2 * rates[0][1] / rates[1][1]:.2f} x by CPU, if processors were free (not measured)"
+        f"{os.cpu_count()} processors, {SENDERS} senders on them, load {os.getloadavg()[0]:.1f}\n"
     )
+    print("| what | calls a second | ratio | server's CPU a call | bound by CPU |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    with serving(1) as one, serving(2) as two:
+        for tool in CALLS:
+            rounds = [(measure(*one, tool), measure(*two, tool)) for _ in range(ROUNDS + 1)][1:]
+            (rate, spent), (more, spent_by_two) = (
+                [statistics.median(each[i][j] for each in rounds) for j in (0, 1)] for i in (0, 1)
+            )
+            print(f"| {tool}, one worker | {rate:,.0f} | 1.00 | {spent:.3f} ms | |")
+            print(
+                f"| … two workers | {more:,.0f} | {more / rate:.2f} | {spent_by_two:.3f} ms "
+                f"| {2 * spent / spent_by_two:.2f} |"
+            )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 if "CALLPACT_TEST_CACHE" not in os.environ:  # The first process of a run; workers inherit it.
@@ -28,6 +29,14 @@ settings.register_profile(
     "ci", max_examples=150, deadline=None, derandomize=True, suppress_health_check=_QUIET
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+@pytest.fixture(scope="module", params=["direct", "sdk"])
+def way(request):
+    """The way of every call (`support/ways.py`); processes inherit it."""
+    os.environ["CALLPACT_TEST_WAY"] = request.param
+    yield request.param
+    del os.environ["CALLPACT_TEST_WAY"]
 
 
 def pytest_terminal_summary(terminalreporter):

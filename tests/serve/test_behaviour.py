@@ -18,12 +18,16 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+import raw
 from callpact.app import Options, Session
 from callpact.serve import Door
 from rest_client import RestClient
+from ways import callpact
+
+pytestmark = pytest.mark.usefixtures("way")
 
 TOOLS = Path(__file__).parent / "behaviour.py"
-SERVE = ["-m", "callpact", "serve", "-s", str(TOOLS)]
+SERVE = ["serve", "-s", str(TOOLS)]
 MODERN, LEGACY = "2026-07-28", "legacy"
 PATIENCE = 60
 
@@ -38,14 +42,14 @@ async def in_memory():
 @contextlib.asynccontextmanager
 async def over_stdio():
     yield StdioServerParameters(
-        command=sys.executable, args=[*SERVE, "--stdio"], env=dict(os.environ)
+        command=sys.executable, args=[*callpact(), *SERVE, "--stdio"], env=dict(os.environ)
     )
 
 
-@pytest.fixture(scope="session")
-def http_address():
+@pytest.fixture(scope="module")
+def http_address(way):
     process = subprocess.Popen(
-        [sys.executable, *SERVE, "--port", "0", "--log-level", "error"],
+        [sys.executable, *callpact(), *SERVE, "--port", "0", "--log-level", "error"],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -244,3 +248,15 @@ def test_a_client_that_asks_which_era_it_is_gets_the_newest(target):
             return client.protocol_version
 
     assert asyncio.run(asyncio.wait_for(go(), PATIENCE)) == MODERN
+
+
+def test_a_call_goes_the_way_that_this_run_is_about(http_address, way):
+    with raw.Line(int(http_address.split(":")[-1].split("/")[0])) as line:
+        session = line.ask(raw.initialize()).headers["mcp-session-id"]
+        headers = {"Mcp_Session_Id": session, "MCP_Protocol_Version": "2025-11-25"}
+        line.ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)
+        line.ask({"jsonrpc": "2.0", "id": 1, "method": "ping"}, **headers)
+        params = {"name": "behaviour_add", "arguments": {"a": 1, "b": 2}}
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        kind = line.ask(call, **headers).headers["content-type"]
+    assert kind == {"direct": "application/json", "sdk": "text/event-stream"}[way]

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp import Client
 
+import ways
 from callpact import Identity, Runtime, Tool
 from callpact.serve import Door
 from callpact.serve.auth.bearer import Caller, Verified
@@ -126,12 +127,22 @@ def crowded(mode, story, **limits):
             return "done"
 
         tools = [
-            Tool(id=f"t.{name}", description=name, contract=Contract(), handler=wait)
+            Tool(
+                id=f"t.{name}",
+                description=name,
+                contract=Contract(),
+                handler=wait,
+                uses_client=False,
+            )
             for name in ("one", "two")
         ]
         runtime = Runtime(tools, observers=[events.append])
         door = Door(runtime, identity=Identity("ada"), **limits)
-        async with asyncio.timeout(20), Client(door.server, mode=mode) as client:
+        async with (
+            asyncio.timeout(20),
+            ways.place(door.server) as there,
+            Client(there, mode=mode) as client,
+        ):
             await story(client, begun, end)
 
     asyncio.run(go())
@@ -142,6 +153,7 @@ def code_of(result):
     return json.loads(result.content[0].text)["error"]["code"] if result.is_error else "ok"
 
 
+@pytest.mark.usefixtures("way")
 @ERAS
 @pytest.mark.parametrize(
     ("limits", "other"), [({"calls_per_tool": 1}, "ok"), ({"calls_per_caller": 1}, "overloaded")]

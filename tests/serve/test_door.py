@@ -16,6 +16,9 @@ from callpact.runtime import Runtime
 from callpact.serve import Door
 from callpact.serve.mcp.views import PAGE_ENTRIES
 from callpact.tool import Access, Contract, Disabled, Tool
+from ways import place
+
+pytestmark = pytest.mark.usefixtures("way")
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 ADD = {
@@ -59,6 +62,7 @@ def make(name: str, handler, **more) -> Tool:
     contract = Contract(
         input=more.pop("input", {"type": "object"}), output=more.pop("output", None)
     )
+    more = {"uses_client": False, **more}
     return Tool(id=f"t.{name}", description=name, contract=contract, handler=handler, **more)
 
 
@@ -80,7 +84,7 @@ def ask(mode, question, tools=TOOLS, identity=None, **given):
     async def go():
         runtime = Runtime(tools, observers=[events.append])
         server = Door(runtime, name="t", version="1", identity=identity, **given).server
-        async with Client(server, mode=mode) as client:
+        async with place(server) as there, Client(there, mode=mode) as client:
             # An answer that raises must not raise inside the client's task group.
             try:
                 return await question(client)
@@ -249,7 +253,7 @@ def test_a_cancelled_request_is_an_aborted_call():
             await asyncio.Event().wait()
 
         runtime = Runtime([make("wait", wait)], observers=[events.append])
-        async with Client(Door(runtime).server) as client:
+        async with place(Door(runtime).server) as there, Client(there) as client:
             request = asyncio.create_task(client.call_tool("t_wait", {}))
             await began.wait()
             request.cancel()
@@ -586,7 +590,7 @@ def test_a_request_is_identified_once(mode):
 
     async def story():
         door = Door(Runtime([make("add", add)]), identity=identity)
-        async with Client(door.server, mode=mode) as client:
+        async with place(door.server) as there, Client(there, mode=mode) as client:
             for ask in (client.list_tools, lambda: client.call_tool("t_add", {"a": 1, "b": 2})):
                 seen.clear()
                 await ask()

@@ -13,9 +13,11 @@ from mcp.shared.exceptions import MCPError
 
 from callpact.context import Identity
 from callpact.serve.mcp.large_results import MAX_CURSOR_LENGTH, READ_RESULT
-from doors import LEGACY, MODERN, connected, error_of, tool, value_of
+from doors import LEGACY, MODERN, connected, error_of, value_of
+from doors import tool as make
 
 PATIENCE = 20
+BOTH_WAYS = pytest.mark.usefixtures("way")
 ERAS = pytest.mark.parametrize("mode", [MODERN, LEGACY])
 LIMIT = 400
 ITEMS = [{"number": number, "text": "é" * 10} for number in range(40)]
@@ -31,6 +33,10 @@ async def few(arguments, context):
 
 async def text(arguments, context):
     return "word " * 1_000
+
+
+def tool(name, handler):
+    return make(name, handler, uses_client=False)
 
 
 TOOLS = [tool("everything", everything), tool("few", few), tool("text", text)]
@@ -70,6 +76,7 @@ async def every_page(client, result):
     return items
 
 
+@BOTH_WAYS
 @ERAS
 def test_a_large_result_comes_in_pages_of_whole_items_and_none_is_lost(mode):
     async def question(at):
@@ -85,6 +92,7 @@ def test_a_large_result_comes_in_pages_of_whole_items_and_none_is_lost(mode):
     assert [event.tool_id for event in events].count("t.everything") == 1
 
 
+@BOTH_WAYS
 @ERAS
 def test_a_result_that_fits_comes_whole_and_there_is_nothing_to_explain(mode):
     async def question(at):
@@ -97,6 +105,7 @@ def test_a_result_that_fits_comes_whole_and_there_is_nothing_to_explain(mode):
     assert READ_RESULT not in listed
 
 
+@BOTH_WAYS
 @ERAS
 def test_the_tool_that_reads_on_is_listed_and_announced_once_it_is_needed(mode):
     heard = []
@@ -126,6 +135,7 @@ def test_todays_clients_hear_on_their_stream_that_there_is_a_tool_more():
     assert type(ask(question)).__name__ == "ToolsListChanged"
 
 
+@BOTH_WAYS
 @ERAS
 def test_the_tool_that_reads_on_is_also_there_behind_search_tools(mode):
     async def question(at):
@@ -137,6 +147,7 @@ def test_the_tool_that_reads_on_is_also_there_behind_search_tools(mode):
     assert READ_RESULT in listed
 
 
+@BOTH_WAYS
 @ERAS
 def test_the_whole_result_is_a_resource_for_a_while(mode):
     async def question(at):
@@ -149,6 +160,7 @@ def test_the_whole_result_is_a_resource_for_a_while(mode):
     assert (str(content.uri), content.mime_type) == (str(link.uri), "application/json")
 
 
+@BOTH_WAYS
 @ERAS
 def test_a_long_text_is_shown_in_short_and_read_whole(mode):
     async def question(at):
@@ -161,6 +173,7 @@ def test_a_long_text_is_shown_in_short_and_read_whole(mode):
     assert content.text == "word " * 1_000
 
 
+@BOTH_WAYS
 @ERAS
 @pytest.mark.parametrize("cursor", ["x", "A" * MAX_CURSOR_LENGTH, "../..", "é", "AAAA"])
 def test_a_cursor_that_was_not_given_is_a_failed_call_with_its_place(mode, cursor):
@@ -171,6 +184,7 @@ def test_a_cursor_that_was_not_given_is_a_failed_call_with_its_place(mode, curso
     assert (error["code"], error["path"]) == ("result_gone", "/cursor")
 
 
+@BOTH_WAYS
 @ERAS
 @pytest.mark.parametrize(
     "arguments", [{}, {"cursor": ""}, {"cursor": 5}, {"cursor": "x" * 201}, {"cursor": "x", "y": 1}]
@@ -202,6 +216,7 @@ def test_only_the_caller_who_got_the_first_page_reads_on(other):
     assert not own.is_error
 
 
+@BOTH_WAYS
 def test_a_page_is_not_kept_anew_however_often_it_is_read():
     async def question(at):
         result = await at.client.call_tool("t_everything", {})
@@ -214,6 +229,7 @@ def test_a_page_is_not_kept_anew_however_often_it_is_read():
     assert kept == 1
 
 
+@BOTH_WAYS
 @settings(max_examples=25)
 @given(sizes=st.lists(st.integers(0, 300), max_size=30), limit=st.integers(400, 2_000))
 def test_pages_give_every_item_once_and_in_order(sizes, limit):

@@ -28,8 +28,10 @@ from callpact.serve import Door
 from callpact.tool import Contract, Tool
 from callpact.wire.mcp.published import ADVERTISE
 from schema_lint import lint_tool
+from ways import place
 
 LEGACY, MODERN = "legacy", "2026-07-28"
+BOTH_WAYS = pytest.mark.usefixtures("way")
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 SIZES = pytest.mark.parametrize("advertise", ADVERTISE)
 POLICIES = pytest.mark.parametrize("policy", ["pass", "warn", "cast", "convert", "reject"])
@@ -57,7 +59,13 @@ def make(number, case, policy, schema) -> Tool:
         return case.give()
 
     contract = Contract(output=schema, policy=policy)
-    return Tool(id=f"t.n{number}", description=case.name, contract=contract, handler=handler)
+    return Tool(
+        id=f"t.n{number}",
+        description=case.name,
+        contract=contract,
+        handler=handler,
+        uses_client=False,
+    )
 
 
 def ask(tools, era, advertise, limit=10**9, *, is_called=True):
@@ -72,7 +80,7 @@ def ask(tools, era, advertise, limit=10**9, *, is_called=True):
             advertise=advertise,
             result_limit=limit,
         )
-        async with Client(door.server, mode=era) as client:
+        async with place(door.server) as there, Client(there, mode=era) as client:
             listed = {tool.name: wired(tool) for tool in (await client.list_tools()).tools}
             answers = [await answer(client, tool) for tool in tools if is_called]
             return listed, answers, client.protocol_version
@@ -231,6 +239,7 @@ def wrong(cases, tools, advertise, asked):
     return found
 
 
+@BOTH_WAYS
 @pytest.mark.requirement("001.open.serving")
 @ERAS
 @VIEWS
@@ -240,6 +249,7 @@ def test_every_awkward_answer_is_accepted_and_what_the_contract_asks_for(policy,
     assert wrong(CASES, tools, advertise, asked) == {}
 
 
+@BOTH_WAYS
 @ERAS
 @POLICIES
 def test_every_awkward_answer_without_a_schema_is_accepted_as_it_is(policy, era):
@@ -249,6 +259,7 @@ def test_every_awkward_answer_without_a_schema_is_accepted_as_it_is(policy, era)
     assert wrong(CASES, tools, "full", (listed, answers, version)) == {}
 
 
+@BOTH_WAYS
 @ERAS
 @VIEWS
 def test_every_answer_that_is_too_large_is_accepted_in_part(policy, advertise, era):
@@ -265,6 +276,7 @@ def test_every_answer_that_is_too_large_is_accepted_in_part(policy, advertise, e
             assert is_kept(shown["outputSchema"], answer["structuredContent"]), case.name
 
 
+@BOTH_WAYS
 @ERAS
 @VIEWS
 def test_an_integer_that_nobody_reads_is_told_in_words_or_is_an_error(policy, advertise, era):
@@ -344,6 +356,7 @@ def anything():
     return [awkward.Size.BIG, None]
 
 
+@BOTH_WAYS
 @ERAS
 @SIZES
 @pytest.mark.parametrize("policy", ["warn", "cast", "convert", "reject"])

@@ -202,6 +202,46 @@ def test_workers_do_not_outlive_a_killed_supervisor(served):
     until(lambda: not any(map(is_running, workers)))
 
 
+def test_a_change_of_the_sources_reaches_every_worker(tmp_path):
+    file = tmp_path / "t.py"
+    file.write_text(TOOLS, "utf-8")
+    with raw.Served("t.py", args=("--workers", "2", "--watch"), cwd=tmp_path) as served:
+
+        def listed():
+            found = []
+            for _ in range(4):  # Two connections for each worker.
+                with served.connect() as line:
+                    tools = value(line.ask(raw.message(), **raw.routed()))["tools"]
+                    found.append({tool["name"] for tool in tools})
+            return found
+
+        file.write_text(
+            TOOLS + '\n@tool\ndef more() -> int:\n    """New."""\n    return 1\n', "utf-8"
+        )
+        until(lambda: all("t_more" in names for names in listed()))
+
+        file.write_text("def broken(:", "utf-8")
+        until(lambda: sum("the version from before stays" in line for line in served.lines) == 2)
+        assert all("t_more" in names for names in listed())
+
+
+def test_workers_of_the_configuration_are_for_http_alone(tmp_path):
+    (tmp_path / "t.py").write_text(TOOLS, "utf-8")
+    config = '[serve]\nworkers = 2\n[sources.t]\nref = "python:t.py"\n'
+    (tmp_path / "callpact.toml").write_text(config, "utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "callpact", "serve", "--stdio"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=raw.PATIENCE,
+        check=False,
+    )
+    assert (ran.returncode, "over stdio" in ran.stderr) == (0, True), ran.stderr
+    assert "workers" not in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

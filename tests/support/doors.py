@@ -18,6 +18,7 @@ from callpact.catalog import Catalog
 from callpact.runtime import Runtime
 from callpact.serve import Door
 from callpact.tool import Contract, Tool
+from ways import place
 
 MODERN, LEGACY = "2026-07-28", "legacy"
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -69,17 +70,20 @@ async def connected(
     catalog = arranged(Catalog(tools, resources=resources, prompts=prompts))
     runtime = Runtime(catalog, observers=[events.append])
     door = Door(runtime, name="t", version="1", identity=identity, **given)
-    async with Client(
-        door.server,
-        mode=mode,
-        elicitation_callback=user,
-        sampling_callback=model,
-        list_roots_callback=roots,
-        logging_callback=heard,
-        log_level=level,
-        message_handler=told,
-        client_info=client_info,
-    ) as client:
+    async with (
+        place(door.server) as there,
+        Client(
+            there,
+            mode=mode,
+            elicitation_callback=user,
+            sampling_callback=model,
+            list_roots_callback=roots,
+            logging_callback=heard,
+            log_level=level,
+            message_handler=told,
+            client_info=client_info,
+        ) as client,
+    ):
         yield At(client, door, runtime, events)
 
 

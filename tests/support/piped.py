@@ -15,10 +15,11 @@ import threading
 from pathlib import Path
 
 import raw
+import ways
 
 PATIENCE = raw.PATIENCE
 MODERN, LEGACY = "2026-07-28", "legacy"
-SERVE = [sys.executable, "-m", "callpact", "serve", "--stdio", "-s"]
+SERVE = [sys.executable, *ways.callpact(), "serve", "--stdio", "-s"]
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 

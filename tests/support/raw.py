@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+import ways
+
 PATIENCE = 30
 """Seconds after which anything here gives up, and the test fails."""
 MODERN = "2026-07-28"
@@ -31,7 +33,7 @@ class Served:
 
     def __init__(self, *sources, args=(), cwd=None, stdout=None):
         refs = [part for source in sources for part in ("-s", str(source))]
-        command = [sys.executable, "-m", "callpact", "serve", "--port", "0", *refs, *args]
+        command = [sys.executable, *ways.callpact(), "serve", "--port", "0", *refs, *args]
         pipes = {"stdout": stdout, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(command, cwd=cwd, text=True, **pipes)
         self.lines = [self.process.stderr.readline().rstrip("\n")]

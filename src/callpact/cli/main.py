@@ -598,6 +598,10 @@ def serve(
         metrics=metrics,
         scopes=scope or None,
     )
+    if options.stdio and workers is not None and workers > 1:
+        fail("--workers: over stdio there is one client, and one process; leave out --stdio")
+    if options.stdio and draft:
+        fail("--draft: the draft has an address of its own over HTTP; leave out --stdio")
     serve_by(options, session, sources)
 
 

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -123,11 +123,15 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
             if options.stdio
             else "callpact.serve.http.http_server"
         )
-    if options.workers > 1:
+    if options.stdio:
+        # Those of the configuration are for HTTP.
+        options = replace(options, workers=1, draft=False)
+    elif options.workers > 1:
         from callpact.serve.http.worker_channel import check_workers
 
-        check_workers(options.workers, stdio=options.stdio, metrics=options.metrics)
-    _check_draft(options)
+        check_workers(metrics=options.metrics)
+    if options.draft and options.package is None:
+        raise UsageError("--draft: the draft is served beside a published version; add --package")
     access = None if options.stdio else _read_access(session)
     bound = None if access is None else _reserved(options, access, session)
     logs = cast("Logs", sources.logs)
@@ -336,15 +340,6 @@ def _as_it_is(catalog: Catalog) -> Catalog:
 
 def _nothing() -> None:
     pass
-
-
-def _check_draft(options: ServeOptions) -> None:
-    if options.draft and options.package is None:
-        raise UsageError("--draft: the draft is served beside a published version; add --package")
-    if options.draft and options.stdio:
-        raise UsageError(
-            "--draft: the draft has an address of its own over HTTP; leave out --stdio"
-        )
 
 
 def _production(options: ServeOptions, session: Session) -> Production | None:

@@ -161,23 +161,23 @@ class RunningCalls:
         if share is not None and 0 < self._shares[share] >= free:
             yield _too_many(f"{self._shares[share]:,} calls of '{tool_id}' of yours run already")
             return
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_counted(self._tools, tool_id))
-            stack.enter_context(_counted(self._callers, caller))
-            if share is not None:
-                stack.enter_context(_counted(self._shares, share))
+        self._count(tool_id, caller, 1)
+        try:
             yield None
+        finally:
+            self._count(tool_id, caller, -1)
+
+    def _count(self, tool_id: str, caller: str | None, by: int) -> None:
+        _add(self._tools, tool_id, by)
+        _add(self._callers, caller, by)
+        if caller is not None:
+            _add(self._shares, (tool_id, caller), by)
 
 
-@contextlib.contextmanager
-def _counted(counts: Counter[KeyT], key: KeyT) -> Generator[None]:
-    counts[key] += 1
-    try:
-        yield
-    finally:
-        counts[key] -= 1
-        if not counts[key]:
-            del counts[key]
+def _add(counts: Counter[KeyT], key: KeyT, by: int) -> None:
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]
 
 
 def _too_many(reason: str) -> Disabled:

@@ -108,7 +108,10 @@ class Sessions:
 
 def _first(message: MutableMapping[str, Any], name: bytes) -> bytes | None:
     """Return the first value of a header, as the SDK does."""
-    return next((value for key, value in message["headers"] if key == name), None)
+    for key, value in message["headers"]:
+        if key == name:
+            return value
+    return None
 
 
 def _watching(send: Send, begun: Callable[[Message], None]) -> Send:

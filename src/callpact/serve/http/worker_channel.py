@@ -96,16 +96,12 @@ def receive_one(end: socket.socket) -> tuple[bytes, list[int]]:
     return kind, descriptors
 
 
-def check_workers(number: int, *, stdio: bool, metrics: bool) -> None:
+def check_workers(*, metrics: bool) -> None:
     """Refuse several workers where they cannot be correct.
 
     Raises:
         UsageError: with the reason.
     """
-    if number == 1:
-        return
-    if stdio:
-        raise UsageError("--workers: over stdio there is one client, and one process")
     if os.name != "posix":
         raise UsageError("--workers: this system cannot pass connections between processes")
     if metrics:

@@ -156,7 +156,10 @@ class SessionCalls:
 
 def _session_id(message: MutableMapping[str, Any]) -> bytes | None:
     """Return the first value of the header, as the SDK does."""
-    return next((value for key, value in message["headers"] if key == SESSION_ID), None)
+    for key, value in message["headers"]:
+        if key == SESSION_ID:
+            return value
+    return None
 
 
 def _owner(scope: Scope) -> AuthorizationContext | None:
