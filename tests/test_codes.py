@@ -26,6 +26,7 @@ DESIGN = {
     "aborted": ("ABORTED", "E002", 503),
     "client_unable": ("EXECUTION_ERROR", "E005", 422),
     "overloaded": ("EXECUTION_ERROR", "E002", 503),
+    "code_outdated": ("EXECUTION_ERROR", "E005", 503),
     "not_recorded": ("EXECUTION_ERROR", "E005", 503),
     "paused": ("EXECUTION_ERROR", "E005", 409),
     "handler_error": ("EXECUTION_ERROR", "E005", 500),

@@ -230,7 +230,10 @@ def test_a_result_that_nests_deep_is_a_result_also_if_it_is_the_first_one(engine
     assert ended.data.startswith("[" * levels + '"')
 
 
-def test_a_result_that_nests_deeper_than_its_stack_is_a_failure_and_the_next_call_works(engine):
+def test_a_result_that_nests_deeper_than_its_stack_is_a_failure_and_the_next_call_works(
+    hooks_cache,
+):
+    engine = limited(hooks_cache, seconds=20)  # A busy machine must not stop it before.
     failed = call(engine, "let o = []; for( let i = 0; i < 20000; i++ ) { o = [ o ] } return o")
     assert isinstance(failed, StepFailed)
     assert failed.name == "StackOverflow"

@@ -643,3 +643,22 @@ def test_a_long_call_is_a_stream_with_pings(monkeypatch):
     (event,) = (json.loads(line[6:]) for line in lines if line.startswith(b"data: "))
     assert event["id"] == 7
     assert event["result"]["content"] == [{"type": "text", "text": '"done"'}]
+
+
+class _Broken(Runtime):
+    """A runtime with a fault of ours."""
+
+    async def call(self, *args, **more):
+        raise LookupError("inside")
+
+
+def test_a_fault_of_ours_is_an_internal_error_without_its_text(caplog):
+    async def go():
+        door = Door(_Broken(Catalog(from_functions(add, namespace="t"))), name="t", version="1")
+        read = direct_calls.ReadCall("t_add", {"a": 1, "b": 2}, ERA, "probe 1")
+        return await door.answer(door.direct({"type": "http", "headers": []}, read))
+
+    with caplog.at_level(logging.ERROR):
+        answer = asyncio.run(go())
+    assert answer == {"error": {"code": -32603, "message": "Internal error"}}
+    assert "inside" in caplog.text

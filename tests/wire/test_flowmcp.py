@@ -28,6 +28,7 @@ TABLE = {
     "overloaded": "E002",
     "not_confirmed": "E007",
     "paused": "E005",
+    "code_outdated": "E005",
     "not_recorded": "E005",
     "idempotency_key_invalid": "E004",
     "idempotency_key_reused": "E004",
