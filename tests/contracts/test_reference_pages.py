@@ -59,11 +59,32 @@ def test_declared_examples_come_before_made_ones():
     assert "Example of an output, made from the schema:" in page.text
 
 
+def test_values_bounds_and_defaults_of_a_field_are_shown():
+    schema = {
+        "properties": {
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+            "unit": {"anyOf": [{"enum": ["kg", "lb"]}, {"type": "null"}], "default": None},
+            "code": {"type": "string", "minLength": 2, "pattern": "^[A-Z]+$"},
+            "odd": {"minimum": True, "maxItems": {}},
+        }
+    }
+    rows, _ = field_rows(schema)
+    assert {row.name: row.values for row in rows} == {
+        "limit": "≥ 1; ≤ 50; default 10",
+        "unit": '"kg", "lb"',
+        "code": "≥ 2 characters; matches ^[A-Z]+$",
+        "odd": "",
+    }
+
+
 EVIL = "a|b`c`<script>alert(1)</script>\n\n# Title\n| x | [y](javascript:z) &lt; \u202e\x00"
 
 
 def test_texts_cannot_break_out_of_markdown():
-    schema = {"type": "object", "properties": {EVIL: {"description": EVIL, "enum": [EVIL]}}}
+    schema = {
+        "type": "object",
+        "properties": {EVIL: {"description": EVIL, "enum": [EVIL], "pattern": EVIL}},
+    }
     (page,) = write_pages([tool(description=EVIL, output=schema, input=schema)])
     tables = re.sub(r"`{3,}json\n.*?\n`{3,}", "", page.text, flags=re.DOTALL)
     assert "<script" not in tables

@@ -31,6 +31,20 @@ MAX_ROWS = 500
 """Rows of one table of fields; a line below it says that there are more."""
 MAX_ROW_LEVELS = 8
 """Levels of objects and items in a table of fields."""
+_MAX_VALUES = 50
+_BOUNDS = {
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "exclusiveMaximum": "< {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "≥ {} characters",
+    "maxLength": "≤ {} characters",
+    "minItems": "≥ {} items",
+    "maxItems": "≤ {} items",
+    "pattern": "matches {}",
+    "format": "as {}",
+}
 _COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const"})
 _MAX_TEXT = 2_000
 _MAX_PARTS = 50
@@ -179,7 +193,7 @@ def _schema_blocks(schema: Any) -> Iterator[_Block]:
         yield _Paragraph("No fields are declared.")
         return
     yield _Table(
-        ("field", "type", "required", "nullable", "values", "description"),
+        ("field", "type", "required", "nullable", "values and bounds", "description"),
         tuple(
             (
                 *(row.name, row.kind, _answer(row.is_required), _answer(row.is_nullable)),
@@ -248,8 +262,6 @@ class _RowMaker:
             self.add(sub, label, is_required=needed, level=level + 1, above=tuple(inside))
 
     def _row(self, node: Any, parts: list[dict[str, Any]], name: str, *, is_required: bool) -> None:
-        values = [value for part in parts for value in part.get("enum", ())]
-        values += [part["const"] for part in parts if "const" in part]
         about = next((str(part["description"]) for part in parts if part.get("description")), "")
         kind = encode_kind(self._root, node)
         kinds = kind.removesuffix(" or null").removeprefix("null or ")
@@ -259,7 +271,7 @@ class _RowMaker:
                 kinds,
                 is_required,
                 self._allows_null(node),
-                ", ".join(json_text(value) for value in values[:50]) + ("…" * (len(values) > 50)),
+                "; ".join(_rules(parts)),
                 about,
             )
         )
@@ -294,6 +306,21 @@ class _RowMaker:
             if isinstance(part.get("$ref"), str):
                 pending.append(resolve(self._root, part["$ref"]))
         return [_checked(part) for part in found] if _is_odd(found) else found
+
+
+def _rules(parts: list[dict[str, Any]]) -> Iterator[str]:
+    """The fixed values of a place, its bounds, and its default."""
+    values = [value for part in parts for value in part.get("enum", ())]
+    values += [part["const"] for part in parts if "const" in part]
+    if values:
+        yield ", ".join(map(json_text, values[:_MAX_VALUES])) + "…" * (len(values) > _MAX_VALUES)
+    for keyword, words in _BOUNDS.items():
+        found = next((part[keyword] for part in parts if keyword in part), None)
+        if isinstance(found, str | int | float) and not isinstance(found, bool):
+            yield words.format(found)
+    default = next((part["default"] for part in parts if "default" in part), None)
+    if default is not None:
+        yield f"default {json_text(default)}"
 
 
 def _is_odd(parts: list[dict[str, Any]]) -> bool:
