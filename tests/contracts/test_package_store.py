@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from callpact.contracts.package_store import PackageStore
 from callpact.contracts.package_version import FIRST, PackageVersion, selected_version
 from callpact.errors import InvalidConfig, UsageError
 
+REF = "org.opencontainers.image.ref.name"
 NEXT = FIRST.bumped("minor")
 PUBLISHER = """
 import os, signal, sys
@@ -130,6 +132,24 @@ def test_a_rollback_that_breaks_off_at_any_step_leaves_the_old_or_the_new_index(
         made.roll_back("shop", FIRST, at="noon")
         assert made.resolve("shop").version == FIRST
     assert steps == 3
+
+
+def test_entries_of_an_index_that_another_tool_wrote_are_known_by_their_manifests(store):
+    store.publish("shop", NEXT, b"[2]", newest=FIRST, created="")
+    path = store.folder / "index.json"
+    index = json.loads(path.read_text("utf-8"))
+    for entry in index["manifests"]:  # As skopeo copies them.
+        del entry["artifactType"]
+        entry["annotations"] = {REF: entry["annotations"][REF]}
+    other = {**index["manifests"][0], "digest": f"sha256:{'0' * 64}"}
+    path.write_text(json.dumps({**index, "manifests": [*index["manifests"], other]}), "utf-8")
+
+    assert store.read_index().names == ("shop",)
+    assert {*store.read_index().versions("shop")} == {FIRST, NEXT}
+    assert store.resolve("shop").contracts == b"[2]"
+    assert store.roll_back("shop", FIRST, at="noon") == (NEXT,)
+    assert store.resolve("shop").contracts == b"[1]"
+    assert other in json.loads(path.read_text("utf-8"))["manifests"]
 
 
 def test_of_two_publishers_at_once_one_wins_and_the_other_is_told(store):

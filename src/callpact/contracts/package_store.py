@@ -107,7 +107,7 @@ class _Manifest(Struct, frozen=True, rename="camel"):
     config: Descriptor
     layers: tuple[Descriptor, ...]
     annotations: dict[str, str] = {}
-    artifact_type: str = ARTIFACT_TYPE
+    artifact_type: str = ""
     schema_version: int = 2
     media_type: str = _MANIFEST_TYPE
 
@@ -143,6 +143,7 @@ class PackageStore:
                 f"callpact reads {LAYOUT_VERSION}"
             )
         index = self._decoded(path, _read(path, MAX_INDEX_BYTES), PackageIndex)
+        index = msgspec.structs.replace(index, manifests=tuple(map(self._named, index.manifests)))
         seen: set[tuple[str, str]] = set()
         for each in index.manifests:
             if each.artifact_type != ARTIFACT_TYPE:
@@ -154,6 +155,23 @@ class PackageStore:
                 raise InvalidConfig(f"{path}: {name}@{version} is there twice")
             seen.add((str(name), str(version)))
         return index
+
+    def _named(self, entry: Descriptor) -> Descriptor:
+        """An entry with the name and version of its manifest: tools that copy images drop them."""
+        if entry.artifact_type or entry.media_type != _MANIFEST_TYPE:
+            return entry
+        try:
+            data = self._blob(entry, MAX_MANIFEST_BYTES)
+            manifest = msgspec.json.decode(data, type=_Manifest)
+        except (InvalidConfig, ValueError, RecursionError):  # Of another tool.
+            return entry
+        if manifest.artifact_type != ARTIFACT_TYPE:
+            return entry
+        return msgspec.structs.replace(
+            entry,
+            artifact_type=ARTIFACT_TYPE,
+            annotations={**manifest.annotations, **entry.annotations},
+        )
 
     def resolve(self, name: str, wanted: str = "latest") -> PublishedPackage:
         """The newest version of a package in a range; a withdrawn one only by its exact version.
@@ -285,7 +303,7 @@ class PackageStore:
         layer = self._write(CONTRACTS_TYPE, contracts, on_step)
         config = self._write(_EMPTY_TYPE, _EMPTY, on_step)
         about = {_TITLE: name, _VERSION: str(version), _CREATED: created}
-        manifest = _Manifest(config, (layer,), about)
+        manifest = _Manifest(config, (layer,), about, ARTIFACT_TYPE)
         entry = self._write(_MANIFEST_TYPE, _encoded(manifest), on_step)
         entry = msgspec.structs.replace(
             entry,
