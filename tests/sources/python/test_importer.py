@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 
@@ -87,6 +89,25 @@ def test_a_change_of_the_same_size_in_the_same_second_is_seen(project, monkeypat
     assert load(project).VALUE == 1
     write(project, "im_main.py", "VALUE = 2\n")
     assert load(project).VALUE == 2
+
+
+def test_another_process_sees_a_change_of_the_same_size_in_the_same_second(project):
+    tool = "from callpact import tool\n@tool(namespace='t')\nasync def n() -> int:\n    return {}\n"
+    command = [sys.executable, "-m", "callpact", "call", "-s", "im_main.py", "t.n"]
+    soon = time.time_ns() + 60_000_000_000  # As if written just before it is imported.
+    for value in (1, 2):
+        write(project, "im_main.py", tool.format(value))
+        os.utime(project / "im_main.py", ns=(soon, soon))
+        done = subprocess.run(
+            [*command, "--audit", "off"],
+            cwd=project,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout == f"{value}\n"
 
 
 def test_packages_and_relative_imports_are_followed(project):

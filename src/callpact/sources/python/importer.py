@@ -29,6 +29,7 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _STDLIB = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - compared as a text
 TICK_NS = 50_000_000
 """Nanoseconds by which the clock of a file system may be behind."""
+_SECOND_NS = 1_000_000_000 + TICK_NS
 _lock = threading.RLock()
 
 
@@ -104,7 +105,10 @@ def anew(roots: Iterable[Path]) -> Generator[ImportAttempt]:
         fresh = _fresh(before, homes)
         for name, file in fresh.items():
             brought = _imported[name].brought if name in _imported else set[str]()
-            is_certain = _written_at(file) < since - TICK_NS
+            written = _written_at(file)
+            if written > since - _SECOND_NS:  # It may still change in the second of its bytecode.
+                _forget_bytecode(file)
+            is_certain = written < since - TICK_NS
             module = sys.modules[name]
             _imported[name] = _Imported(name, module, file, _read(file), is_certain, brought)
         for name, known in aside.items():
@@ -135,13 +139,17 @@ def _set_aside() -> dict[str, _Imported]:
             del _imported[name]
     changed = {name for name, known in _imported.items() if not known.is_current}
     for name in changed:
-        # Python's bytecode cache compares only the size and the second of the last change.
-        with suppress(OSError, NotImplementedError, ValueError):
-            Path(importlib.util.cache_from_source(_imported[name].file)).unlink()
+        _forget_bytecode(_imported[name].file)
     stale = {name for name in _imported if changed and not changed.isdisjoint(_made_of(name))}
     for name in stale:
         _take_out(name)
     return {name: _imported[name] for name in stale}
+
+
+def _forget_bytecode(file: str) -> None:
+    """Delete the bytecode of a file: Python compares only the size and the second of its change."""
+    with suppress(OSError, NotImplementedError, ValueError):
+        Path(importlib.util.cache_from_source(file)).unlink()
 
 
 def _take_out(name: str) -> None:
