@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from callpact.app import Session
     from callpact.catalog import Catalog
     from callpact.cli.options import SourceOptions
-    from callpact.contracts.production import Production
+    from callpact.contracts.packages.production import Production
     from callpact.reload.watcher import LoadOptions
     from callpact.runtime import Runtime
     from callpact.secrets.keys import Secrets
@@ -350,9 +350,9 @@ def _production(options: ServeOptions, session: Session) -> Production | None:
     """
     if options.package is None:
         return None
-    from callpact.contracts.package_store import PackageStore
-    from callpact.contracts.package_version import checked_name
-    from callpact.contracts.production import Production
+    from callpact.contracts.packages.package_store import PackageStore
+    from callpact.contracts.packages.package_version import checked_name
+    from callpact.contracts.packages.production import Production
 
     name, _, wanted = options.package.partition("@")
     store = PackageStore(session.configuration.folder / options.packages)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     )
     from callpact.contracts.lint import LintFinding, lint_catalog, lint_tool
     from callpact.contracts.lint_rules import LINT_RULES, LintRule
-    from callpact.contracts.named_schemas import NamedSchema, name_schemas
     from callpact.contracts.proof import CoverProof, Prover
-    from callpact.contracts.pydantic_types import write_pydantic
     from callpact.contracts.reference_pages import ReferencePage, write_pages
-    from callpact.contracts.schema_bundle import bundle_schemas
-    from callpact.contracts.typescript_types import write_typescript
-    from callpact.contracts.zod_types import write_zod
+    from callpact.contracts.types.named_schemas import NamedSchema, name_schemas
+    from callpact.contracts.types.pydantic_types import write_pydantic
+    from callpact.contracts.types.schema_bundle import bundle_schemas
+    from callpact.contracts.types.typescript_types import write_typescript
+    from callpact.contracts.types.zod_types import write_zod
 
 __getattr__ = lazy_names(
     __name__,
@@ -32,13 +32,13 @@ __getattr__ = lazy_names(
         "flowmcp_bumps": ("FLOWMCP_BUMPS", "BumpRule", "is_flowmcp", "with_flowmcp_bumps"),
         "lint": ("LintFinding", "lint_catalog", "lint_tool"),
         "lint_rules": ("LINT_RULES", "LintRule"),
-        "named_schemas": ("NamedSchema", "name_schemas"),
+        "types.named_schemas": ("NamedSchema", "name_schemas"),
         "proof": ("CoverProof", "Prover"),
-        "pydantic_types": ("write_pydantic",),
+        "types.pydantic_types": ("write_pydantic",),
         "reference_pages": ("ReferencePage", "write_pages"),
-        "schema_bundle": ("bundle_schemas",),
-        "typescript_types": ("write_typescript",),
-        "zod_types": ("write_zod",),
+        "types.schema_bundle": ("bundle_schemas",),
+        "types.typescript_types": ("write_typescript",),
+        "types.zod_types": ("write_zod",),
     },
 )
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callpact.codes import CODES, OWN_CODE
 from callpact.contracts.counterexample import valid_example
-from callpact.contracts.named_schemas import unique_name
+from callpact.contracts.types.named_schemas import unique_name
 from callpact.errors import InvalidSchema
 from callpact.schema import compile_schema, is_array, is_object
 from callpact.schema.json_text import json_text

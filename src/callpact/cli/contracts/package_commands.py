@@ -11,8 +11,8 @@ import typer
 from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption
 from callpact.cli.options import AsJson
 from callpact.cli.output import TableRow, err, fail, out, plain, print_json, print_table
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import checked_name, version_of
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import checked_name, version_of
 
 packages = typer.Typer(
     help="Published versions of contracts.", no_args_is_help=True, rich_markup_mode="markdown"

@@ -9,9 +9,9 @@ import typer
 
 from callpact.cli.output import counted, fail
 from callpact.cli.tool_commands import catalog_of
-from callpact.contracts.flowmcp_snapshots import published_catalog
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import is_package_name
+from callpact.contracts.packages.flowmcp_snapshots import published_catalog
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import is_package_name
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog

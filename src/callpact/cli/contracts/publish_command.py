@@ -17,18 +17,23 @@ from callpact.cli.options import SourceOptions, takes_sources
 from callpact.cli.output import counted, err, fail, out, plain
 from callpact.contracts.diff import Bump, diff_catalogs
 from callpact.contracts.flowmcp_bumps import is_flowmcp, with_flowmcp_bumps
-from callpact.contracts.flowmcp_snapshots import (
+from callpact.contracts.packages.flowmcp_snapshots import (
     new_snapshots,
     published_catalog,
     read_snapshots,
 )
-from callpact.contracts.package_form import (
+from callpact.contracts.packages.package_form import (
     catalog_of_contracts,
     encode_contracts,
     published_contracts,
 )
-from callpact.contracts.package_store import PackageStore, PublishedPackage
-from callpact.contracts.package_version import FIRST, PackageVersion, checked_name, version_of
+from callpact.contracts.packages.package_store import PackageStore, PublishedPackage
+from callpact.contracts.packages.package_version import (
+    FIRST,
+    PackageVersion,
+    checked_name,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from callpact.catalog import Catalog
 from callpact.contracts.flowmcp_bumps import FLOWMCP_KIND
-from callpact.contracts.package_form import catalog_of_contracts
+from callpact.contracts.packages.package_form import catalog_of_contracts
 from callpact.errors import InvalidConfig, InvalidManifest, InvalidSchema, UsageError
 from callpact.schema import schema_hash
 from callpact.schema.hashing import data_digest
@@ -25,7 +25,7 @@ from callpact.sources.flowmcp.read.exports import read_schema_file
 from callpact.sources.flowmcp.read.hit import KEBAB, SEMVER
 
 if TYPE_CHECKING:
-    from callpact.contracts.package_store import PublishedPackage
+    from callpact.contracts.packages.package_store import PublishedPackage
 
 SNAPSHOTS = Path("grading-data", "schemas")
 """The folder of snapshots in a folder of packages."""

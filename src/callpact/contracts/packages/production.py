@@ -15,8 +15,8 @@ from typing import Any
 
 from callpact.catalog import Catalog
 from callpact.context import Context
-from callpact.contracts.package_form import decode_contracts, published_contracts
-from callpact.contracts.package_store import PackageStore, PublishedPackage
+from callpact.contracts.packages.package_form import decode_contracts, published_contracts
+from callpact.contracts.packages.package_store import PackageStore, PublishedPackage
 from callpact.errors import CodeOutdated, InvalidInput
 from callpact.gate import admit
 from callpact.tool import Admitted, Contract, Disabled, Handler, Tool

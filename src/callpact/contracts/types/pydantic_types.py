@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from callpact.contracts.named_schemas import (
+from callpact.contracts.types.named_schemas import (
     KINDS,
     MAX_TYPE_DEPTH,
     TYPED,

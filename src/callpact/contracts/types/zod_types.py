@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callpact.contracts.named_schemas import (
+from callpact.contracts.types.named_schemas import (
     IN_PLACE,
     KINDS,
     MAX_TYPE_DEPTH,
@@ -22,9 +22,9 @@ from callpact.contracts.named_schemas import (
     submap,
     subschemas,
 )
-from callpact.contracts.script_patterns import script_pattern
-from callpact.contracts.typescript_types import comment, literal, type_declaration
-from callpact.contracts.zod_runtime import RUNTIME
+from callpact.contracts.types.script_patterns import script_pattern
+from callpact.contracts.types.typescript_types import comment, literal, type_declaration
+from callpact.contracts.types.zod_runtime import RUNTIME
 from callpact.errors import Unexpressible
 from callpact.schema import is_array, is_object
 

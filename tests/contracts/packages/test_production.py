@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from callpact import Catalog, Contract, InvalidInput, OutputRejected, Resource, Runtime, Tool, tool
-from callpact.contracts.package_form import encode_contracts, published_contracts
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import FIRST
-from callpact.contracts.production import Production
+from callpact.contracts.packages.package_form import encode_contracts, published_contracts
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import FIRST
+from callpact.contracts.packages.production import Production
 from callpact.errors import CodeOutdated, Failed, UsageError
 from callpact.sources import from_functions
 from callpact.tool import Disabled

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import command_line
-from callpact.contracts.package_store import PackageStore
+from callpact.contracts.packages.package_store import PackageStore
 from callpact.schema.hashing import json_digest
 from schema_file import FILE, GONE, GOOD, HANDLERS, TOOL, changed, exported
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from callpact.contracts.named_schemas import NamedSchema
+from callpact.contracts.types.named_schemas import NamedSchema
 from callpact.schema import is_object
 from callpact.schema.drafts import Draft, draft_of
 

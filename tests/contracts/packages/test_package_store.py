@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import FIRST, PackageVersion, selected_version
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import FIRST, PackageVersion, selected_version
 from callpact.errors import InvalidConfig, UsageError
 
 REF = "org.opencontainers.image.ref.name"
@@ -18,8 +18,8 @@ NEXT = FIRST.bumped("minor")
 PUBLISHER = """
 import os, signal, sys
 from pathlib import Path
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import FIRST
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import FIRST
 
 folder, last = Path(sys.argv[1]), int(sys.argv[2])
 steps = []
@@ -36,8 +36,8 @@ PackageStore(folder).publish(
 RACER = """
 import sys
 from pathlib import Path
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import FIRST
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import FIRST
 from callpact.errors import UsageError
 
 print("ready", flush=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callpact.contracts.named_schemas import (
+from callpact.contracts.types.named_schemas import (
     KINDS,
     MAX_TYPE_DEPTH,
     TYPED,

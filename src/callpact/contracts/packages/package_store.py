@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from callpact.audit.journal.file_locks import hold, release, sync_folder
-from callpact.contracts.package_version import (
+from callpact.contracts.packages.package_version import (
     PackageVersion,
     is_package_name,
     is_version,

@@ -12,10 +12,14 @@ import pytest
 
 from callpact import Catalog, from_flowmcp
 from callpact.audit.journal.file_locks import hold
-from callpact.contracts.flowmcp_snapshots import new_snapshots, published_catalog, read_snapshots
-from callpact.contracts.package_form import encode_contracts, published_contracts
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import FIRST
+from callpact.contracts.packages.flowmcp_snapshots import (
+    new_snapshots,
+    published_catalog,
+    read_snapshots,
+)
+from callpact.contracts.packages.package_form import encode_contracts, published_contracts
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import FIRST
 from callpact.errors import InvalidConfig, UsageError
 from callpact.testing import StubTransport
 from schema_file import FILE, GONE, GOOD, HANDLERS, TOOL, changed, exported
@@ -26,9 +30,9 @@ PUBLISHER = """
 import os, signal, sys
 from pathlib import Path
 from callpact import Catalog, from_flowmcp
-from callpact.contracts.flowmcp_snapshots import new_snapshots, read_snapshots
-from callpact.contracts.package_store import PackageStore
-from callpact.contracts.package_version import FIRST
+from callpact.contracts.packages.flowmcp_snapshots import new_snapshots, read_snapshots
+from callpact.contracts.packages.package_store import PackageStore
+from callpact.contracts.packages.package_version import FIRST
 
 folder, file, last = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 steps = []

@@ -1,0 +1,1 @@
+"""Published versions of contracts: their form, their folder, and tools held to them."""

@@ -1,0 +1,1 @@
+"""Types for consumers, written from contracts: TypeScript, Zod, Pydantic, JSON Schema."""
