@@ -39,6 +39,7 @@ TOKEN = {
 }
 
 
+@pytest.mark.requirement("000.purpose.documentation")
 def test_a_response_table_has_nested_fields_types_and_marks():
     (page,) = write_pages([tool(output=TOKEN, kind="query", access=["shop:read"])])
     assert page.file_name == "shop.md"

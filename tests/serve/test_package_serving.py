@@ -65,6 +65,7 @@ async def until_listed(expected, *clients):
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.requirement("004.versions.next-list")
 @pytest.mark.parametrize("more", [(), ("--workers", "2")], ids=["one", "workers"])
 def test_a_published_version_and_a_rollback_reach_every_connected_client(command, tmp_path, more):
     async def go(address):

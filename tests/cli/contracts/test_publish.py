@@ -47,6 +47,8 @@ def test_the_first_version_is_one_and_the_same_contracts_are_published_once(shop
     assert run(*COMMAND, "--version", "1.0.0").out == "shop@1.0.0: as published\n"
 
 
+@pytest.mark.requirement("004.versions.new-version")
+@pytest.mark.requirement("004.versions.major")
 def test_the_suggested_step_is_taken_and_a_smaller_one_refused(shop, run):
     shop(SHOP)
     run(*COMMAND)
@@ -66,6 +68,7 @@ def test_a_change_of_code_only_is_a_patch(shop, run):
     assert "shop@1.0.1" in run(*COMMAND).out
 
 
+@pytest.mark.requirement("004.versions.immutable")
 def test_a_published_version_never_changes(shop, run):
     shop(SHOP)
     run(*COMMAND)

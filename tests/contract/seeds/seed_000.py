@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-_PACKAGES = "waits for packages: generated pages and types; `callpact show` prints the fields"
-
 ROWS = (
     # -- Purpose
     ("000.purpose.fields-in-advance", "Clients know the fields of an answer before they call."),
     ("000.purpose.validator", "The answer is compared with the declaration."),
-    {
-        _PACKAGES: {
-            "000.purpose.documentation": "Documentation has tables of answers, made by themselves.",
-            "000.purpose.types": "TypeScript interfaces and Zod schemas are made of it.",
-        }
-    },
+    ("000.purpose.documentation", "Documentation has tables of answers, made by themselves."),
+    ("000.purpose.types", "TypeScript interfaces and Zod schemas are made of it."),
     # -- Declaration
     ("000.declare.optional", "`output` is optional, beside method, path and the rest."),
     ("000.declare.example", "The seed's first example is a good declaration."),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-_MCP = "waits for the MCP source (from_mcp)"
-_OPENAPI = "waits for the OpenAPI source (from_openapi)"
-
 ROWS = (
     # -- Types
     ("001.types.envelope", "A result is {data, meta}."),
@@ -116,33 +113,25 @@ ROWS = (
         "001.mcp.structured-content-is-normalised",
         "Structured content is cast to the output schema; meta keeps the original.",
     ),
-    {
-        _MCP: {
-            "001.mcp.output-schema-extracted": "SHOULD take outputSchema from the tool's definition.",
-            "001.mcp.structured-preferred": "structuredContent is the data when it is there.",
-            "001.mcp.content-always-in-meta": "meta.content always holds every block.",
-            "001.mcp.blocks-map-one-to-one": "SDK blocks map one to one to ours.",
-            "001.mcp.unknown-blocks-become-text": "An unknown block becomes a text block of its JSON.",
-            "001.mcp.transport-errors-raise": "Transport errors and unknown tools raise CallError.",
-            "001.mcp.unknown-schema-is-untouched": "Without outputSchema nothing is cast.",
-            "001.open.json-in-text": "JSON in text blocks: whether to parse it is open.",
-            "001.migration.from-mcp-envelope": "from_mcp returns mcp envelopes; isError does not throw.",
-            "001.migration.from-mcp-schema": "from_mcp takes outputSchema, else unknown.",
-        }
-    },
+    ("001.mcp.output-schema-extracted", "SHOULD take outputSchema from the tool's definition."),
+    ("001.mcp.structured-preferred", "structuredContent is the data when it is there."),
+    ("001.mcp.content-always-in-meta", "meta.content always holds every block."),
+    ("001.mcp.blocks-map-one-to-one", "SDK blocks map one to one to ours."),
+    ("001.mcp.unknown-blocks-become-text", "An unknown block becomes a text block of its JSON."),
+    ("001.mcp.transport-errors-raise", "Transport errors and unknown tools raise CallError."),
+    ("001.mcp.unknown-schema-is-untouched", "Without outputSchema nothing is cast."),
+    ("001.open.json-in-text", "JSON in text blocks: whether to parse it is open."),
+    ("001.migration.from-mcp-envelope", "from_mcp returns mcp envelopes; isError does not throw."),
+    ("001.migration.from-mcp-schema", "from_mcp takes outputSchema, else unknown."),
     # -- OpenAPI
     ("001.openapi.normalises", "An HTTP answer is cast to the output schema."),
-    {
-        _OPENAPI: {
-            "001.openapi.error-status-raises": "An HTTP error status raises CallError.",
-            "001.openapi.json-is-parsed": "application/json is parsed.",
-            "001.openapi.text-is-text": "text/* is text.",
-            "001.openapi.rest-is-bytes": "Anything else is bytes.",
-            "001.openapi.content-type-may-be-empty": "No Content-Type is the empty text.",
-            "001.openapi.headers-joined": "Repeated headers are joined with a comma.",
-            "001.migration.from-openapi": "from_openapi returns http envelopes; error status raises.",
-        }
-    },
+    ("001.openapi.error-status-raises", "An HTTP error status raises CallError."),
+    ("001.openapi.json-is-parsed", "application/json is parsed."),
+    ("001.openapi.text-is-text", "text/* is text."),
+    ("001.openapi.rest-is-bytes", "Anything else is bytes."),
+    ("001.openapi.content-type-may-be-empty", "No Content-Type is the empty text."),
+    ("001.openapi.headers-joined", "Repeated headers are joined with a comma."),
+    ("001.migration.from-openapi", "from_openapi returns http envelopes; error status raises."),
     # -- Value.Cast
     ("001.cast.strips-excess", "Properties that the schema lacks are stripped."),
     (

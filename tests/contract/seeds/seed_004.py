@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _INTERACTIVE = "waits for Interactive Tools and component allowlists"
-_PACKAGES = "waits for packages and their versions"
 
 ROWS = (
     # -- Where validation runs
@@ -56,14 +55,10 @@ ROWS = (
     ("004.output.structured-error", "The model reads a structured error."),
     ("004.output.protects-callers", "Nothing of a malformed answer is delivered."),
     # -- Versions
-    {
-        _PACKAGES: {
-            "004.versions.immutable": "Published packages are immutable.",
-            "004.versions.new-version": "A changed property makes a new version.",
-            "004.versions.next-list": "Hosts see the new schema on their next list of tools.",
-            "004.versions.major": "A breaking change is a MAJOR version.",
-        }
-    },
+    ("004.versions.immutable", "Published packages are immutable."),
+    ("004.versions.new-version", "A changed property makes a new version."),
+    ("004.versions.next-list", "Hosts see the new schema on their next list of tools."),
+    ("004.versions.major", "A breaking change is a MAJOR version."),
     # -- Custom rules
     ("004.custom.tool-error", "Cross-field rules raise ToolError in the handler."),
     ("004.custom.tool-error-is-clean", "A ToolError reads like a schema rejection."),

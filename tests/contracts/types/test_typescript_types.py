@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 import node_packages
 from callpact.contracts import NamedSchema, write_typescript
 
@@ -14,6 +16,7 @@ def written(schema):
     return write_typescript([NamedSchema("PriceOutput", "shop.price", "output", schema)])
 
 
+@pytest.mark.requirement("000.purpose.types")
 def test_an_object_is_an_interface_with_comments():
     schema = {
         "type": "object",

@@ -169,6 +169,7 @@ def _exact(value):
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+@pytest.mark.requirement("000.purpose.types")
 def test_zod_accepts_what_the_contract_accepts_for_every_keyword(workshop):
     assert judged(workshop, [*SCHEMAS, *FORMATS]) == []
 

@@ -13,7 +13,7 @@ import pytest
 
 from callpact import CallError, Catalog, InvalidInput, Runtime, UpstreamError, raise_for_error
 from callpact.envelope import TextBlock
-from callpact.errors import InvalidConfig, SourceRefused
+from callpact.errors import InvalidConfig, SourceRefused, UnknownTool
 from callpact.secrets import Secrets
 from callpact.sources import from_mcp
 from callpact.sources.mcp.mcp_source import content_blocks, envelope_of
@@ -40,6 +40,11 @@ def price(item: str, unit: Literal["kg", "lb"] = "kg") -> dict[str, float]:
 def fail() -> str:
     """Always fails."""
     raise ToolError("sold_out", "nothing is left")
+
+@tool(namespace="shop")
+def anything() -> Any:
+    """No contract for the answer."""
+    return {"price": "12.5"}
 
 @tool(namespace="shop")
 def crash() -> str:
@@ -112,6 +117,27 @@ def test_the_tools_of_a_server_are_called_under_their_contract(command):
     asyncio.run(go())
 
 
+@pytest.mark.requirement("001.mcp.output-schema-extracted")
+@pytest.mark.requirement("001.mcp.unknown-schema-is-untouched")
+@pytest.mark.requirement("001.migration.from-mcp-schema")
+@pytest.mark.requirement("001.mcp.transport-errors-raise")
+def test_the_declared_output_schema_is_the_contract_and_none_is_unknown(command):
+    async def go():
+        async with opened(command, namespace="up") as (runtime, tools):
+            found = {tool.id: tool.contract.output for tool in tools}
+            assert found["up.shop_fail"] == {"type": "string"}
+            assert found["up.shop_anything"] is None
+            envelope = await runtime.execute("up.shop_anything", {})
+            assert envelope.data == {"price": "12.5"}
+            assert not envelope.warnings
+            assert not envelope.changes
+            with pytest.raises(UnknownTool):
+                await runtime.execute("up.shop_nothing", {})
+
+    asyncio.run(go())
+
+
+@pytest.mark.requirement("001.migration.from-mcp-envelope")
 def test_an_error_result_is_data_and_raises_only_on_request(command):
     async def go():
         async with opened(command, namespace="up") as (runtime, _):
@@ -124,6 +150,7 @@ def test_an_error_result_is_data_and_raises_only_on_request(command):
     asyncio.run(go())
 
 
+@pytest.mark.requirement("001.mcp.transport-errors-raise")
 def test_a_server_that_dies_in_a_call_gives_an_error_and_the_next_call_works(command):
     async def go():
         async with opened(command, namespace="up") as (runtime, _):
@@ -183,6 +210,7 @@ def test_a_slow_call_is_ended_by_its_deadline(command):
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
+@pytest.mark.requirement("001.mcp.blocks-map-one-to-one")
 @pytest.mark.parametrize(
     "block",
     [
@@ -207,6 +235,8 @@ def test_every_field_of_a_content_block_is_kept(block):
     assert msgspec.to_builtins(content_blocks([block, whole])) == [block, whole]
 
 
+@pytest.mark.requirement("001.mcp.structured-preferred")
+@pytest.mark.requirement("001.mcp.content-always-in-meta")
 def test_structured_content_is_the_data_and_the_blocks_stay_in_the_meta():
     envelope = envelope_of(
         {
@@ -231,6 +261,7 @@ def test_without_structured_content_the_blocks_are_the_data():
     assert envelope.data == [TextBlock("x")]
 
 
+@pytest.mark.requirement("001.mcp.unknown-blocks-become-text")
 def test_a_block_of_an_unknown_kind_becomes_text_with_its_json():
     envelope = envelope_of({"content": [{"type": "hologram", "rays": 3}, 7]})
     assert [json.loads(block.text) for block in envelope.data] == [
@@ -239,6 +270,7 @@ def test_a_block_of_an_unknown_kind_becomes_text_with_its_json():
     ]
 
 
+@pytest.mark.requirement("001.open.json-in-text")
 @pytest.mark.parametrize(
     ("text", "output", "data"),
     [
@@ -253,6 +285,7 @@ def test_json_in_the_only_text_is_data_where_the_schema_wants_it(text, output, d
     assert envelope.meta.meta_ext == {"operations/dataFrom": "text-json"}
 
 
+@pytest.mark.requirement("001.open.json-in-text")
 @pytest.mark.parametrize(
     ("result", "output"),
     [

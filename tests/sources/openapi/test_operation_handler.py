@@ -38,6 +38,10 @@ def answered(sent, operation=None, arguments=None, settings=None):
 # --- responses -------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("001.openapi.json-is-parsed")
+@pytest.mark.requirement("001.openapi.text-is-text")
+@pytest.mark.requirement("001.openapi.rest-is-bytes")
+@pytest.mark.requirement("001.migration.from-openapi")
 @pytest.mark.parametrize(
     ("sent", "data"),
     [
@@ -67,6 +71,20 @@ def test_the_envelope_has_headers_and_cookies_of_the_response():
     assert envelope.meta.set_cookie == ["a=b"]
 
 
+@pytest.mark.requirement("001.openapi.headers-joined")
+def test_repeated_headers_are_joined_with_a_comma():
+    envelope = answered(Sent({}, headers={"X-Tag": "a", "x-tag": "b"}))
+    assert envelope.meta.headers["x-tag"] == "a, b"
+
+
+@pytest.mark.requirement("001.openapi.content-type-may-be-empty")
+def test_without_a_content_type_it_is_the_empty_text():
+    assert answered(Sent(b"bytes")).meta.content_type == ""
+    assert answered(Sent({})).meta.content_type == "application/json"
+
+
+@pytest.mark.requirement("001.openapi.error-status-raises")
+@pytest.mark.requirement("001.migration.from-openapi")
 @pytest.mark.parametrize("status", [304, 400, 404, 418, 500, 599])
 def test_another_status_is_an_upstream_error_with_its_body(status):
     body = "x" * 5_000
