@@ -14,7 +14,7 @@ from callpact.contracts.packages.package_version import FIRST
 from callpact.contracts.packages.production import Production
 from callpact.errors import CodeOutdated, Failed, UsageError
 from callpact.sources import from_functions
-from callpact.tool import Disabled
+from callpact.tool import Access, Disabled
 
 
 def made(function, **more):
@@ -54,12 +54,18 @@ def held(store, *tools, **more):
     return Production(store, "shop", "^1").held(Catalog(tools, **more))
 
 
-def test_a_caller_sees_the_published_names_texts_schemas_and_access(publish):
-    old = made(price, description="Old.", access=["buy"], tags=["money"])
-    catalog = held(publish(old), made(price, description="New.", tags=["other"]))
-    (found,) = catalog
-    assert (found.description, found.tags, found.access.scopes) == ("Old.", ("money",), ("buy",))
-    assert found.version == "shop@1.0.0"
+def test_a_caller_sees_the_published_names_texts_and_schemas(publish):
+    old = made(price, description="Old.", tags=["money"])
+    (found,) = held(publish(old), made(price, description="New.", tags=["other"]))
+    assert (found.description, found.tags, found.version) == ("Old.", ("money",), "shop@1.0.0")
+
+
+def test_a_caller_needs_the_rights_of_the_published_version_and_of_the_sources(publish):
+    store = publish(made(price, access=["buy"]))
+    (found,) = held(store, made(price))
+    assert found.access == Access(("buy",))
+    (found,) = held(store, made(price, access=Access(["pay"], ["eu", "us"], "shop", "read")))
+    assert found.access == Access(("buy", "pay"), ("eu", "us"), "shop", "read")
 
 
 def test_a_contract_that_is_the_published_one_keeps_the_order_of_its_keys(publish):

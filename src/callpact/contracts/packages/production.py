@@ -1,7 +1,8 @@
 """Tools of running sources, held to a published version of their contracts.
 
-What a caller sees is of the published version: names, texts, schemas, policies, access rules.
-Handlers, keys, time limits and whether a tool is disabled are those of the sources.
+What a caller sees is of the published version: names, texts, schemas, policies. Handlers, keys,
+time limits and whether a tool is disabled are those of the sources. Of the access rules both apply:
+neither an old version nor a changed source opens a tool.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from callpact.contracts.packages.package_form import decode_contracts, published
 from callpact.contracts.packages.package_store import PackageStore, PublishedPackage
 from callpact.errors import CodeOutdated, InvalidInput
 from callpact.gate import admit
-from callpact.tool import Admitted, Contract, Disabled, Handler, Tool
+from callpact.tool import Access, Admitted, Contract, Disabled, Handler, Tool
 
 MAX_NAMED = 5
 """Tools that a note names; the others are counted."""
 _SEEN = (
     *("wire_name", "description", "title", "search_hint", "tags", "aliases", "keywords", "kind"),
-    *("examples", "annotations", "argument_aliases", "access"),
+    *("examples", "annotations", "argument_aliases"),
 )
 """Fields of a tool that are those of its published contract."""
 _CONTRACT = ("input", "output", "policy", "input_policy", "formats")
@@ -96,6 +97,7 @@ class Production:
             tool,
             **{name: getattr(published, name) for name in _SEEN},
             version=self.label,
+            access=_access(published.access, tool.access),
             contract=_contract(published.contract, tool.contract),
             handler=_checked(tool, self.label) if is_other else tool.handler,
         )
@@ -118,6 +120,17 @@ class Production:
         changed = [key for key, (old, new) in pairs.items() if old.code != new.code]
         if changed:
             yield f"{self.label}: the code was changed after it was published: {_few(changed)}"
+
+
+def _access(published: Access, own: Access) -> Access:
+    """The scopes of both rules; of two other parts that differ, the one of the sources."""
+    kept = own if own.resource_type is not None else published
+    return Access(
+        tuple(dict.fromkeys((*published.scopes, *own.scopes))),
+        own.any_scopes or published.any_scopes,
+        kept.resource_type,
+        kept.resource_action,
+    )
 
 
 def _contract(published: Contract, own: Contract) -> Contract:
