@@ -66,7 +66,7 @@ def test_a_changed_contract_is_classified_as_diff_does_beside_its_text(project, 
     assert "  patch        description changed\n" in shown.out
     assert "  breaking     input /message: maxLength none → 3 (refuted)\n" in shown.out
     assert "accepted before, refused now: {" in shown.out
-    assert "suggested bump: major\n" in shown.out
+    assert "suggested bump" not in shown.out  # The server is somebody else's.
     assert "h.add" not in shown.out
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, cast
 
-from callpact.cli.contracts.diff_command import print_diff
+from callpact.cli.contracts.diff_command import print_changes
 from callpact.cli.output import counted, fail, out, plain
 from callpact.contracts import CatalogDiff, diff_catalogs
 
@@ -56,8 +56,7 @@ async def update_lock(session: Session, accept: Collection[str]) -> bool:
                     out.print(f"  {plain(line)}", highlight=False)
             # In a thread: proofs take seconds, and the connections stay answered.
             compared = await asyncio.to_thread(_compared, source, name, pinned, found, changes)
-            if compared.changes:
-                print_diff(compared)
+            print_changes(compared)
             lock = updated(lock, name, definitions, accept=sorted(wanted))
             if not changes:
                 out.print(f"{plain(name)}: as pinned")

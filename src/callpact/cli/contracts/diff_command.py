@@ -99,6 +99,17 @@ def _encoded_change(change: ContractChange) -> dict[str, Any]:
 
 def print_diff(found: CatalogDiff) -> None:
     """Print every change by tool, and the suggested bump."""
+    print_changes(found)
+    if found.bump is None:
+        out.print("no change")
+        return
+    breaking = sum(change.is_breaking for change in found.changes)
+    total = f"{counted(len(found.changes), 'change')}, {breaking:,} breaking"
+    out.print(f"{total}; suggested bump: {found.bump}{_applied(found)}", highlight=False)
+
+
+def print_changes(found: CatalogDiff) -> None:
+    """Print every change by tool, and what could not be proved."""
     tool = None
     for change in found.changes:
         if change.tool != tool:
@@ -120,12 +131,6 @@ def print_diff(found: CatalogDiff) -> None:
         err.print(f"[yellow]note:[/] {_shown(text)}")
     for violation in found.violations:
         err.print(f"[yellow]warning:[/] {_shown(violation)}")
-    if found.bump is None:
-        out.print("no change")
-        return
-    breaking = sum(change.is_breaking for change in found.changes)
-    total = f"{counted(len(found.changes), 'change')}, {breaking:,} breaking"
-    out.print(f"{total}; suggested bump: {found.bump}{_applied(found)}", highlight=False)
 
 
 def _shown(text: str) -> str:
