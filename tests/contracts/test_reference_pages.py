@@ -52,6 +52,21 @@ def test_a_response_table_has_nested_fields_types_and_marks():
     assert "| `schema_validation_failed` | 400 |" in page.text
 
 
+def test_the_errors_of_all_tools_are_one_table_at_the_end_of_the_page():
+    (page,) = write_pages([tool(output=TOKEN), tool(id="shop.stock", output=TOKEN)])
+    assert page.text.count("| `access_denied` | 403 |") == 1
+    assert page.text.index("## shop.stock") < page.text.index("## Errors")
+    assert "component_not_allowed" not in page.text
+    assert "output_validation_failed" not in page.text  # `cast` refuses no output.
+
+
+def test_a_tool_that_refuses_wrong_outputs_adds_their_code_to_the_page():
+    strict = Contract(output=TOKEN, policy="reject")
+    refusing = Tool(id="shop.all", description="All.", contract=strict, handler=handler)
+    (page,) = write_pages([tool(output=TOKEN), refusing])
+    assert "| `output_validation_failed` | 502 |" in page.text
+
+
 def test_declared_examples_come_before_made_ones():
     (page,) = write_pages([tool(examples=({"item": "tea"},))])
     assert '"item": "tea"' in page.text

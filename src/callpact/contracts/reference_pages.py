@@ -92,7 +92,9 @@ def write_pages(tools: Iterable[Tool], form: PageFormat = "markdown") -> tuple[R
     for namespace, own in spaces.items():
         name = _UNSAFE.sub("-", namespace)[:100].strip("-") or "tools"
         name = f"{name}-tools" if _DEVICES.match(name) else name
-        blocks = [_Heading(1, namespace), *(block for tool in own for block in _tool_blocks(tool))]
+        blocks: list[_Block] = [_Heading(1, namespace)]
+        blocks += (block for tool in own for block in _tool_blocks(tool))
+        blocks += _error_blocks(own)
         text = _markdown(blocks) if form == "markdown" else _html(namespace, blocks)
         pages.append(ReferencePage(namespace, unique_name(name, taken) + _ENDS[form], text))
     return tuple(pages)
@@ -137,9 +139,6 @@ def _tool_blocks(tool: Tool) -> Iterator[_Block]:
     else:
         yield from _schema_blocks(contract.output)
         yield from _example("Example of an output", contract.compiled_output)
-    yield _Heading(3, "Errors")
-    rows = [(row.code, str(row.http), row.meaning) for row in _codes(tool)]
-    yield _Table(("code", "HTTP", "meaning"), tuple(rows))
 
 
 def _facts(tool: Tool) -> Iterator[tuple[str, str]]:
@@ -160,16 +159,21 @@ def _facts(tool: Tool) -> Iterator[tuple[str, str]]:
         yield "disabled", tool.disabled.reason
 
 
-def _codes(tool: Tool) -> Iterator[Any]:
-    """The codes that a call of a tool can end with."""
-    checks_output = tool.contract.policy in {"convert", "reject"}
-    for row in CODES.values():
-        if row.kind == "components" and tool.kind != "interactive":
-            continue
-        if row.kind == "output" and not checks_output:
-            continue
-        yield row
-    yield OWN_CODE
+def _error_blocks(tools: list[Tool]) -> Iterator[_Block]:
+    """The codes that a call of one of the tools can end with: a table for the whole page."""
+    kinds = {tool.kind for tool in tools}
+    policies = {tool.contract.policy for tool in tools}
+    rows = [
+        (row.code, str(row.http), row.meaning)
+        for row in (*CODES.values(), OWN_CODE)
+        if (row.kind != "components" or "interactive" in kinds)
+        and (row.kind != "output" or not policies.isdisjoint({"convert", "reject"}))
+    ]
+    yield _Heading(2, "Errors")
+    yield _Paragraph(
+        "A call of a tool of this page ends with its output or with one of these codes."
+    )
+    yield _Table(("code", "HTTP", "meaning"), tuple(rows))
 
 
 def _examples(tool: Tool) -> Iterator[_Block]:
