@@ -351,7 +351,7 @@ class _Tracer:
         total = 1 + sum(map(self.weight, in_place(schema)))
         for candidates in self._led(schema):
             total += max(map(self.weight, candidates), default=0)
-        total += max(map(self.weight, _children(schema)), default=0)
+        total += max(map(self.weight, children(schema)), default=0)
         above.discard(key)
         self._weights[key] = total = min(total, MAX_BRANCHES + 1)
         return total
@@ -381,7 +381,8 @@ def in_place(schema: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _children(schema: dict[str, Any]) -> list[Any]:
+def children(schema: dict[str, Any]) -> list[Any]:
+    """The subschemas that apply to the children of a value."""
     found: list[Any] = []
     for keyword in _CHILD_MAPS:
         parts = schema.get(keyword)

@@ -91,11 +91,31 @@ def test_hostile_texts_are_literals():
     assert made.model_validate_json(json.dumps(value)).a_b == 1
 
 
-def test_rules_that_a_model_does_not_check_are_named():
-    text = write_pydantic(
-        [NamedSchema("T", "a.b", "output", {"type": "array", "uniqueItems": True})]
-    )
-    assert "# Not checked, or not exactly: uniqueItems." in text
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"const": 1.5}, "const"),
+        ({"enum": ["a", [1]]}, "enum"),
+        ({"type": "array", "prefixItems": [{"type": "string"}], "items": False}, "prefixItems"),
+        ({"properties": {"inner": {"type": "string", "pattern": "^a"}}}, "pattern"),
+    ],
+)
+def test_rules_that_a_model_does_not_check_are_named(schema, words):
+    text = write_pydantic([NamedSchema("T", "a.b", "output", schema)])
+    assert f"# Not checked, or not exactly: {words}." in text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"pattern": {"type": "string"}, "not": {}}},
+        {"enum": ["a", 1, None, True]},
+        {"prefixItems": [{"type": "string"}, {}], "minItems": 2, "items": False, "type": "array"},
+    ],
+)
+def test_nothing_is_named_of_a_schema_that_a_model_checks_in_full(schema):
+    assert "# Not" not in write_pydantic([NamedSchema("T", "a.b", "output", schema)])
 
 
 def test_a_bundle_keeps_the_references_of_each_schema():

@@ -28,6 +28,7 @@ from callpact.contracts.types.named_schemas import (
     unique_name,
 )
 from callpact.schema import is_array, is_object
+from callpact.schema.document import children, in_place
 
 _HEADER = '''"""Written by `callpact types --to pydantic`; changes here are lost."""
 
@@ -98,7 +99,7 @@ class _ModelWriter:
                 self._object(name, keys, about)
                 return
         value = self._type(schema, name)
-        note = _note(schema)
+        note = self._note(schema)
         # As an annotation of a field, the type may name models that are defined later.
         self.models.append(
             f"{note}class {name}(RootModel[Any]):\n{about}{_STRICT}    root: {value}\n"
@@ -126,7 +127,7 @@ class _ModelWriter:
                 options.insert(0, "default=None")
             value = f" = Field({', '.join(options)})" if options else ""
             lines.append(f"    {field}: {kind}{value}\n")
-        self.models.append(f"{_note(schema)}class {name}(BaseModel):\n{about}{''.join(lines)}")
+        self.models.append(f"{self._note(schema)}class {name}(BaseModel):\n{about}{''.join(lines)}")
 
     def _type(self, schema: Any, name: str, within: tuple[str, ...] = KINDS, depth: int = 0) -> str:
         if schema is False:
@@ -170,8 +171,7 @@ class _ModelWriter:
 
     def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> str:
         first = subschemas(schema, "prefixItems")
-        least = schema.get("minItems", 0)
-        if first and schema.get("items") is False and least >= len(first):
+        if _is_tuple(schema):
             parts = [
                 self._type(part, f"{name}{number}", depth=depth + 1)
                 for number, part in enumerate(first, 1)
@@ -184,6 +184,19 @@ class _ModelWriter:
         )
         return _bounded(f"list[{items}]", schema, _ARRAY)
 
+    def _note(self, schema: Any) -> str:
+        """A comment with the keywords of a schema, and of those inside it, that are not checked."""
+        found: set[str] = set()
+        stack = [schema]
+        while stack:
+            part = stack.pop()
+            if is_object(part):
+                keys = self._definitions.keywords(part)
+                found |= _unchecked(keys)
+                stack += [*in_place(keys), *children(keys)]
+        words = sorted(found)
+        return f"# Not checked, or not exactly: {', '.join(words)}.\n" if words else ""
+
 
 _NAMES = "populate_by_name=True, protected_namespaces=()"
 _STRICT = "    model_config = ConfigDict(strict=True)\n"
@@ -191,6 +204,25 @@ _STRICT = "    model_config = ConfigDict(strict=True)\n"
 
 def _is_model(schema: Mapping[str, Any]) -> bool:
     return bool(schema.get("properties")) and "$ref" not in schema
+
+
+def _is_tuple(schema: Mapping[str, Any]) -> bool:
+    """True for an array of a fixed length, each of whose items has a schema of its own."""
+    first = subschemas(schema, "prefixItems")
+    least = schema.get("minItems", 0)
+    return bool(first) and schema.get("items") is False and least >= len(first)
+
+
+def _unchecked(schema: Mapping[str, Any]) -> set[str]:
+    """The keywords of one schema that a model does not check, or not exactly."""
+    found = {word for word in _UNCHECKED if word in schema}
+    if "prefixItems" in schema and not _is_tuple(schema):
+        found.add("prefixItems")
+    for word in ("const", "enum"):
+        values = [schema[word]] if word == "const" and word in schema else subschemas(schema, word)
+        if not all(value is None or isinstance(value, bool | int | str) for value in values):
+            found.add(word)
+    return found
 
 
 def _union(types: Iterable[str]) -> str:
@@ -256,22 +288,3 @@ def _about(schema: Any, label: str) -> str:
     about = schema.get("description") if is_object(schema) else None
     text = " ".join([label, *(str(about).split() if isinstance(about, str) else [])]).strip()
     return f"    {text!r}\n\n" if text else ""
-
-
-def _note(schema: Any) -> str:
-    words = [word for word in _UNCHECKED if word in _words(schema)]
-    return f"# Not checked, or not exactly: {', '.join(words)}.\n" if words else ""
-
-
-def _words(schema: Any) -> set[str]:
-    """The keys anywhere in a schema; a property of such a name counts, too."""
-    found: set[str] = set()
-    stack = [schema]
-    while stack:
-        part = stack.pop()
-        if is_object(part):
-            found |= {*part}
-            stack += part.values()
-        elif is_array(part):
-            stack += part
-    return found
