@@ -2,7 +2,8 @@
 
 Blobs are written first, each through a temporary file; `index.json` is replaced last, so that a
 crash at any step leaves the former index or the new one. Published versions are never changed; a
-mark in the index withdraws one, so that no range selects it.
+mark in the index withdraws one, so that no range selects it. Members of the index that other tools
+wrote stay.
 """
 
 from __future__ import annotations
@@ -50,10 +51,8 @@ _CREATED = "org.opencontainers.image.created"
 _REF = "org.opencontainers.image.ref.name"
 _WITHDRAWN = "io.callpact.withdrawn"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_TEMPORARY = ".temporary-"
+_TEMPORARY = ".temporary"
 _PAUSE = 0.05
-
-OnStep = Callable[[str], None]
 
 
 class Descriptor(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -66,9 +65,9 @@ class Descriptor(Struct, frozen=True, rename="camel", omit_defaults=True):
     annotations: dict[str, str] = {}
 
     @property
-    def created(self) -> str:
-        """When the version was published, of an entry of the index."""
-        return self.annotations.get(_CREATED, "")
+    def is_package(self) -> bool:
+        """True for an entry of the index that is a version of a package."""
+        return self.artifact_type == ARTIFACT_TYPE
 
     @property
     def withdrawn(self) -> str:
@@ -76,20 +75,24 @@ class Descriptor(Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.annotations.get(_WITHDRAWN, "")
 
 
-class PackageIndex(Struct, frozen=True, rename="camel"):
+class PackageIndex(Struct, frozen=True):
     """The content of `index.json`."""
 
-    manifests: tuple[Descriptor, ...] = ()
-    schema_version: int = 2
-    media_type: str = _INDEX_TYPE
+    entries: tuple[Descriptor, ...] = ()
+    document: dict[str, Any] = msgspec.field(
+        default_factory=lambda: {"schemaVersion": 2, "mediaType": _INDEX_TYPE, "manifests": []}
+    )
+    """As it was read, with all members."""
 
     def versions(self, name: str) -> dict[PackageVersion, Descriptor]:
         """The published versions of a package."""
-        return {
-            version_of(each.annotations[_VERSION]): each
-            for each in self.manifests
-            if each.artifact_type == ARTIFACT_TYPE and each.annotations[_TITLE] == name
-        }
+        found: dict[PackageVersion, Descriptor] = {}
+        for each in self.entries:
+            if each.is_package and each.annotations[_TITLE] == name:
+                version = version_of(each.annotations[_VERSION])
+                if version not in found or each.withdrawn:  # Other tools add further references.
+                    found[version] = each
+        return found
 
     def offered(self, name: str) -> dict[PackageVersion, Descriptor]:
         """The published versions of a package that are not withdrawn."""
@@ -99,7 +102,7 @@ class PackageIndex(Struct, frozen=True, rename="camel"):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all packages."""
-        own = (each for each in self.manifests if each.artifact_type == ARTIFACT_TYPE)
+        own = (each for each in self.entries if each.is_package)
         return tuple(sorted({each.annotations[_TITLE] for each in own}))
 
 
@@ -134,7 +137,7 @@ class PackageStore:
     def read_index(self) -> PackageIndex:
         """The current index; empty if nothing was published."""
         layout, path = self.folder / "oci-layout", self.folder / "index.json"
-        if not path.exists():
+        if not layout.exists() and not path.exists():
             return PackageIndex()
         found = self._decoded(layout, _read(layout, 10_000), dict[str, Any])
         if found.get("imageLayoutVersion") != LAYOUT_VERSION:
@@ -142,23 +145,30 @@ class PackageStore:
                 f"{layout}: the layout is {str(found.get('imageLayoutVersion'))[:40]!r}, and this "
                 f"callpact reads {LAYOUT_VERSION}"
             )
-        index = self._decoded(path, _read(path, MAX_INDEX_BYTES), PackageIndex)
-        index = msgspec.structs.replace(index, manifests=tuple(map(self._named, index.manifests)))
-        seen: set[tuple[str, str]] = set()
-        for each in index.manifests:
-            if each.artifact_type != ARTIFACT_TYPE:
+        if not path.exists():
+            return PackageIndex()
+        document = self._decoded(path, _read(path, MAX_INDEX_BYTES), dict[str, Any])
+        try:
+            listed = msgspec.convert(document.get("manifests"), tuple[Descriptor, ...])
+        except (ValueError, RecursionError) as error:
+            raise InvalidConfig(f"{path}: its manifests cannot be read: {error}") from None
+        index = PackageIndex(tuple(map(self._named, listed)), document)
+        digests: dict[tuple[str, str], str] = {}
+        for each in index.entries:
+            if not each.is_package:
                 continue
-            name, version = each.annotations.get(_TITLE), each.annotations.get(_VERSION)
+            name, version = (each.annotations.get(key, "") for key in (_TITLE, _VERSION))
             if not is_package_name(name) or not is_version(version):
                 raise InvalidConfig(f"{path}: an entry has no valid name and version")
-            if (str(name), str(version)) in seen:
-                raise InvalidConfig(f"{path}: {name}@{version} is there twice")
-            seen.add((str(name), str(version)))
+            if digests.setdefault((name, version), each.digest) != each.digest:
+                raise InvalidConfig(f"{path}: two manifests are {name}@{version}; remove one")
         return index
 
     def _named(self, entry: Descriptor) -> Descriptor:
         """An entry with the name and version of its manifest: tools that copy images drop them."""
-        if entry.artifact_type or entry.media_type != _MANIFEST_TYPE:
+        is_named = {_TITLE, _VERSION} <= entry.annotations.keys()
+        may_be_package = entry.artifact_type in {"", ARTIFACT_TYPE}
+        if (entry.is_package and is_named) or not may_be_package:
             return entry
         try:
             data = self._blob(entry, MAX_MANIFEST_BYTES)
@@ -210,32 +220,52 @@ class PackageStore:
         newest: PackageVersion | None,
         created: str,
         files: Callable[[], Mapping[Path, bytes]] = dict,
-        on_step: OnStep = lambda _: None,
     ) -> bool:
         """Publish a version after the one that was the newest; False if it has the same contracts.
 
         `files` returns other new files of the folder, by their paths in it; it is called while
-        the folder is locked, and they are written before the version is listed. `on_step` is called with the name of each step before the next one.
+        the folder is locked, and they are written before the version is listed.
 
         Raises:
-            UsageError: the version has other contracts, or somebody else published first.
+            UsageError: the version has other contracts, or the newest version is another by now.
         """
         if len(contracts) > MAX_CONTRACTS_BYTES:
             raise InvalidConfig(f"the contracts have more than {MAX_CONTRACTS_BYTES:,} bytes")
         with self._locked():
-            on_step("locked")
-            return self._add(
-                name,
-                version,
-                contracts,
-                newest=newest,
-                created=created,
-                files=files,
-                on_step=on_step,
+            index = self.read_index()
+            entry = index.versions(name).get(version)
+            if entry is not None and self.read(name, version, entry).contracts == contracts:
+                return False
+            now = max(index.offered(name), default=None)
+            if now != newest:
+                raise UsageError(
+                    f"somebody else published or withdrew a version at the same time: the newest "
+                    f"one of {name} is {now}; nothing was written. Run the command again"
+                )
+            if entry is not None:
+                raise UsageError(
+                    f"{name}@{version} is published with other contracts; it never changes"
+                )
+            for path, data in files().items():
+                self._make_folder(path.parent)
+                self._replace(self.folder / path, data)
+            if not (self.folder / "oci-layout").exists():
+                layout = canonical_json({"imageLayoutVersion": LAYOUT_VERSION}).encode()
+                self._replace(self.folder / "oci-layout", layout)
+            layer = self._write(CONTRACTS_TYPE, contracts)
+            config = self._write(_EMPTY_TYPE, _EMPTY)
+            about = {_TITLE: name, _VERSION: str(version), _CREATED: created}
+            manifest = _Manifest(config, (layer,), about, ARTIFACT_TYPE)
+            entry = msgspec.structs.replace(
+                self._write(_MANIFEST_TYPE, _encoded(manifest)),
+                artifact_type=ARTIFACT_TYPE,
+                annotations={**about, _REF: f"{name}-{version}"},
             )
+            self._replace_index(index, [*index.document["manifests"], entry])
+            return True
 
     def roll_back(
-        self, name: str, version: PackageVersion, *, at: str, on_step: OnStep = lambda _: None
+        self, name: str, version: PackageVersion, *, at: str
     ) -> tuple[PackageVersion, ...]:
         """Withdraw all versions after this one, and offer this one again; returns the withdrawn.
 
@@ -251,68 +281,18 @@ class PackageStore:
                     f"{self.folder}: no {name}@{version} is published; there is {known}"
                 )
             later = tuple(sorted(each for each in index.offered(name) if each > version))
-            marks = {versions[each].digest: {_WITHDRAWN: at} for each in later}
-            marks[versions[version].digest] = {}
             if not later and not versions[version].withdrawn:
                 return ()
-            entries = (
-                msgspec.structs.replace(
-                    entry, annotations={**_unmarked(entry), **marks[entry.digest]}
-                )
+            marks = {versions[each].digest: {_WITHDRAWN: at} for each in later}
+            marks[versions[version].digest] = {}
+            manifests = [
+                {**written, "annotations": {**_unmarked(entry), **marks[entry.digest]}}
                 if entry.digest in marks
-                else entry
-                for entry in index.manifests
-            )
-            whole = msgspec.structs.replace(index, manifests=tuple(entries))
-            self._replace(self.folder / "index.json", _encoded(whole), on_step)
+                else written
+                for written, entry in zip(index.document["manifests"], index.entries, strict=True)
+            ]
+            self._replace_index(index, manifests)
             return later
-
-    def _add(
-        self,
-        name: str,
-        version: PackageVersion,
-        contracts: bytes,
-        *,
-        newest: PackageVersion | None,
-        created: str,
-        files: Callable[[], Mapping[Path, bytes]],
-        on_step: OnStep,
-    ) -> bool:
-        index = self.read_index()
-        versions = index.versions(name)
-        if version in versions:
-            if self.read(name, version, versions[version]).contracts == contracts:
-                return False
-            raise UsageError(
-                f"{name}@{version} is published with other contracts; it never changes"
-            )
-        now = max(index.offered(name), default=None)
-        if now != newest:
-            raise UsageError(
-                f"somebody else published {name}@{now} at the same time; nothing was written. "
-                "Run the command again"
-            )
-        for left in self.folder.glob(f"{_TEMPORARY}*"):
-            left.unlink(missing_ok=True)
-        for path, data in files().items():
-            self._make_folder(path.parent)
-            self._replace(self.folder / path, data, on_step)
-        if not (self.folder / "oci-layout").exists():
-            layout = canonical_json({"imageLayoutVersion": LAYOUT_VERSION}).encode()
-            self._replace(self.folder / "oci-layout", layout, on_step)
-        layer = self._write(CONTRACTS_TYPE, contracts, on_step)
-        config = self._write(_EMPTY_TYPE, _EMPTY, on_step)
-        about = {_TITLE: name, _VERSION: str(version), _CREATED: created}
-        manifest = _Manifest(config, (layer,), about, ARTIFACT_TYPE)
-        entry = self._write(_MANIFEST_TYPE, _encoded(manifest), on_step)
-        entry = msgspec.structs.replace(
-            entry,
-            artifact_type=ARTIFACT_TYPE,
-            annotations={**about, _REF: f"{name}-{version}"},
-        )
-        whole = msgspec.structs.replace(index, manifests=(*index.manifests, entry))
-        self._replace(self.folder / "index.json", _encoded(whole), on_step)
-        return True
 
     # --- files ------------------------------------------------------------------------------
 
@@ -320,7 +300,7 @@ class PackageStore:
     def _locked(self) -> Generator[None]:
         """Make the folder, and hold its lock; an error of the system becomes `InvalidConfig`."""
         try:
-            (self.folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+            self._make_folder(Path("blobs", "sha256"))
             fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 deadline = time.monotonic() + LOCK_SECONDS
@@ -328,7 +308,10 @@ class PackageStore:
                     if time.monotonic() > deadline:
                         raise UsageError(f"{self.folder} is locked by another publisher; try again")
                     time.sleep(_PAUSE)
-                yield
+                try:
+                    yield
+                finally:
+                    (self.folder / _TEMPORARY).unlink(missing_ok=True)
             finally:
                 release(fd)
         except OSError as error:
@@ -341,24 +324,26 @@ class PackageStore:
         for parent in path.parents:
             sync_folder(self.folder / parent)
 
-    def _write(self, media_type: str, data: bytes, on_step: OnStep) -> Descriptor:
+    def _write(self, media_type: str, data: bytes) -> Descriptor:
         digest = data_digest(data)
         path = self._place(digest)
         # A damaged blob of a crashed machine is written again.
         if not path.is_file() or path.read_bytes() != data:
-            self._replace(path, data, on_step)
+            self._replace(path, data)
         return Descriptor(media_type, digest, len(data))
 
-    def _replace(self, path: Path, data: bytes, on_step: OnStep) -> None:
-        temporary = self.folder / f"{_TEMPORARY}{os.getpid()}"
-        with temporary.open("wb") as file:
+    def _replace_index(self, index: PackageIndex, manifests: list[Any]) -> None:
+        whole = {**index.document, "manifests": manifests}
+        self._replace(self.folder / "index.json", _encoded(whole))
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        temporary = self.folder / _TEMPORARY
+        temporary.unlink(missing_ok=True)  # Of a publisher that crashed.
+        with temporary.open("xb") as file:
             file.write(data)
-            on_step(f"written {path.name}")
             file.flush()
             os.fsync(file.fileno())
-        on_step(f"flushed {path.name}")
         temporary.replace(path)
-        on_step(f"renamed {path.name}")
         sync_folder(path.parent)
 
     def _place(self, digest: str) -> Path:
