@@ -267,3 +267,12 @@ def test_what_is_no_resource_or_prompt_is_refused():
         Catalog(resources=[tool()])
     with pytest.raises(InvalidTool, match="Prompt"):
         Catalog(prompts=[named("one", "d:1")])
+
+
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_tool_whose_input_is_true_or_false_takes_no_arguments(schema):
+    made = Tool(id="d.page", description="", contract=Contract(input=schema), handler=handler)
+    assert Prompt(tool=made).arguments == ()
+    assert Resource(uri="d:page", tool=made).variables == ()
+    with pytest.raises(InvalidTool, match="but it takes none"):
+        Resource(uri="d:{page}", tool=made)

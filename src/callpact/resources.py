@@ -177,6 +177,8 @@ def completion_of(offer: Offer, name: str) -> Completion:
 
 def _input(tool: Tool) -> tuple[dict[str, dict[str, Any]], set[str]]:
     schema = tool.contract.input
+    if not is_object(schema):  # `true`, or `false`.
+        return {}, set()
     properties: dict[str, Any] = schema.get("properties", {})
     taken = {name: part if is_object(part) else {} for name, part in properties.items()}
     return taken, set(schema.get("required", ()))
