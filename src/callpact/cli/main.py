@@ -28,9 +28,11 @@ from callpact.cli.options import (
     ConfigFile,
     LibrariesOption,
     ListsOption,
+    PackagesOption,
     ProfileOption,
     RecordOption,
     SourceOptions,
+    packages_folder,
     takes_sources,
 )
 from callpact.cli.output import (
@@ -461,14 +463,7 @@ def serve(
             metavar="NAME@RANGE",
         ),
     ] = None,
-    packages: Annotated[
-        str | None,
-        typer.Option(
-            "--packages",
-            help=f"The folder of published packages. {_configured('contracts')}",
-            metavar="DIR",
-        ),
-    ] = None,
+    packages: PackagesOption = None,
     draft: Annotated[
         bool | None,
         typer.Option(
@@ -583,7 +578,7 @@ def serve(
         workers=workers,
         path=path,
         package=package,
-        packages=packages,
+        packages=packages_folder(packages, session.configuration),
         draft=draft,
         trust_network=trust_network,
         name=name,

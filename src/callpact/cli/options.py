@@ -31,6 +31,7 @@ from callpact.telemetry.logs import Logs, configure
 
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
+    from callpact.config import Configuration
     from callpact.tool import Tool
 
 _ROOT = re.compile(r"https?://[^\s/?#]+[^\s?#]*\Z", re.IGNORECASE)
@@ -97,6 +98,14 @@ RecordOption = Annotated[
         help="Where the audit log is: a folder, or postgresql://…; `off` for no record. "
         "[default: as configured]",
         metavar="WHERE",
+    ),
+]
+PackagesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--packages",
+        help="The folder of published packages. [default: as configured, else contracts]",
+        metavar="DIR",
     ),
 ]
 
@@ -382,6 +391,13 @@ def with_parameters(
 def completed_options(params: Mapping[str, Any]) -> SourceOptions:
     """The options on an unfinished command line, for completion."""
     return SourceOptions(**{name: params[name] for name in _SHARED if params.get(name)})
+
+
+def packages_folder(given: Path | None, configuration: Configuration) -> Path:
+    """The folder of published packages: as given, else as `[serve]` of the configuration names it."""
+    if given is not None:
+        return given
+    return configuration.folder / configuration.tables.serve.packages
 
 
 def _names(option: str, given: Iterable[str] | None) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class ServeOptions:
     workers: int
     path: str
     package: str | None
-    packages: str
+    packages: Path
     draft: bool
     trust_network: bool
     name: str
@@ -355,7 +355,7 @@ def _production(options: ServeOptions, session: Session) -> Production | None:
     from callpact.contracts.packages.production import Production
 
     name, _, wanted = options.package.partition("@")
-    store = PackageStore(session.configuration.folder / options.packages)
+    store = PackageStore(options.packages)
     production = Production(store, checked_name(name), wanted or "latest")
     held = production.held(session.catalog)
     if not len(held) + len(held.resources) + len(held.prompts):

@@ -102,6 +102,37 @@ def test_diff_takes_published_versions_and_folders(shop, run):
     assert run("diff", "shop@9", "shop.py").code == 2
 
 
+def test_a_published_version_of_the_same_files_has_no_difference(tokens, run):
+    terms = ("/termsOfService", "https://example.com/terms")
+    tokens(terms, ("/requiredServerParams", ["NO_SUCH_KEY"]))
+    run(*FLOWMCP)
+    for pair in (("tokens@latest", FILE), (FILE, "tokens@latest")):
+        assert run("diff", *pair).out == "no change\n"
+    tokens(("/requiredServerParams", ["NO_SUCH_KEY"]))
+    assert "terms changed" in run("diff", "tokens@latest", FILE).out
+
+
+def test_the_configured_folder_of_packages_is_used_from_every_folder(shop, run, monkeypatch):
+    project = shop(SHOP) / "project"
+    project.mkdir()
+    (project / "callpact.toml").write_text(
+        '[sources.shop]\nref = "../shop.py"\n[serve]\npackages = "releases"\n', "utf-8"
+    )
+    config = ("--config", "project/callpact.toml")
+    assert run("publish", *config).out == "project@1.0.0: 1 contract published\n"
+    assert (project / "releases" / "index.json").is_file()
+    assert "project@1.0.0" in run("packages", "list", *config).out
+    assert run("packages", "rollback", "project@1.0.0", *config).code == 0
+    assert run("diff", "project@1", "shop.py", *config).out == "no change\n"
+    refused = run("serve", "--package", "project@2", *config)
+    assert "project/releases: no project@2 is published; there is 1.0.0" in refused.err
+    refused = run("serve", "--package", "project@2", "--packages", "here", *config)
+    assert "here: no project@2 is published" in refused.err
+    monkeypatch.chdir(project)
+    assert run("publish").out == "project@1.0.0: as published\n"
+    assert run("packages", "list").out.startswith("PACKAGE")
+
+
 def test_the_digest_of_a_package_is_that_of_its_contracts_as_canonical_json(shop, run):
     folder = shop(SHOP)
     run(*COMMAND)

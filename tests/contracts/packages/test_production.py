@@ -7,7 +7,17 @@ from typing import Literal
 
 import pytest
 
-from callpact import Catalog, Contract, InvalidInput, OutputRejected, Resource, Runtime, Tool, tool
+from callpact import (
+    Catalog,
+    Contract,
+    InvalidInput,
+    OutputRejected,
+    Prompt,
+    Resource,
+    Runtime,
+    Tool,
+    tool,
+)
 from callpact.contracts.packages.package_form import encode_contracts, published_contracts
 from callpact.contracts.packages.package_store import PackageStore
 from callpact.contracts.packages.package_version import FIRST
@@ -66,6 +76,32 @@ def test_a_caller_needs_the_rights_of_the_published_version_and_of_the_sources(p
     assert found.access == Access(("buy",))
     (found,) = held(store, made(price, access=Access(["pay"], ["eu", "us"], "shop", "read")))
     assert found.access == Access(("buy", "pay"), ("eu", "us"), "shop", "read")
+
+
+@pytest.mark.parametrize(
+    ("published", "own", "expected"),
+    [
+        (("eu", "us"), ("us", "asia"), ("us",)),
+        (("eu", "us"), ("asia",), None),
+        (("eu",), ("eu", "us"), ("eu",)),
+    ],
+)
+def test_one_of_the_scopes_must_be_in_both_lists_or_the_tool_is_disabled(
+    publish, published, own, expected
+):
+    store = publish(made(price, access=Access(any_scopes=published)))
+    (found,) = held(store, made(price, access=Access(any_scopes=own)))
+    if expected is None:
+        assert found.disabled is not None
+        assert "asks for other rights than its code" in found.disabled.reason
+    else:
+        assert (found.disabled, found.access) == (None, Access(any_scopes=expected))
+
+
+def test_rights_to_two_resources_disable_the_tool(publish):
+    store = publish(made(price, access=Access((), (), "shop", "read")))
+    (found,) = held(store, made(price, access=Access((), (), "shop", "write")))
+    assert found.disabled is not None
 
 
 def test_a_contract_that_is_the_published_one_keeps_the_order_of_its_keys(publish):
@@ -166,6 +202,22 @@ def test_resources_are_published_by_their_address(publish):
         publish(resources=[at("docs://one")]), resources=[at("docs://one"), at("docs://two")]
     )
     assert [each.uri for each in catalog.resources] == ["docs://one"]
+
+
+def test_a_prompt_keeps_the_completions_of_the_published_arguments(publish):
+    async def old(language: str) -> str:
+        return language
+
+    async def new(language: str, tone: str = "kind") -> str:
+        return tone
+
+    def greet(function, **completions):
+        return Prompt(tool=made(function, name="greet"), completions=completions)
+
+    store = publish(prompts=[greet(old)])
+    changed = greet(new, language=["en", "de"], tone=["kind"])
+    (prompt,) = held(store, prompts=[changed]).prompts
+    assert prompt.completions == {"language": ("en", "de")}
 
 
 def test_a_range_is_followed_and_a_pinned_version_is_not_left(publish):

@@ -28,13 +28,14 @@ from callpact.cli.audit.filters import (
     print_no_calls,
     takes_filter,
 )
-from callpact.cli.contracts.package_refs import (
-    DEFAULT_PACKAGES,
+from callpact.cli.contracts.package_refs import contracts_of, published_of
+from callpact.cli.options import (
+    AsJson,
     PackagesOption,
-    contracts_of,
-    published_of,
+    SourceOptions,
+    packages_folder,
+    takes_sources,
 )
-from callpact.cli.options import AsJson, SourceOptions, takes_sources
 from callpact.cli.output import (
     TableRow,
     counted,
@@ -150,7 +151,7 @@ def replay(
             metavar="SOURCE",
         ),
     ] = None,
-    packages: PackagesOption = DEFAULT_PACKAGES,
+    packages: PackagesOption = None,
     as_json: AsJson = False,
     audit: AuditOption = None,
     sources: SourceOptions,
@@ -163,9 +164,10 @@ def replay(
     from callpact.audit.analysis.replay import replay_of
 
     session = sources.session(audit)
-    published = published_of(against[0], packages) if against and len(against) == 1 else None
+    folder = packages_folder(packages, session.configuration)
+    published = published_of(against[0], folder) if against and len(against) == 1 else None
     catalog = sources.look(session, against or ()) if published is None else published
-    before = None if former is None else contracts_of(sources, former, packages)
+    before = None if former is None else contracts_of(sources, former, folder)
     with opened(session) as store:
         window = Filter(since=where.since, until=where.until)
         tools, renamed = under_recorded_names(store, catalog, window)

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callpact import contracts
-from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption, contracts_of
-from callpact.cli.options import AsJson, SourceOptions, takes_sources
+from callpact.cli.contracts.package_refs import published_of
+from callpact.cli.options import (
+    AsJson,
+    PackagesOption,
+    SourceOptions,
+    packages_folder,
+    takes_sources,
+)
 from callpact.cli.output import counted, err, fail, out, plain, print_json
+from callpact.cli.tool_commands import catalog_of
+from callpact.contracts.packages.package_form import published_form
 from callpact.schema.json_text import json_text
 from callpact.sources.mcp.hidden_text import visible
 
@@ -45,7 +53,7 @@ def diff(
             help="Readers of outputs ignore fields that they do not know: an added one is no break.",
         ),
     ] = False,
-    packages: PackagesOption = DEFAULT_PACKAGES,
+    packages: PackagesOption = None,
     as_json: AsJson = False,
     sources: SourceOptions,
 ) -> None:
@@ -57,8 +65,17 @@ def diff(
     """
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
-    before, after = (contracts_of(sources, ref, packages) for ref in (old, new))
-    found = contracts.diff_catalogs(before, after, tolerant=tolerant_readers)
+    folder = packages_folder(packages, sources.session().configuration)
+    published = [published_of(ref, folder) for ref in (old, new)]
+    before, after = (
+        catalog_of(sources, ref) if known is None else known
+        for ref, known in zip((old, new), published, strict=True)
+    )
+    compared = [before, after]
+    if any(known is not None for known in published):
+        # What is not published, such as whether a key is there, is no change.
+        compared = [published_form(each) for each in compared]
+    found = contracts.diff_catalogs(*compared, tolerant=tolerant_readers)
     if contracts.is_flowmcp(before) and contracts.is_flowmcp(after):
         found = contracts.with_flowmcp_bumps(found, before, after)
     if as_json:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption
-from callpact.cli.options import AsJson
+from callpact.cli.options import AsJson, ConfigFile, PackagesOption, packages_folder
 from callpact.cli.output import TableRow, err, fail, out, plain, print_json, print_table
+from callpact.config import configuration_of
 from callpact.contracts.packages.package_store import PackageStore
 from callpact.contracts.packages.package_version import checked_name, version_of
 
@@ -23,14 +23,17 @@ packages = typer.Typer(
 def list_packages(
     *,
     name: Annotated[str | None, typer.Argument(help="Only this package.")] = None,
-    folder: PackagesOption = DEFAULT_PACKAGES,
+    folder: PackagesOption = None,
     as_json: AsJson = False,
+    config: ConfigFile = None,
 ) -> None:
     """List the published versions, the newest first; ranges do not select withdrawn ones."""
-    store = PackageStore(folder)
+    store = PackageStore(packages_folder(folder, configuration_of((), config)))
     index = store.read_index()
     if name is not None and name not in index.names:
-        fail(f"{folder}: there is no package '{name}'; there is {', '.join(index.names) or 'none'}")
+        fail(
+            f"{store.folder}: there is no package '{name}'; there is {', '.join(index.names) or 'none'}"
+        )
     found = [
         (each, version, store.read(each, version, entry), entry.withdrawn)
         for each in index.names
@@ -51,7 +54,7 @@ def list_packages(
         print_json(forms, sys.stdout)
         return
     if not found:
-        err.print(f"no packages in {plain(str(folder))}; `callpact publish` makes one")
+        err.print(f"no packages in {plain(str(store.folder))}; `callpact publish` makes one")
         return
     rows = [
         TableRow(
@@ -73,7 +76,8 @@ def rollback(
     package: Annotated[
         str, typer.Argument(metavar="NAME@VERSION", help="The version to go back to.")
     ],
-    folder: PackagesOption = DEFAULT_PACKAGES,
+    folder: PackagesOption = None,
+    config: ConfigFile = None,
 ) -> None:
     """Withdraw all versions after this one, so that servers of a range serve it within a second.
 
@@ -83,10 +87,11 @@ def rollback(
     name, at, wanted = package.partition("@")
     if not at:
         fail(f"a version is NAME@VERSION, as in shop@1.2.0, got '{package}'")
-    store, version = PackageStore(folder), version_of(wanted)
+    store = PackageStore(packages_folder(folder, configuration_of((), config)))
+    version = version_of(wanted)
     checked_name(name)
     if name not in store.read_index().names:
-        fail(f"{folder}: there is no package '{name}'")
+        fail(f"{store.folder}: there is no package '{name}'")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     withdrawn = store.roll_back(name, version, at=now)
     for each in withdrawn:

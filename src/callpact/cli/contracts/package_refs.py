@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from callpact.cli.output import counted, fail
 from callpact.cli.tool_commands import catalog_of
@@ -16,11 +14,6 @@ from callpact.contracts.packages.package_version import is_package_name
 if TYPE_CHECKING:
     from callpact.catalog import Catalog
     from callpact.cli.options import SourceOptions
-
-DEFAULT_PACKAGES = Path("contracts")
-PackagesOption = Annotated[
-    Path, typer.Option("--packages", help="The folder of published packages.", metavar="DIR")
-]
 
 
 def contracts_of(sources: SourceOptions, ref: str, packages: Path) -> Catalog:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from callpact.cli.clients.client_table import server_name
 from callpact.cli.contracts.diff_command import print_diff
-from callpact.cli.contracts.package_refs import DEFAULT_PACKAGES, PackagesOption
-from callpact.cli.options import SourceOptions, takes_sources
+from callpact.cli.options import PackagesOption, SourceOptions, packages_folder, takes_sources
 from callpact.cli.output import counted, err, fail, out, plain
 from callpact.contracts.diff import Bump, diff_catalogs
 from callpact.contracts.flowmcp_bumps import is_flowmcp, with_flowmcp_bumps
@@ -36,6 +34,9 @@ from callpact.contracts.packages.package_version import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from callpact.app import Session
     from callpact.catalog import Catalog
 
 _RANKS = ("patch", "minor", "major")
@@ -68,7 +69,7 @@ def publish(
             help="The name of the package. [default: the configured server's, else the folder's]",
         ),
     ] = None,
-    packages: PackagesOption = DEFAULT_PACKAGES,
+    packages: PackagesOption = None,
     tolerant_readers: Annotated[
         bool,
         typer.Option(
@@ -88,8 +89,8 @@ def publish(
     files are kept in it too, one snapshot for each `schemaVersion`.
     """
     session = sources.session()
-    label = checked_name(name if name is not None else _default_name(session.config.serve.name))
-    store = PackageStore(packages)
+    label = checked_name(_default_name(session) if name is None else name)
+    store = PackageStore(packages_folder(packages, session.configuration))
     newest = _newest(store, label)
     catalog = sources.look(session)
     if any(finding.severity == "error" for finding in session.loaded.report):
@@ -110,12 +111,12 @@ def publish(
         tolerant=tolerant_readers,
     )
     files = read_snapshots(catalog)
-    new = new_snapshots(files, packages)
+    new = new_snapshots(files, store.folder)
     _warn_of_unversioned([each.file for each in files if not each.version])
     many = _many(catalog)
     if dry_run:
         for path in new:
-            out.print(f"{plain(str(packages / path))} would be written", highlight=False)
+            out.print(f"{plain(str(store.folder / path))} would be written", highlight=False)
         out.print(f"{label}@{chosen}: {many} would be published", highlight=False)
         return
     is_new = store.publish(
@@ -124,7 +125,7 @@ def publish(
         contracts,
         newest=None if newest is None else newest.version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        files=lambda: new_snapshots(files, packages),
+        files=lambda: new_snapshots(files, store.folder),
     )
     if new:
         out.print(f"{counted(len(new), 'snapshot')} of FlowMCP files written", highlight=False)
@@ -132,8 +133,8 @@ def publish(
     out.print(f"{label}@{chosen}: {done}", highlight=False)
 
 
-def _default_name(configured: str) -> str:
-    named = server_name(None, configured, Path()).lower()
+def _default_name(session: Session) -> str:
+    named = server_name(None, session.config.serve.name, session.configuration.folder).lower()
     return re.sub(r"[^a-z0-9]+", "-", named).strip("-") or "callpact"
 
 

@@ -7,6 +7,7 @@ of the file that it was read from. Pure, but for the reading of those files.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,15 @@ from callpact.contracts.flowmcp_bumps import FLOWMCP_KIND
 from callpact.errors import CallpactError, InvalidConfig, InvalidSchema
 from callpact.resources import Prompt, Resource
 from callpact.schema.hashing import canonical_json, data_digest
-from callpact.tool import Access, Contract, Tool
+from callpact.tool import Access, Contract, Terms, Tool
 
 if TYPE_CHECKING:
     from callpact.context import Context
 
 MAX_CODE_BYTES = 50_000_000
 """Bytes of a file of tools whose digest is published."""
-_TEXTS = ("tags", "aliases", "keywords", "examples")
+_NAMES = ("id", "wire_name", "description", "title", "version", "kind", "search_hint")
+_TEXTS = ("tags", "aliases", "keywords", "examples", "terms")
 
 
 class PublishedContract(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,6 +46,7 @@ class PublishedContract(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     aliases: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     examples: tuple[Any, ...] = ()
+    terms: Terms = Terms()
     annotations: dict[str, Any] = {}
     argument_aliases: dict[str, str] = {}
     access: dict[str, Any] = {}
@@ -69,12 +72,15 @@ class PublishedContract(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 def published_contracts(catalog: Catalog, folder: Path) -> list[PublishedContract]:
     """The contracts of a catalog, ordered by kind and id; `folder` is that of the sources."""
-    codes: dict[str, str] = {}
+    digests: dict[Path, str] = {}
 
     def published(tool: Tool, offer: str) -> PublishedContract:
-        if tool.source not in codes:
-            codes[tool.source] = _code_digest(tool.source, folder)
-        return _published(tool, offer, codes[tool.source])
+        file = _code_file(tool.source, folder)
+        if file is None:
+            return _published(tool, offer, "")
+        if file not in digests:
+            digests[file] = _digest(file)
+        return _published(tool, offer, digests[file])
 
     entries = [
         *(published(tool, "tool") for tool in catalog),
@@ -133,6 +139,15 @@ def catalog_of_contracts(data: bytes) -> Catalog:
         raise InvalidConfig(f"the published contracts cannot be read: {error}") from None
 
 
+def published_form(catalog: Catalog) -> Catalog:
+    """The catalog as it would be published, to be compared with a published one.
+
+    Raises:
+        InvalidConfig: a contract holds a value that is not JSON.
+    """
+    return catalog_of_contracts(encode_contracts(published_contracts(catalog, Path())))
+
+
 def _published(tool: Tool, offer: str, code: str) -> PublishedContract:
     contract, access = tool.contract, tool.access
     rights = {
@@ -141,9 +156,8 @@ def _published(tool: Tool, offer: str, code: str) -> PublishedContract:
         "resource_type": access.resource_type,
         "resource_action": access.resource_action,
     }
-    names = ("id", "wire_name", "description", "title", "version", "kind", "search_hint")
     return PublishedContract(
-        **{name: getattr(tool, name) for name in (*names, *_TEXTS)},
+        **{name: getattr(tool, name) for name in (*_NAMES, *_TEXTS)},
         offer=offer,
         annotations=dict(tool.annotations),
         argument_aliases=dict(tool.argument_aliases),
@@ -164,14 +178,11 @@ def _tool(entry: PublishedContract) -> Tool:
         name: getattr(entry, name)
         for name in ("input", "output", "policy", "input_policy", "formats")
     }
-    names = ("id", "wire_name", "description", "title", "version", "search_hint", *_TEXTS)
-    plain: dict[str, Any] = {name: getattr(entry, name) for name in names}
-    kind: Any = entry.kind
+    plain: dict[str, Any] = {name: getattr(entry, name) for name in (*_NAMES, *_TEXTS)}
     return Tool(
         **plain,
         contract=Contract(**contract),
-        handler=_no_stream if kind == "subscription" else _no_call,
-        kind=kind,
+        handler=_no_stream if entry.kind == "subscription" else _no_call,
         annotations=entry.annotations,
         argument_aliases=entry.argument_aliases,
         access=Access(**entry.access),
@@ -189,17 +200,23 @@ async def _no_stream(_arguments: dict[str, Any], _context: Context) -> AsyncGene
     yield
 
 
-def _code_digest(source: str, folder: Path) -> str:
-    """The digest of the file of a `python:` or `flowmcp:` source."""
+def _code_file(source: str, folder: Path) -> Path | None:
+    """The file of a `python:` or `flowmcp:` source; None for others."""
     kind, _, rest = source.partition(":")
     if kind not in {"python", "flowmcp"}:
-        return ""
-    for name in (rest, rest.rpartition(":")[0]):
+        return None
+    for name in filter(None, (rest, rest.rpartition(":")[0])):
         # The path of a FlowMCP file has the folder in it already.
         path = Path(name) if kind == "flowmcp" else folder / name
-        try:
-            if name and path.is_file() and path.stat().st_size <= MAX_CODE_BYTES:
-                return data_digest(path.read_bytes())
-        except (OSError, ValueError):
-            continue
+        with suppress(OSError, ValueError):
+            if path.is_file():
+                return path
+    return None
+
+
+def _digest(file: Path) -> str:
+    """The digest of a file; empty for one that is too large or cannot be read."""
+    with suppress(OSError):
+        if file.stat().st_size <= MAX_CODE_BYTES:
+            return data_digest(file.read_bytes())
     return ""

@@ -20,13 +20,14 @@ from callpact.contracts.packages.package_form import decode_contracts, published
 from callpact.contracts.packages.package_store import PackageStore, PublishedPackage
 from callpact.errors import CodeOutdated, InvalidInput
 from callpact.gate import admit
+from callpact.resources import Prompt
 from callpact.tool import Access, Admitted, Contract, Disabled, Handler, Tool
 
 MAX_NAMED = 5
 """Tools that a note names; the others are counted."""
 _SEEN = (
     *("wire_name", "description", "title", "search_hint", "tags", "aliases", "keywords", "kind"),
-    *("examples", "annotations", "argument_aliases"),
+    *("examples", "terms", "annotations", "argument_aliases"),
 )
 """Fields of a tool that are those of its published contract."""
 _CONTRACT = ("input", "output", "policy", "input_policy", "formats")
@@ -92,12 +93,16 @@ class Production:
         if (published.kind == "subscription") != (tool.kind == "subscription"):
             reason = f"{self.label} has it as a {published.kind}, and its code is a {tool.kind}"
             return replace(tool, version=self.label, disabled=Disabled("code_outdated", reason))
+        access = _both(published.access, tool.access)
+        if access is None:
+            reason = f"{self.label} asks for other rights than its code; publish it again"
+            return replace(tool, version=self.label, disabled=Disabled("code_outdated", reason))
         is_other = self._contracts[key].input != tool.contract.input
         return replace(
             tool,
             **{name: getattr(published, name) for name in _SEEN},
             version=self.label,
-            access=_access(published.access, tool.access),
+            access=access,
             contract=_contract(published.contract, tool.contract),
             handler=_checked(tool, self.label) if is_other else tool.handler,
         )
@@ -122,21 +127,26 @@ class Production:
             yield f"{self.label}: the code was changed after it was published: {_few(changed)}"
 
 
-def _access(published: Access, own: Access) -> Access:
-    """The scopes of both rules; of two other parts that differ, the one of the sources."""
-    kept = own if own.resource_type is not None else published
-    return Access(
-        tuple(dict.fromkeys((*published.scopes, *own.scopes))),
-        own.any_scopes or published.any_scopes,
-        kept.resource_type,
-        kept.resource_action,
-    )
+def _both(one: Access, other: Access) -> Access | None:
+    """The access of callers that have the rights of both; None if no rule can say that."""
+    if one == other:
+        return other
+    scopes = tuple(dict.fromkeys((*one.scopes, *other.scopes)))
+    choices = [each.any_scopes for each in (one, other) if each.any_scopes]
+    # A scope that is in both lists is enough for both.
+    any_scopes = tuple(scope for scope in choices[0] if scope in choices[-1]) if choices else ()
+    rights = {(each.resource_type, each.resource_action) for each in (one, other)} - {(None, None)}
+    if len(rights) > 1 or (choices and not any_scopes):
+        return None
+    return Access(scopes, any_scopes, *next(iter(rights), (None, None)))
 
 
 def _contract(published: Contract, own: Contract) -> Contract:
     """The published contract, as the tool's own if they are equal: that keeps the order of keys."""
     if all(getattr(published, name) == getattr(own, name) for name in _CONTRACT):
         return own
+    if own.projection is None:
+        return published
     return Contract(
         **{name: getattr(published, name) for name in _CONTRACT}, projection=own.projection
     )
@@ -171,8 +181,15 @@ def _converted(catalog: Catalog, convert: Convert) -> Catalog:
     return Catalog(
         filter(None, tools),
         resources=(replace(each, tool=tool) for each, tool in resources if tool is not None),
-        prompts=(replace(each, tool=tool) for each, tool in prompts if tool is not None),
+        prompts=(_prompt(each, tool) for each, tool in prompts if tool is not None),
     )
+
+
+def _prompt(prompt: Prompt, tool: Tool) -> Prompt:
+    """The prompt with another tool, and completions of the arguments that this one takes."""
+    taken = {argument.name for argument in Prompt(tool=tool).arguments}
+    kept = {name: each for name, each in prompt.completions.items() if name in taken}
+    return replace(prompt, tool=tool, completions=kept)
 
 
 def _few(names: Sequence[str]) -> str:
