@@ -31,6 +31,7 @@ SNAPSHOTS = Path("grading-data", "schemas")
 """The folder of snapshots in a folder of packages."""
 MAX_SNAPSHOT_NAMESPACE = 200
 """Characters of the namespace of a published FlowMCP file; it becomes the name of a folder."""
+_RESTORE = "restore this snapshot from version control"
 
 
 class FileSnapshot(Struct, frozen=True):
@@ -123,10 +124,12 @@ def _read(file: Path) -> FileSnapshot:
     try:
         text = as_text(data)
         reading = read_schema_file(text)
-        main = reading.data or {}
-        hashed = schema_hash(main)
+        hashed = schema_hash(reading.data or {})
     except (InvalidManifest, InvalidSchema) as error:
         raise InvalidConfig(f"{file} cannot be read: {error}") from None
+    main = reading.data
+    if main is None:
+        raise InvalidConfig(f"{file} cannot be read: it has no `main`")
     namespace, version = main.get("namespace"), main.get("schemaVersion", "")
     # Both become parts of a path: nothing of it may lead out of the folder.
     if (
@@ -159,11 +162,13 @@ def _kept(folder: Path, namespace: str, version: str) -> Iterator[FileSnapshot]:
     except OSError as error:
         raise InvalidConfig(f"{place} cannot be read: {error.strerror or error}") from None
     for file in files:
-        found = _read(file)
+        try:
+            found = _read(file)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{error}; {_RESTORE}") from None
         if folder / found.path != file:
             raise InvalidConfig(
-                f"{file} is damaged: its content is that of {found.path.name} in "
-                f"{found.namespace}; restore it from version control"
+                f"{file}: its content is that of {found.path.name} in {found.namespace}; {_RESTORE}"
             )
         yield found
 
