@@ -356,7 +356,7 @@ def _production(options: ServeOptions, session: Session) -> Production | None:
 
     name, _, wanted = options.package.partition("@")
     store = PackageStore(options.packages)
-    production = Production(store, checked_name(name), wanted or "latest")
+    production = Production(store, checked_name(name), wanted or "latest", session.catalog)
     held = production.held(session.catalog)
     if not len(held) + len(held.resources) + len(held.prompts):
         raise UsageError(

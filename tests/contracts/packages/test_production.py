@@ -109,6 +109,16 @@ def test_a_contract_that_is_the_published_one_keeps_the_order_of_its_keys(publis
     assert list(found.contract.input["properties"]) == ["item", "currency"]
 
 
+def test_a_schema_that_is_published_as_the_code_has_it_is_not_compiled_again(publish):
+    async def wider(item: str, currency: Literal["EUR", "USD", "CHF"] = "EUR") -> float:
+        return 4.0
+
+    store, live = publish(made(price)), made(wider, name="price")
+    (found,) = Production(store, "shop", "^1", Catalog([live])).held(Catalog([live]))
+    assert found.contract.compiled_output is live.contract.compiled_output
+    assert found.contract.input["properties"]["currency"]["enum"] == ["EUR", "USD"]
+
+
 def test_what_is_not_published_is_not_served(publish):
     async def refund(item: str) -> str:
         return item

@@ -6,9 +6,10 @@ of the file that it was read from. Pure, but for the reading of those files.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -105,15 +106,20 @@ def encode_contracts(contracts: Iterable[PublishedContract]) -> bytes:
     return f"[{','.join(forms)}]".encode()
 
 
-def decode_contracts(data: bytes) -> list[tuple[PublishedContract, Tool]]:
+def decode_contracts(
+    data: bytes, known: Mapping[str, Contract] = MappingProxyType({})
+) -> list[tuple[PublishedContract, Tool]]:
     """The contracts of a published version, each with a tool that can be compared, not called.
+
+    `known` are contracts by the same keys; their schemas are not compiled again where they are
+    equal.
 
     Raises:
         InvalidConfig: the data are no published contracts.
     """
     try:
         entries = msgspec.json.decode(data, type=list[PublishedContract])
-        return [(entry, _tool(entry)) for entry in entries]
+        return [(entry, _tool(entry, known.get(entry.key))) for entry in entries]
     except (ValueError, TypeError, RecursionError, CallpactError) as error:
         raise InvalidConfig(f"the published contracts cannot be read: {error}") from None
 
@@ -173,11 +179,16 @@ def _published(tool: Tool, offer: str, code: str) -> PublishedContract:
     )
 
 
-def _tool(entry: PublishedContract) -> Tool:
+def _tool(entry: PublishedContract, known: Contract | None) -> Tool:
     contract: dict[str, Any] = {
         name: getattr(entry, name)
         for name in ("input", "output", "policy", "input_policy", "formats")
     }
+    if known is not None and known.formats == entry.formats:
+        if known.input == entry.input:
+            contract["input"] = known.compiled_input
+        if known.compiled_output is not None and known.output == entry.output:
+            contract["output"] = known.compiled_output
     plain: dict[str, Any] = {name: getattr(entry, name) for name in (*_NAMES, *_TEXTS)}
     return Tool(
         **plain,

@@ -39,18 +39,24 @@ Convert = Callable[[str, Tool], Tool | None]
 class Production:
     """The newest published version in a range, and the catalogs that are held to it.
 
+    `live` is the catalog of the sources at the start: schemas that are published as they are there
+    are not compiled again.
+
     Raises:
         CallpactError: no such version is published, or the folder cannot be read.
     """
 
-    def __init__(self, store: PackageStore, name: str, wanted: str) -> None:
+    def __init__(
+        self, store: PackageStore, name: str, wanted: str, live: Catalog | None = None
+    ) -> None:
+        self._live = {} if live is None else {key: tool.contract for key, tool in _entries(live)}
         self._store = store
         self._name = name
         self._wanted = wanted
         self._take(store.resolve(name, wanted))
 
     def _take(self, package: PublishedPackage) -> None:
-        read = decode_contracts(package.contracts)
+        read = decode_contracts(package.contracts, self._live)
         self._contracts = {contract.key: contract for contract, _ in read}
         self._tools = {contract.key: tool for contract, tool in read}
         self._version = package.version
@@ -171,6 +177,13 @@ def _checked(tool: Tool, label: str) -> Handler:
                 yield value
 
     return stream if tool.kind == "subscription" else call
+
+
+def _entries(catalog: Catalog) -> Iterator[tuple[str, Tool]]:
+    """The tools of a catalog, and those of its resources and prompts, by the published key."""
+    yield from ((tool.id, tool) for tool in catalog)
+    yield from ((f"resource {each.uri}", each.tool) for each in catalog.resources)
+    yield from ((f"prompt {each.tool.id}", each.tool) for each in catalog.prompts)
 
 
 def _converted(catalog: Catalog, convert: Convert) -> Catalog:
