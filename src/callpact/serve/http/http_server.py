@@ -340,7 +340,8 @@ def _config(
     guard: Guard, limits: HttpLimits, channel: WorkerChannel | None = None
 ) -> uvicorn.Config:
     slots: CallerSlots[HttpConnection] = CallerSlots(limits.connections)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Its warnings are about requests that are refused here with an answer.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return uvicorn.Config(
         guard if channel is None else RelayedPeers(guard),
         http=cast("Any", partial(HttpConnection, slots, limits.header_bytes)),
