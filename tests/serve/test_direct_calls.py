@@ -539,6 +539,7 @@ SESSION_REQUESTS = [
     request("t_add", {"a": 1, "b": 2}, params={"_meta": {"progressToken": 3, "vendor/id": "x"}}),
     request("t_add", {"a": 1, "b": 2}, params={"_meta": {"progressToken": []}}),
     request("t_add", {"a": 1, "b": 2}, params={"_meta": []}),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": {"vendor/deep": nested(250)}}),
     request("t_add", {"a": 1, "b": 2}, headers={"Accept": ["application/json", "text/plain"]}),
     *(
         request("t_add", {"a": 1, "b": 2}, params={"_meta": {}}, headers={"Content-Type": kind})

@@ -19,7 +19,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from callpact.schema import is_object
+from callpact.schema.values import is_shallow
 from callpact.serve.jsonrpc import respond
+from callpact.serve.mcp.prebuilt import MAX_SDK_DEPTH
 from callpact.wire.mcp.content import EncodedJson, encode_json
 
 if TYPE_CHECKING:
@@ -126,7 +128,8 @@ def _is_inert(key: str, value: Any) -> bool:
     """True for a member of `_meta` without an effect on a tool that never reaches its client."""
     if key == _PROGRESS:
         return isinstance(value, str | int) and not isinstance(value, bool)
-    return "/" in key and not key.startswith(_OWN_META)
+    is_vendors = "/" in key and not key.startswith(_OWN_META)
+    return is_vendors and is_shallow(value, MAX_SDK_DEPTH)
 
 
 def call_params(message: dict[str, Any]) -> dict[str, Any] | None:
