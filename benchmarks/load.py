@@ -93,7 +93,7 @@ async def serve():
                                 access_log=False, lifespan="off", timeout_keep_alive=65)
         await uvicorn.Server(config).serve(sockets=[listening])
 
-anyio.run(serve)
+anyio.run(serve, backend_options={{"use_uvloop": True}})
 """
 
 

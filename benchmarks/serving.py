@@ -112,7 +112,7 @@ def over_http(reader, is_json):
             )
             await uvicorn.Server(config).serve(sockets=[listening])
 
-    anyio.run(serve)
+    anyio.run(serve, backend_options={{"use_uvloop": True}})
 
 if door == "stdio":
     anyio.run(over_stdio)
@@ -165,7 +165,11 @@ async def over_stdio():
             sys.stdout.buffer.write(answer(line) + b"\\n")
             sys.stdout.buffer.flush()
 
-asyncio.run(over_stdio() if door == "stdio" else over_http())
+if door == "stdio":
+    asyncio.run(over_stdio())
+else:
+    import uvloop
+    uvloop.run(over_http())
 """
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")

@@ -429,6 +429,60 @@ def test_calls_over_stdio_are_answered_directly(modern, monkeypatch):
     assert taken == [f"mcp {ERA if modern else '2025-11-25'}"]
 
 
+def test_an_id_is_free_again_over_stdio_once_its_call_has_ended(monkeypatch):
+    taken = []
+    original = Door.answer
+
+    async def answer(door, direct):
+        taken.append(direct.call.tool_id)
+        return await original(door, direct)
+
+    monkeypatch.setattr(Door, "answer", answer)
+    lines = [json.dumps(request("t_add", {"a": 1, "b": b})[1]) for b in range(3)]
+    assert [each["id"] for each in asyncio.run(_exchanged(lines))] == [7, 7, 7]
+    assert taken == ["t_add"] * 2  # The first one decides the era.
+
+
+def test_a_second_handshake_over_stdio_counts_from_its_confirmation_on(monkeypatch):
+    taken = []
+    original = Door.answer
+
+    async def answer(door, direct):
+        taken.append(direct.call.via)
+        return await original(door, direct)
+
+    monkeypatch.setattr(Door, "answer", answer)
+
+    def hello(era):
+        params = {"protocolVersion": era, "capabilities": {}, "clientInfo": CLIENT}
+        return json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params})
+
+    ready = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    call = json.dumps(without_meta(request("t_add", {"a": 1, "b": 2})[1]))
+    lines = [hello("2025-11-25"), ready, call, hello("2025-06-18"), call, ready, call]
+    asyncio.run(_exchanged(lines))
+    assert taken == ["mcp 2025-11-25", "mcp 2025-06-18"]
+
+
+async def _exchanged(lines):
+    """The responses to lines over stdio, each sent when the one before it has its response."""
+    (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
+    async with Runtime(Catalog(TOOLS)) as runtime:
+        door = Door(runtime)
+        door.writes_lines = True
+        serving = asyncio.ensure_future(serve_lines(door.server, their_in, their_out))
+        found = []
+        with os.fdopen(our_in, "rb") as answers, os.fdopen(our_out, "wb", 0) as pipe:
+            for line in lines:
+                pipe.write(line.encode() + b"\n")
+                if "id" in json.loads(line):
+                    found.append(json.loads(await asyncio.to_thread(answers.readline)))
+        await serving
+        os.close(their_in)
+        os.close(their_out)
+    return found
+
+
 # --- sessions over HTTP -----------------------------------------------------------------------
 
 HANDSHAKE = "2025-11-25"
@@ -485,7 +539,12 @@ SESSION_REQUESTS = [
     request("t_add", {"a": 1, "b": 2}, params={"_meta": {"progressToken": 3, "vendor/id": "x"}}),
     request("t_add", {"a": 1, "b": 2}, params={"_meta": {"progressToken": []}}),
     request("t_add", {"a": 1, "b": 2}, params={"_meta": []}),
+    request("t_add", {"a": 1, "b": 2}, params={"_meta": {"vendor/deep": nested(250)}}),
     request("t_add", {"a": 1, "b": 2}, headers={"Accept": ["application/json", "text/plain"]}),
+    *(
+        request("t_add", {"a": 1, "b": 2}, params={"_meta": {}}, headers={"Content-Type": kind})
+        for kind in ("Application/JSON", "application/json; charset=utf-8")
+    ),
 ]
 
 
@@ -546,7 +605,51 @@ def test_a_session_is_its_openers_alone_and_ends_with_delete():
     assert asyncio.run(run()) == [200, 404, 200, 200, 404]
 
 
-@pytest.mark.parametrize("how", ["cancelled", "ended", "gone"])
+@pytest.mark.parametrize("other", ["path", "revision", "caller"])
+def test_a_session_stays_when_a_request_beside_it_is_not_found(other):
+    async def run():
+        async with served(direct=True) as address, aiohttp.ClientSession() as session:
+            opened = await opened_session(session, address)
+            headers, body = in_session(ADDING, opened)
+            if other == "path":
+                address_then = address + "/elsewhere"
+            elif other == "revision":
+                address_then = address
+                named, body = request("", more={"method": "no/such"})
+                headers = {**named, "Mcp-Method": "no/such", **opened}
+            else:
+                address_then = address
+                headers = {**headers, "Authorization": f"Bearer {EVE}"}
+            async with session.post(address_then, json=body, headers=headers) as response:
+                found = response.status
+            return found, (await ask(session, address, in_session(ADDING, opened)))[:2]
+
+    assert asyncio.run(run()) == (404, (200, "application/json"))
+
+
+def test_a_second_handshake_in_a_session_counts_from_its_confirmation_on():
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+    again = request("", more={"method": "initialize", "params": hello})
+    newer = {"MCP-Protocol-Version": "2025-06-18"}
+
+    async def run():
+        async with served(direct=True) as address, aiohttp.ClientSession() as session:
+            opened = await opened_session(session, address)
+
+            async def kind(sent, **headers):
+                return (await ask(session, address, in_session(sent, opened, **headers)))[1]
+
+            await kind(again)
+            found = [await kind(ADDING)]
+            await kind(message("notifications/initialized"), **newer)
+            await kind(request("", more={"method": "ping", "params": {}}), **newer)
+            return [*found, await kind(ADDING), await kind(ADDING, **newer)]
+
+    streamed = "text/event-stream"
+    assert asyncio.run(run()) == [streamed, streamed, "application/json"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "cancelled as text", "ended", "gone"])
 def test_a_call_in_a_session_ends_with_its_cancellation_or_its_session(how):
     async def run():
         async with hanging() as (address, seen, go_on), aiohttp.ClientSession() as session:
@@ -561,8 +664,9 @@ def test_a_call_in_a_session_ends_with_its_cancellation_or_its_session(how):
                     await asyncio.sleep(0.3)
                     go_on.set()
                     return seen, None
-                if how == "cancelled":
-                    cancel = message("notifications/cancelled", requestId=7)
+                if how != "ended":
+                    cancelled = 7 if how == "cancelled" else "7"  # One id to the SDK.
+                    cancel = message("notifications/cancelled", requestId=cancelled)
                     await ask(session, address, in_session(cancel, opened))
                 else:
                     headers = {k: v for k, v in sent[0].items() if k != "Content-Type"}
@@ -574,7 +678,10 @@ def test_a_call_in_a_session_ends_with_its_cancellation_or_its_session(how):
         assert seen == ["begun"]
     else:
         assert seen == ["begun", "cancelled"]
-        assert answer == (200, "text/event-stream", [])
+        if how == "ended":
+            assert answer == (200, "text/event-stream", [])
+        else:
+            assert answer[2]["error"] == {"code": -32800, "message": "Request cancelled"}
 
 
 # --- calls that take long ---------------------------------------------------------------------

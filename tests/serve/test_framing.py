@@ -50,6 +50,9 @@ WHOLE = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 GOOD = post(LENGTH)
 
 REFUSED = {
+    # The method
+    "CONNECT to a path": (post(LENGTH, start="CONNECT /mcp HTTP/1.1"), 400),
+    "a method that is none": (post(LENGTH, start="FETCH /mcp HTTP/1.1"), 400),
     # Where the body ends
     "both lengths": (post(LENGTH + CHUNKED), 400),
     "both lengths, chunked first": (post(CHUNKED + LENGTH, WHOLE), 400),
@@ -220,8 +223,12 @@ def test_nothing_after_a_refused_request_is_run(served, line):
         post(LENGTH + "A: b\r\n" * (MAX_HEADERS - 8)),
         post(LENGTH, host="Host: localhost:65535\r\n"),
         post(LENGTH, host="hOST:[::1]:\r\n"),
+        post(
+            LENGTH + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A\r\n"
+        ),
+        post(CHUNKED + "UPGRADE:websocket\r\nConnection: upgrade\r\n", WHOLE),
     ],
-    ids=range(16),
+    ids=range(18),
 )
 def test_what_is_clear_is_read_however_it_is_cut(line, data):
     line.send(data)

@@ -302,6 +302,17 @@ def test_a_caller_with_all_sessions_loses_its_own_that_idled_longest():
     assert serving(question, sessions=2) == [404, 404, 200]
 
 
+def test_a_request_that_is_not_found_elsewhere_does_not_free_the_place_of_its_session():
+    def question(port):
+        with raw.Line(port) as line:
+            first = begun(line)
+            assert line.ask(raw.message(), path="/elsewhere", **first).status == 404
+            begun(line)
+            return status_in(line, first, "ping")
+
+    assert serving(question, sessions=1) == 404  # Ended in favour of the second one.
+
+
 def test_a_caller_with_all_sessions_cannot_lock_out_another_nor_end_its_sessions():
     def question(port):
         with raw.Line(port, source="127.0.0.9") as hog, raw.Line(port) as other:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -246,6 +248,21 @@ def test_an_upgrade_to_websockets_is_not_made(line):
     answer = line.ask(method="GET", Connection="Upgrade", Upgrade="websocket", **routed())
     assert answer.status == 405
     assert works(line)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such limit")
+def test_connections_are_served_above_the_open_files_that_the_system_allows_at_first():
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
+    try:
+        serving = Served(TOOLS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with serving as process, contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(process.connect()) for _ in range(150)]
+        assert all(works(each) for each in lines)
 
 
 # --- size -------------------------------------------------------------------------------------

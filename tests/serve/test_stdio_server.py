@@ -131,6 +131,15 @@ def test_an_error_names_the_request_if_that_can_be_read(both, era, bad, id):
 
 
 @ERAS
+def test_a_list_is_answered_under_an_id_of_any_size(both, era):
+    asked = raw.message() if era == MODERN else {**ASKED, "params": {}}
+    both[era].send({**asked, "id": 10**30})
+    answer = both[era].read()
+    assert answer["id"] == 10**30
+    assert answer["result"]["tools"]
+
+
+@ERAS
 def test_what_has_no_answer_gets_none(both, era):
     nobody = [
         {"jsonrpc": "2.0", "method": "notifications/nosuch"},

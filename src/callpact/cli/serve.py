@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from callpact.tool import Tool
     from callpact.wire.mcp.published import AdvertiseMode, Rendering
 
+_OPEN_FILES = 8_192
 _log = logging.getLogger("callpact.serve")
 
 
@@ -137,6 +138,8 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
     logs = cast("Logs", sources.logs)
     logs.take_stderr(steady=True)
     channel = None
+    if bound is not None:
+        _allow_open_files()
     if bound is not None and options.workers > 1:
         channel = _supervised(options, bound, logs)
 
@@ -155,6 +158,19 @@ def serve(options: ServeOptions, session: Session, sources: SourceOptions) -> No
         # From here on, as imported modules may keep a reference to standard output.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         run(go(), loop_factory=None if options.stdio else new_event_loop)
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit of open files, which many systems set below our limit of connections."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # The system has a lower one of its own.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _supervised(options: ServeOptions, bound: socket.socket, logs: Logs) -> WorkerChannel:

@@ -76,7 +76,11 @@ class Framing:
             return False
         line, *lines = block.split(b"\r\n")
         head = _Head(line, lines)
-        self.passed += head.line + block[len(line) :] + b"\r\n\r\n"
+        rest = block[len(line) :]
+        if head.has_upgrade:  # No protocol is changed, and the parser would drop the body for it.
+            kept = [each for each in lines if not each.lower().startswith(b"upgrade:")]
+            rest = b"".join(b"\r\n" + each for each in kept)
+        self.passed += head.line + rest + b"\r\n\r\n"
         self._left = head.length
         self._step = self._chunk_line if head.is_chunked else self._body
         return True
@@ -168,7 +172,10 @@ class _Head:
         method, target, version = found.groups()
         if version not in {b"1.0", b"1.1"}:
             raise RequestRefused(505, "Requests are read in HTTP/1.1 and HTTP/1.0")
+        if method == b"CONNECT":
+            raise _bad("CONNECT is for proxies, and this server is none")
         fields = _fields(lines)
+        self.has_upgrade = b"upgrade" in fields
         host = _host(fields.get(b"host", []), is_needed=version == b"1.1")
         self.line = b"%b %b HTTP/%b" % (method, _path(method, target, host), version)
         self.is_chunked = _is_chunked(fields, version)

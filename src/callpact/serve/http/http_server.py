@@ -283,9 +283,16 @@ def _mcp_app(server: Server[Any], path: str, limits: HttpLimits, *, is_open: boo
     bound_app = app if is_open else AuthContextMiddleware(app)
     door = server.door if isinstance(server, DoorServer) else None
     if door is None or not door.has_direct_calls:
-        return PrebuiltBodies(Sessions(bound_app, limits.sessions))
-    sessions = Sessions(SessionCalls(bound_app, door, path), limits.sessions)
-    return DirectCalls(PrebuiltBodies(sessions), door, path)
+        counted = PrebuiltBodies(Sessions(bound_app, limits.sessions))
+    else:
+        sessions = Sessions(SessionCalls(bound_app, door), limits.sessions)
+        counted = DirectCalls(PrebuiltBodies(sessions), door)
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        # A 404 of another path says nothing about a session.
+        await (counted if scope["path"] == path else bound_app)(scope, receive, send)
+
+    return routed
 
 
 class DraftEndpoint:
@@ -333,7 +340,8 @@ def _config(
     guard: Guard, limits: HttpLimits, channel: WorkerChannel | None = None
 ) -> uvicorn.Config:
     slots: CallerSlots[HttpConnection] = CallerSlots(limits.connections)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Its warnings are about requests that are refused here with an answer.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return uvicorn.Config(
         guard if channel is None else RelayedPeers(guard),
         http=cast("Any", partial(HttpConnection, slots, limits.header_bytes)),

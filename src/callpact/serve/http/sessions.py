@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-
 from callpact.serve.concurrency import CallerSlots, caller_of
 from callpact.serve.jsonrpc import INTERNAL_ERROR, RequestRefused
+from callpact.serve.mcp.session_calls import SESSION_ID, first_header, is_of_handshake_era
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-_ID = b"mcp-session-id"
-_VERSION = b"mcp-protocol-version"
 
 
 class Sessions:
@@ -35,8 +31,8 @@ class Sessions:
         self._calls: Counter[bytes] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        version, session = _first(scope, _VERSION), _first(scope, _ID)
-        if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+        session = first_header(scope, SESSION_ID)
+        if not is_of_handshake_era(scope):
             await self._app(scope, receive, send)
         elif session is not None:
             await self._go_on(session, scope, receive, send)
@@ -56,7 +52,7 @@ class Sessions:
             await self._end(victim)
 
         def begun(message: Message) -> None:
-            session = _first(message, _ID)
+            session = first_header(message, SESSION_ID)
             if message["status"] < 400 and session is not None:
                 self._slots.take(session, caller)
                 self._scopes[session] = scope
@@ -90,7 +86,7 @@ class Sessions:
         scope = {
             **self._forget(session),
             "method": "DELETE",
-            "headers": [(_ID, session), (b"host", b"localhost")],
+            "headers": [(SESSION_ID, session), (b"host", b"localhost")],
         }
 
         async def receive() -> Message:
@@ -104,14 +100,6 @@ class Sessions:
     def _forget(self, session: bytes) -> dict[str, Any]:
         self._slots.leave(session)
         return dict(self._scopes.pop(session, {}))
-
-
-def _first(message: MutableMapping[str, Any], name: bytes) -> bytes | None:
-    """Return the first value of a header, as the SDK does."""
-    for key, value in message["headers"]:
-        if key == name:
-            return value
-    return None
 
 
 def _watching(send: Send, begun: Callable[[Message], None]) -> Send:

@@ -19,7 +19,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from callpact.schema import is_object
+from callpact.schema.values import is_shallow
 from callpact.serve.jsonrpc import respond
+from callpact.serve.mcp.prebuilt import MAX_SDK_DEPTH
 from callpact.wire.mcp.content import EncodedJson, encode_json
 
 if TYPE_CHECKING:
@@ -66,12 +68,11 @@ class ReadCall(NamedTuple):
 
 
 class DirectCalls:
-    """ASGI middleware that answers the calls at its path that it can, and forwards the others."""
+    """ASGI middleware that answers the calls that it can, and forwards the others."""
 
-    def __init__(self, app: ASGIApp, door: Door, path: str) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door = door
-        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         message: dict[str, Any] = scope.get(MESSAGE) or {}
@@ -83,7 +84,7 @@ class DirectCalls:
 
     def _call(self, scope: Scope, message: dict[str, Any]) -> DirectCall | None:
         """The call of a request; None if the SDK has to judge it."""
-        read = read_call(message) if scope["path"] == self._path else None
+        read = read_call(message)
         if read is None or not _are_plain(scope, read.era, read.name):
             return None
         return self._door.direct(scope, read)
@@ -127,7 +128,8 @@ def _is_inert(key: str, value: Any) -> bool:
     """True for a member of `_meta` without an effect on a tool that never reaches its client."""
     if key == _PROGRESS:
         return isinstance(value, str | int) and not isinstance(value, bool)
-    return "/" in key and not key.startswith(_OWN_META)
+    is_vendors = "/" in key and not key.startswith(_OWN_META)
+    return is_vendors and is_shallow(value, MAX_SDK_DEPTH)
 
 
 def call_params(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -204,34 +206,40 @@ class Exchange:
         self._id = id
         self._headers = headers or {}
         self._is_stream = self._is_gone = self._is_cancelled = False
+        self._instead: dict[str, Any] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._watchers: list[asyncio.Task[None]] = []
 
     async def run(self, answer: Awaitable[dict[str, Any]]) -> None:
-        """Send the answer, or nothing if the call is cancelled."""
+        """Send the answer, or that of the cancellation."""
         task = self._task = cast("asyncio.Task[Any]", asyncio.current_task())
         # A timer costs less than a watching task, which most calls do not need.
         timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch, task)
         try:
-            try:
-                answered = await answer
-            finally:
-                self._task = None
-                timer.cancel()
-                for watcher in self._watchers:
-                    watcher.cancel()
-            await self._respond(encode_json({"jsonrpc": "2.0", "id": self._id, **answered}))
+            answered = await answer
         except asyncio.CancelledError:
             if self._is_cancelled:
                 task.uncancel()
-                await self._end_unanswered()
-            elif not self._is_gone:
+                answered = self._instead
+            elif self._is_gone:
+                return
+            else:
                 raise
+        finally:
+            self._task = None
+            timer.cancel()
+            for watcher in self._watchers:
+                watcher.cancel()
+        if answered is None:
+            await self._end_unanswered()
+        else:
+            await self._respond(encode_json({"jsonrpc": "2.0", "id": self._id, **answered}))
 
-    def cancel(self) -> None:
-        """Cancel the call on behalf of its client; its response is an empty stream."""
+    def cancel(self, instead: dict[str, Any] | None) -> None:
+        """Cancel the call on behalf of its client, and send another answer; None for none."""
         if self._task is not None:
             self._is_cancelled = True
+            self._instead = instead
             self._task.cancel()
 
     def _watch(self, task: asyncio.Task[Any]) -> None:

@@ -16,6 +16,9 @@ from mcp.server.auth.middleware.bearer_auth import (
     AuthorizationContext,
     authorization_context,
 )
+from mcp.server.streamable_http import REQUEST_CANCELLED
+from mcp.shared.dispatcher import coerce_request_id
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from callpact.schema import is_object
 from callpact.serve.mcp.direct_calls import (
@@ -41,7 +44,9 @@ RENEW_SECONDS = 60.0
 """Seconds after which a call goes through the SDK again: it ends sessions that are idle for longer,
 and responds with 404 if it has ended this one."""
 SESSION_ID = b"mcp-session-id"
+_CONTENT_TYPE = b"content-type"
 _SESSION = "callpact.session"
+_CANCELLED = {"error": {"code": REQUEST_CANCELLED, "message": "Request cancelled"}}
 
 
 @dataclass(slots=True, eq=False)
@@ -56,11 +61,12 @@ class HandshakeSession:
     renewed: float = 0.0
     """When the SDK last saw a request of the session."""
     running: dict[str | int, Exchange] = field(default_factory=dict[str | int, Exchange])
+    """The calls that run beside the SDK; `7` and `"7"` are one id, as in the SDK."""
 
     def end(self) -> None:
-        """Cancel the calls that still run."""
+        """Cancel the calls that still run; they get no answer."""
         for exchange in list(self.running.values()):
-            exchange.cancel()
+            exchange.cancel(None)
 
 
 async def note_handshake(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
@@ -80,14 +86,13 @@ async def note_handshake(ctx: ServerRequestContext[Any], call_next: CallNext) ->
 class SessionCalls:
     """ASGI middleware that answers the calls of sessions that it can, and forwards the others."""
 
-    def __init__(self, app: ASGIApp, door: Door, path: str) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door = door
-        self._path = path
         self._sessions: dict[bytes, HandshakeSession] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        named = _session_id(scope)
+        named = first_header(scope, SESSION_ID) if is_of_handshake_era(scope) else None
         session = None if named is None else self._sessions.get(named)
         if named is None:
             await self._open(scope, receive, send)
@@ -101,7 +106,7 @@ class SessionCalls:
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < 400:
-                opened = _session_id(message)
+                opened = first_header(message, SESSION_ID)
                 if opened is not None:
                     self._sessions[opened] = HandshakeSession(_owner(scope))
             await send(message)
@@ -111,11 +116,14 @@ class SessionCalls:
     async def _forward(
         self, id: bytes, session: HandshakeSession, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async def watched(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._note(id, session, scope, message["status"])
-            await send(message)
+        async def watched(part: Message) -> None:
+            if part["type"] == "http.response.start":
+                self._note(id, session, scope, part["status"])
+            await send(part)
 
+        message: dict[str, Any] = scope.get(MESSAGE) or {}
+        if message.get("method") == "initialize":
+            session.era = ""  # Until the new handshake is confirmed.
         scope[_SESSION] = session
         await self._app(scope, receive, watched)
 
@@ -127,18 +135,20 @@ class SessionCalls:
             return
         session.renewed = time.monotonic()
         if status == 202 and (exchange := _cancelled(session, scope.get(MESSAGE) or {})):
-            exchange.cancel()
+            exchange.cancel(_CANCELLED)
 
     def _call(self, session: HandshakeSession, scope: Scope) -> DirectCall | None:
         """The call of a request; None if the SDK has to judge it."""
         message: dict[str, Any] = scope.get(MESSAGE) or {}
-        if scope["path"] != self._path or not session.era or message.get("id") in session.running:
+        if not session.era or coerce_request_id(message.get("id", "")) in session.running:
             return None
         read = read_handshake_call(message, session.era, session.client_name)
         if read is None or time.monotonic() - session.renewed > RENEW_SECONDS:
             return None
-        found = single_headers(scope, (SESSION_ID, VERSION, ACCEPT))
+        found = single_headers(scope, (SESSION_ID, VERSION, ACCEPT, _CONTENT_TYPE))
         if found is None or found.get(VERSION) != session.era.encode():
+            return None
+        if not found[_CONTENT_TYPE].startswith(b"application/json"):  # The SDK compares the case.
             return None
         return self._door.direct(scope, read) if accepts_both(found.get(ACCEPT)) else None
 
@@ -147,17 +157,24 @@ class SessionCalls:
     ) -> None:
         asked = scope[MESSAGE]["id"]
         exchange = Exchange(send, asked, headers={SESSION_ID.decode(): id.decode("latin-1")})
-        session.running[asked] = exchange
+        key = coerce_request_id(asked)
+        session.running[key] = exchange
         try:
             await exchange.run(self._door.answer(call))
         finally:
-            del session.running[asked]
+            del session.running[key]
 
 
-def _session_id(message: MutableMapping[str, Any]) -> bytes | None:
-    """Return the first value of the header, as the SDK does."""
+def is_of_handshake_era(scope: Scope) -> bool:
+    """True for a request that the SDK handles in a session, or opens one for."""
+    version = first_header(scope, VERSION)
+    return version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def first_header(message: MutableMapping[str, Any], name: bytes) -> bytes | None:
+    """Return the first value of a header, as the SDK does."""
     for key, value in message["headers"]:
-        if key == SESSION_ID:
+        if key == name:
             return value
     return None
 
@@ -176,4 +193,4 @@ def _cancelled(session: HandshakeSession, message: dict[str, Any]) -> Exchange |
     cancelled = params.get("requestId")
     if isinstance(cancelled, bool) or not isinstance(cancelled, str | int):
         return None
-    return session.running.get(cancelled)
+    return session.running.get(coerce_request_id(cancelled))

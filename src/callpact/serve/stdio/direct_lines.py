@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import (
     JSONRPCMessage,
     JSONRPCResponse,
@@ -41,6 +42,7 @@ class DirectLines:
         self._on_end = on_end
         """Called with the id of a call that needs no response any more."""
         self._running: dict[RequestId, asyncio.Task[None]] = {}
+        """The calls by their ids; `7` and `"7"` are one id, as in the SDK."""
         self._cancelled: set[RequestId] = set()
         self._opening: dict[str, Any] = {}
         """The request `initialize`."""
@@ -50,35 +52,37 @@ class DirectLines:
 
     def find(self, message: dict[str, Any]) -> DirectCall | None:
         """The call of a request; None if it goes to the SDK."""
-        if message["id"] in self._running:
-            return None
-        read = self._read(message)
+        read = None if coerce_request_id(message["id"]) in self._running else self._read(message)
         return None if read is None else self._door.direct(None, read)
 
     def _read(self, message: dict[str, Any]) -> ReadCall | None:
         if self._is_modern:
             return read_call(message)
-        if self._handshake is None:
-            if message["method"] == "initialize":
-                self._opening = message
+        if message["method"] == "initialize":
+            self._opening = message
+            self._is_initialized = False  # Until the new handshake is confirmed.
+        if self._handshake is None or not self._is_initialized:
             return None
-        return read_handshake_call(message, *self._handshake) if self._is_initialized else None
+        return read_handshake_call(message, *self._handshake)
 
     def start(self, id: RequestId, call: DirectCall) -> None:
         """Run a call; its response is written when it has ended."""
-        self._running[id] = start(self._run(id, call))
+        task = start(self._run(id, call))
+        if not task.done():  # On Python 3.12 and later it may have ended in its first step.
+            self._running[coerce_request_id(id)] = task
 
     async def _run(self, id: RequestId, call: DirectCall) -> None:
+        key = coerce_request_id(id)
         try:
             answered = await self._door.answer(call)
         except asyncio.CancelledError:
-            if id in self._cancelled:  # A cancelled request has no response.
-                self._cancelled.discard(id)
+            if key in self._cancelled:  # A cancelled request has no response.
+                self._cancelled.discard(key)
                 self._on_end(id)
                 return
             answered = _STOPPED
         finally:
-            self._running.pop(id, None)
+            self._running.pop(key, None)
         line = encode_json({"jsonrpc": "2.0", "id": id, **answered}).text.encode() + b"\n"
         with contextlib.suppress(BrokenPipeError):
             await self._writer.write(line, partial(self._on_end, id))
@@ -92,20 +96,21 @@ class DirectLines:
         cancelled = params.get("requestId")
         if isinstance(cancelled, bool) or not isinstance(cancelled, str | int):
             return False
-        task = self._running.get(cancelled)
+        key = coerce_request_id(cancelled)
+        task = self._running.get(key)
         if task is not None:
-            self._cancelled.add(cancelled)
+            self._cancelled.add(key)
             task.cancel()
         return task is not None
 
     def responded(self, message: JSONRPCMessage) -> None:
         """Note a response of the SDK, which decides the era."""
-        if self._is_modern or self._handshake is not None:
+        if self._is_modern or not isinstance(message, JSONRPCResponse):
             return
-        if isinstance(message, JSONRPCResponse):
+        if self._handshake is None:
             self._is_modern = "resultType" in message.result
-            if message.id == self._opening.get("id"):
-                self._handshake = _handshake(self._opening, message.result)
+        if message.id == self._opening.get("id"):
+            self._handshake = _handshake(self._opening, message.result) or self._handshake
 
     async def end(self) -> None:
         """End the calls that still run; each gets an error."""

@@ -43,6 +43,7 @@ from callpact.serve.jsonrpc import (
 from callpact.serve.mcp.door import DoorServer
 from callpact.serve.stdio.direct_lines import DirectLines
 from callpact.serve.stdio.line_pipes import LineReader, LineTooLong, LineWriter
+from callpact.wire.mcp.content import encode_json
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -367,7 +368,8 @@ def _encoded(message: JSONRPCMessage) -> bytes:
     try:
         if isinstance(message, JSONRPCResponse):
             with contextlib.suppress(TypeError):  # Integers beyond 64 bits, types of others.
-                whole = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+                known = orjson.Fragment(encode_json(message.id).text)
+                whole = {"jsonrpc": "2.0", "id": known, "result": message.result}
                 return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except (ValueError, RecursionError) as error:
