@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.schema import is_array, is_object
+from callpact.schema.targets import resolve
 
 if TYPE_CHECKING:
     from callpact.schema import CompiledSchema
@@ -131,7 +132,7 @@ class _Maker:
             yield from self.values(whole, levels - 1)
 
     def _target(self, reference: Any) -> Any:
-        return pointed(self._root, reference)
+        return resolve(self._root, reference) if isinstance(reference, str) else None
 
     def _of_type(self, kind: Any, schema: dict[str, Any], levels: int) -> Iterable[Any]:
         match kind:
@@ -201,21 +202,6 @@ class _Maker:
                 yield {name: made[name][turn % len(made[name])] for name in needed}
             if not needed:
                 return
-
-
-def pointed(root: Any, reference: Any) -> Any:
-    """The part of a document that a local reference such as `#/$defs/item` names, or None."""
-    if reference == "#":
-        return root
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    part = root
-    for step in reference[2:].split("/"):
-        key = step.replace("~1", "/").replace("~0", "~")
-        if not is_object(part) or key not in part:
-            return None
-        part = part[key]
-    return part
 
 
 def _reference(schema: Any) -> Any:

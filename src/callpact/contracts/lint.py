@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from callpact.contracts.counterexample import pointed
 from callpact.contracts.lint_rules import LINT_RULES
 from callpact.contracts.schema_changes import shown
 from callpact.errors import InvalidSchema
 from callpact.schema import CompiledSchema, check, compile_schema, is_array, is_object
 from callpact.schema.document import pointer
+from callpact.schema.targets import Targets
 from callpact.sources.base import Severity
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class _ToolLint:
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._root: Any = tool.contract.input
+        self._targets = Targets(self._root)
         self._examples = [
             _without_notes(example, self._root)
             for example in tool.examples[:_MAX_EXAMPLES]
@@ -136,7 +137,8 @@ class _ToolLint:
                 continue
             seen.add(id(part))
             found.append(part)
-            stack.append(pointed(self._root, part.get("$ref")))
+            for targets in self._targets.of(part):
+                stack += targets
             for key in ("allOf", "anyOf", "oneOf"):
                 branches = part.get(key)
                 stack += reversed(branches) if is_array(branches) else []
