@@ -165,7 +165,7 @@ def replay(
     session = sources.session(audit)
     published = published_of(against[0], packages) if against and len(against) == 1 else None
     catalog = sources.look(session, against or ()) if published is None else published
-    before = None if former is None else contracts_of(sources, former, packages)
+    before = None if former is None else contracts_of(sources, former, packages).catalog
     with opened(session) as store:
         window = Filter(since=where.since, until=where.until)
         tools, renamed = under_recorded_names(store, catalog, window)

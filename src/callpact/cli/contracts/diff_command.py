@@ -53,11 +53,12 @@ def diff(
 
     A change is breaking, non-breaking or a patch; the highest of them is the suggested bump.
     Between FlowMCP files the rules of FlowMCP decide for the changes that they name.
-    Exit code 1 on a breaking change.
+    Exit code 1 on a breaking change, 2 if something could not be loaded.
     """
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
-    before, after = (contracts_of(sources, ref, packages) for ref in (old, new))
+    loaded = [contracts_of(sources, ref, packages) for ref in (old, new)]
+    before, after = (each.catalog for each in loaded)
     found = contracts.diff_catalogs(before, after, tolerant=tolerant_readers)
     if contracts.is_flowmcp(before) and contracts.is_flowmcp(after):
         found = contracts.with_flowmcp_bumps(found, before, after)
@@ -65,6 +66,9 @@ def diff(
         print_json(_encoded(found), sys.stdout)
     else:
         print_diff(found)
+    for ref, each in zip((old, new), loaded, strict=True):
+        if not each.is_whole:
+            fail(f"not everything of {ref} could be loaded; the comparison is incomplete")
     if found.is_breaking:
         raise typer.Exit(1)
 
