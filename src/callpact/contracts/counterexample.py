@@ -24,6 +24,7 @@ TRIAL_SECONDS = 1.0
 """Time for these trials."""
 _MAX_VALUES = 40  # Values made of one part of a schema.
 _MAX_LEVELS = 6
+_MAX_PARTS = 50_000  # Parts of schemas that values are made from; behind references they multiply.
 _MAX_LENGTH = 2_000  # Of a text or an array that is made.
 _ENOUGH = 5  # Counterexamples of which the shortest is returned.
 _TEXTS = ("text", "", "a", "A b", "0", "2026-01-31", "2026-01-31T12:00:00Z", "a@example.com")
@@ -86,6 +87,7 @@ class _Maker:
     def __init__(self, root: Any, numbers: tuple[float, ...]) -> None:
         self._root = root
         self._numbers = numbers
+        self._left = _MAX_PARTS
         lengths = {int(number) for number in numbers if 0 <= number <= _MAX_LENGTH}
         self._lengths = sorted({0, 1, 2} | lengths)
 
@@ -93,7 +95,8 @@ class _Maker:
         """Values for one part of the schema, the plainest first; repetitions are possible."""
         if not is_object(schema):
             schema = cast("dict[str, Any]", {})
-        if levels == 0:
+        self._left -= 1
+        if levels == 0 or self._left < 0:
             return
         if "const" in schema:
             yield schema["const"]

@@ -281,6 +281,13 @@ class _RowMaker:
         )
 
     def _allows_null(self, node: Any) -> bool:
+        for _ in range(_MAX_PARTS):
+            if not is_object(node) or {*node} != {"$ref"}:
+                break
+            target = resolve(self._root, str(node["$ref"]))
+            if target is None:  # An anchor.
+                break
+            node = target
         if not is_object(node):
             return node is True
         if "type" in node and _COMBINING.isdisjoint(node):

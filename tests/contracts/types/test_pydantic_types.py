@@ -161,6 +161,7 @@ def test_rules_that_a_model_does_not_check_are_named(schema, words):
         {"type": "string", "format": "email"},
         {"anyOf": [{"type": "string", "maxLength": 2}, {"type": "null"}]},
         {"enum": ["a", None, 2]},
+        {"type": "object", "properties": {}, "required": []},
         {"prefixItems": [TEXT, {}], "minItems": 2, "items": False, "type": "array"},
     ],
 )
@@ -220,7 +221,7 @@ def test_a_bundle_keeps_the_references_of_each_schema():
 
 
 def test_fields_may_have_the_names_of_types_and_attributes():
-    names = ["str", "list", "json", "root", "model_config", "Any", "copy", "None", "a", "A"]
+    names = ["str", "list", "json", "register", "mro", "root", "model_config", "Any", "copy", "None", "a", "A"]
     properties = {name: {"type": ["string", "null"]} for name in names}
     properties["many"] = {"type": "array", "items": {"type": "string"}}
     made = module({"type": "object", "properties": properties}).PriceOutput

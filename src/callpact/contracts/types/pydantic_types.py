@@ -71,7 +71,7 @@ _NUMBER = {
 _ARRAY = {"minItems": "min_length", "maxItems": "max_length"}
 _FORMATS = frozenset({"format", "formatMinimum", "formatMaximum"})
 _RULES = (TYPED | IN_PLACE | _FORMATS) - {"then", "else"}
-_OWN = frozenset(dir(BaseModel)) | {
+_OWN = frozenset((*dir(BaseModel), *dir(type(BaseModel)))) | {
     *("root", "str", "int", "float", "bool", "list", "dict", "tuple"),
     *("Any", "Literal", "Annotated", "Nothing", "Integer", "Field"),
     *("BaseModel", "RootModel", "ConfigDict"),
@@ -196,7 +196,8 @@ class _ModelWriter:
                 self._object(model, schema, _about(schema, ""))
                 return model
             extra = schema.get("additionalProperties", True)
-            self._miss(rules_of(schema, kind), ("additionalProperties",))
+            needed = () if schema.get("required") else ("required",)
+            self._miss(rules_of(schema, kind), ("properties", "additionalProperties", *needed))
             if extra is False:
                 return "dict[str, Nothing]"
             return f"dict[str, {self._type(extra, f'{name}Value', depth=depth + 1)}]"
