@@ -221,7 +221,20 @@ def test_a_bundle_keeps_the_references_of_each_schema():
 
 
 def test_fields_may_have_the_names_of_types_and_attributes():
-    names = ["str", "list", "json", "register", "mro", "root", "model_config", "Any", "copy", "None", "a", "A"]
+    names = [
+        "str",
+        "list",
+        "json",
+        "register",
+        "mro",
+        "root",
+        "model_config",
+        "Any",
+        "copy",
+        "None",
+        "a",
+        "A",
+    ]
     properties = {name: {"type": ["string", "null"]} for name in names}
     properties["many"] = {"type": "array", "items": {"type": "string"}}
     made = module({"type": "object", "properties": properties}).PriceOutput
