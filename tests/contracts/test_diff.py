@@ -55,6 +55,31 @@ def recursive(**rules):
     return {"$ref": "#/$defs/t", "$defs": {"t": node}}
 
 
+def referring(reference, **rules):
+    return {"items": {"$ref": reference}, "$defs": {"t": {"type": "integer", **rules}}}
+
+
+def dynamic(**rules):
+    target = {"$dynamicAnchor": "t", "type": "integer", **rules}
+    return {"items": {"$dynamicRef": "#t"}, "$defs": {"t": target}}
+
+
+def embedded(**rules):
+    own = {"$defs": {"t": {"type": "integer", **rules}}}
+    inner = {"$id": "https://a.test/inner", "items": {"$ref": "#/$defs/t"}, **own}
+    return {"items": inner, "$defs": {"t": {"type": "integer"}}}
+
+
+def draft_7(**rules):
+    target = {"minProperties": 1, **rules}
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"t": target}}
+    return {**draft, "dependencies": {"a": {"$ref": "#/definitions/t"}, "b": ["c"]}}
+
+
+def unevaluated(**notes):
+    return {"allOf": [closed(a={**TEXT, **notes})], "unevaluatedProperties": False}
+
+
 # name, schema, changed schema; bump of an input forth and back, bump of an output forth and back
 ROWS = [
     ("property", closed(a=TEXT), closed(a=TEXT, b=TEXT), "minor major", "major major"),
@@ -122,6 +147,17 @@ ROWS = [
     ("default of a nested property", closed(a=closed(b=TEXT)), closed(a=closed(b={**TEXT, "default": "x"})), "minor major", "patch patch"),
     ("comment", TEXT, {**TEXT, "$comment": "x"}, "patch patch", "patch patch"),
     ("deprecated", TEXT, {**TEXT, "deprecated": True}, "patch patch", "patch patch"),
+    ("number and boolean", {"const": 1}, {"const": True}, "major major", "major major"),
+    ("number and float", {"enum": [1, {"a": [2]}]}, {"enum": [1.0, {"a": [2.0]}]}, "- -", "- -"),
+    ("at most some", {"contains": TEXT, "maxContains": 2}, {"contains": TEXT}, "minor major", "major minor"),
+    ("some of a kind", {**WIDE, "contains": TEXT, "maxContains": 2}, WIDE, "minor major", "major minor"),
+    ("name of the schema", {**TEXT, "$id": "https://a.test/1"}, {**TEXT, "$id": "https://a.test/2"}, "patch patch", "patch patch"),
+    ("behind an anchor", referring("#t", **{"$anchor": "t"}), referring("#t", **{"$anchor": "t", "maximum": 5}), "major minor", "minor major"),
+    ("behind a dynamic reference", dynamic(), dynamic(maximum=5), "major minor", "minor major"),
+    ("behind an encoded reference", referring("#/$defs/%74"), referring("#/$defs/%74", maximum=5), "major minor", "minor major"),
+    ("behind a reference below an id", embedded(), embedded(maximum=5), "major minor", "minor major"),
+    ("dependency of draft 7", draft_7(), draft_7(maxProperties=5), "major minor", "minor major"),
+    ("note beside what is unevaluated", unevaluated(), unevaluated(description="A."), "patch patch", "patch patch"),
     ("property of an open object", {"type": "object"}, {"type": "object", "properties": {"a": TEXT}}, "major major", "major major"),
 ]  # fmt: skip
 
@@ -274,6 +310,11 @@ def test_a_change_behind_an_unchanged_reference_is_found_in_every_place(prover):
 
     found = diff(declared(input=schema({})), declared(input=schema(False)), prover)
     assert found.is_breaking
+
+
+def test_the_place_of_a_requirement_is_a_pointer(prover):
+    found = diff(declared(input={}), declared(input={"required": ["a/b"]}), prover)
+    assert [change.path for change in found.changes] == ["/a~1b"]
 
 
 def test_names_of_properties_that_are_no_texts_are_passed_over():

@@ -56,6 +56,19 @@ def test_a_value_is_found_inside(wide, narrow):
     assert not first.accepts(value)
 
 
+def test_values_of_a_schema_whose_references_multiply_are_bounded():
+    wide = [f"p{number}" for number in range(400)]
+    document = {"$ref": "#/$defs/t0", "$defs": {"t8": {"type": "number"}}}
+    for level in range(8):
+        below = {"$ref": f"#/$defs/t{level + 1}"}
+        document["$defs"][f"t{level}"] = {
+            "type": "object",
+            "properties": dict.fromkeys(wide, below),
+        }
+    schema = compile_schema(document)
+    assert counterexample(schema, schema, document) == ()
+
+
 def test_formats_count_where_they_are_asserted(prover):
     email = {"type": "string", "format": "email"}
     assert prover.covers(judged(email), judged({"type": "string"})).verdict == "yes"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from callpact import Catalog, Contract, Tool
 from callpact.contracts import CoverProof, Prover, diff_catalogs
+from callpact.contracts.counterexample import made_values
 
 WORDS = ["a", "b", "c"]
 SINGLE = (
@@ -23,11 +24,13 @@ SINGLE = (
     "if",
     "items",
     "not",
+    "propertyNames",
     "then",
+    "unevaluatedItems",
     "unevaluatedProperties",
 )
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-12, 12), st.sampled_from([0.5, 2.5, -3.5]),
+    st.none(), st.booleans(), st.integers(-12, 12), st.sampled_from([0, 1, 1.0, 0.5, 2.5, -3.5]),
     st.text("abc", max_size=4),
 )  # fmt: skip
 VALUES = st.recursive(
@@ -52,7 +55,7 @@ LEAVES = st.one_of(
     maybe(type=st.just("string"), pattern=st.sampled_from(["^a", "b$", "^a+$", "^[ab]*$"])),
     st.fixed_dictionaries({"enum": st.lists(SCALARS, min_size=1, max_size=4)}),
     st.fixed_dictionaries({"const": SCALARS}),
-    st.just({"$ref": "#/$defs/t"}),
+    st.sampled_from([{"$ref": "#/$defs/t"}, {"$ref": "#t"}, {"$dynamicRef": "#t"}]),
 )
 
 
@@ -67,6 +70,9 @@ def branches(inner):
             additionalProperties=inner,
             patternProperties=st.dictionaries(st.sampled_from(["^a", "b"]), inner, max_size=1),
             minProperties=st.integers(0, 2),
+            propertyNames=inner,
+            dependentRequired=st.dictionaries(names, st.lists(names, unique=True), max_size=1),
+            dependentSchemas=st.dictionaries(names, inner, max_size=1),
         ),
         maybe(
             type=st.just("array"),
@@ -76,6 +82,9 @@ def branches(inner):
             maxItems=st.integers(0, 4),
             uniqueItems=st.booleans(),
             contains=inner,
+            minContains=st.integers(0, 2),
+            maxContains=st.integers(0, 2),
+            unevaluatedItems=inner,
         ),
         maybe(anyOf=some, allOf=some, oneOf=some),
         st.fixed_dictionaries({"not": inner}),
@@ -87,19 +96,20 @@ def branches(inner):
 PARTS = st.recursive(LEAVES, branches, max_leaves=6)
 
 
-SIMPLE = LEAVES.filter(lambda schema: "$ref" not in str(schema))
+SIMPLE = LEAVES.filter(lambda schema: "Ref" not in str(schema) and "$ref" not in str(schema))
+NAMES = {"$anchor": "t", "$dynamicAnchor": "t"}
 
 
 @st.composite
 def changed(draw):
     """A schema, and the same with one part of it drawn anew, extended or with a rule less."""
-    old = {"allOf": [draw(PARTS)], "$defs": {"t": draw(SIMPLE)}}
+    old = {"allOf": [draw(PARTS)], "$defs": {"t": {"allOf": [draw(SIMPLE)], **NAMES}}}
     new = copy.deepcopy(old)
     place, key, fresh = draw(
-        st.sampled_from([(new["allOf"], 0, PARTS), (new["$defs"], "t", SIMPLE)])
+        st.sampled_from([(new["allOf"], 0, PARTS), (new["$defs"]["t"]["allOf"], 0, SIMPLE)])
     )
     while inner := [each for each in inside(place[key]) if draw(st.booleans())]:
-        place, key = inner[0]
+        place, key = inner[draw(st.integers(0, len(inner) - 1))]
     part = place[key]
     kind = draw(st.sampled_from(["replaced", "extended", "shortened"]))
     if kind == "shortened" and isinstance(part, dict) and part:
@@ -115,7 +125,7 @@ def changed(draw):
 def inside(schema):
     """The places of the schemas directly inside a schema, each as its holder and key there."""
     for key, part in schema.items() if isinstance(schema, dict) else ():
-        if key in ("properties", "patternProperties"):
+        if key in ("properties", "patternProperties", "dependentSchemas"):
             yield from ((part, name) for name in part)
         elif key in ("anyOf", "allOf", "oneOf", "prefixItems"):
             yield from ((part, index) for index in range(len(part)))
@@ -158,6 +168,6 @@ def test_a_change_that_is_not_breaking_breaks_no_value(prover, side, pair, value
         narrow, wide = (each.compiled_input for each in contracts)
     else:
         wide, narrow = (each.compiled_output for each in contracts)
-    for value in values:
+    for value in (*values, *made_values(pair[0], 100), *made_values(pair[1], 100)):
         if narrow is None or narrow.accepts(value):
             assert wide is None or wide.accepts(value), (value, found.changes)

@@ -48,6 +48,7 @@ from callpact.tool import Call
 from callpact.wire import terminal as text
 
 if TYPE_CHECKING:
+    from callpact.app import Session
     from callpact.catalog import Catalog
     from callpact.tool import Tool
 
@@ -365,12 +366,13 @@ def at_server(sources: SourceOptions, address: str) -> SourceOptions:
     return replace(sources, source=[f"mcp:{address}"], allow_host=allowed)
 
 
-def catalog_of(sources: SourceOptions, ref: str) -> Catalog:
-    """The tools of one reference: a source, or the address of a running MCP server."""
-    if is_address(ref) and not ref.endswith((".json", ".yaml", ".yml")):
-        sources = at_server(sources, ref)
-        return sources.look(sources.session())
-    return sources.look(sources.session(), (ref,))
+def session_of(sources: SourceOptions, ref: str) -> Session:
+    """The loaded tools of one reference: a source, or the address of a running MCP server."""
+    is_server = is_address(ref) and not ref.endswith((".json", ".yaml", ".yml"))
+    sources = at_server(sources, ref) if is_server else sources
+    session = sources.session()
+    sources.look(session, () if is_server else (ref,))
+    return session
 
 
 def _full_name(catalog: Catalog, name: str) -> str:

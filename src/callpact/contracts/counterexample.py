@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from callpact.schema import is_array, is_object
+from callpact.schema.targets import resolve
 
 if TYPE_CHECKING:
     from callpact.schema import CompiledSchema
@@ -23,6 +24,7 @@ TRIAL_SECONDS = 1.0
 """Time for these trials."""
 _MAX_VALUES = 40  # Values made of one part of a schema.
 _MAX_LEVELS = 6
+_MAX_PARTS = 50_000  # Parts of schemas that values are made from; behind references they multiply.
 _MAX_LENGTH = 2_000  # Of a text or an array that is made.
 _ENOUGH = 5  # Counterexamples of which the shortest is returned.
 _TEXTS = ("text", "", "a", "A b", "0", "2026-01-31", "2026-01-31T12:00:00Z", "a@example.com")
@@ -85,6 +87,7 @@ class _Maker:
     def __init__(self, root: Any, numbers: tuple[float, ...]) -> None:
         self._root = root
         self._numbers = numbers
+        self._left = _MAX_PARTS
         lengths = {int(number) for number in numbers if 0 <= number <= _MAX_LENGTH}
         self._lengths = sorted({0, 1, 2} | lengths)
 
@@ -92,7 +95,8 @@ class _Maker:
         """Values for one part of the schema, the plainest first; repetitions are possible."""
         if not is_object(schema):
             schema = cast("dict[str, Any]", {})
-        if levels == 0:
+        self._left -= 1
+        if levels == 0 or self._left < 0:
             return
         if "const" in schema:
             yield schema["const"]
@@ -131,7 +135,7 @@ class _Maker:
             yield from self.values(whole, levels - 1)
 
     def _target(self, reference: Any) -> Any:
-        return pointed(self._root, reference)
+        return resolve(self._root, reference) if isinstance(reference, str) else None
 
     def _of_type(self, kind: Any, schema: dict[str, Any], levels: int) -> Iterable[Any]:
         match kind:
@@ -201,21 +205,6 @@ class _Maker:
                 yield {name: made[name][turn % len(made[name])] for name in needed}
             if not needed:
                 return
-
-
-def pointed(root: Any, reference: Any) -> Any:
-    """The part of a document that a local reference such as `#/$defs/item` names, or None."""
-    if reference == "#":
-        return root
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    part = root
-    for step in reference[2:].split("/"):
-        key = step.replace("~1", "/").replace("~0", "~")
-        if not is_object(part) or key not in part:
-            return None
-        part = part[key]
-    return part
 
 
 def _reference(schema: Any) -> Any:

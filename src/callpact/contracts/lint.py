@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from callpact.contracts.counterexample import pointed
 from callpact.contracts.lint_rules import LINT_RULES
 from callpact.contracts.schema_changes import shown
 from callpact.errors import InvalidSchema
 from callpact.schema import CompiledSchema, check, compile_schema, is_array, is_object
 from callpact.schema.document import pointer
+from callpact.schema.targets import Targets
 from callpact.sources.base import Severity
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class _ToolLint:
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._root: Any = tool.contract.input
+        self._targets = Targets(self._root)
         self._examples = [
             _without_notes(example, self._root)
             for example in tool.examples[:_MAX_EXAMPLES]
@@ -136,7 +137,8 @@ class _ToolLint:
                 continue
             seen.add(id(part))
             found.append(part)
-            stack.append(pointed(self._root, part.get("$ref")))
+            for targets in self._targets.of(part):
+                stack += targets
             for key in ("allOf", "anyOf", "oneOf"):
                 branches = part.get(key)
                 stack += reversed(branches) if is_array(branches) else []
@@ -197,7 +199,9 @@ class _ToolLint:
                 yield "LNT050", place, f"property '{name}' may be an empty array"
             if kinds == {"string"} and not keys & {*_FIXED, "minLength"}:
                 yield "LNT051", place, f"property '{name}' may be an empty text"
-        is_amount = bool(kinds) and kinds <= _NUMBERS and bool(_words(name) & _AMOUNTS)
+        words = _words(name)
+        is_amount = bool(words & _AMOUNTS) and words <= _AMOUNTS | _OF_RESULTS
+        is_amount = is_amount and bool(kinds) and kinds <= _NUMBERS
         if is_amount and not keys & {"maximum", "exclusiveMaximum", *_FIXED}:
             yield "LNT060", place, f"property '{name}' has no maximum"
         yield from self._values(name, schema, facets, path)
@@ -327,7 +331,11 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
 _FILLERS = frozenset(
     ["a", "an", "the", "of", "for", "to", "this", "value", "parameter", "field", "property", "tool"]
 )
-_AMOUNTS = frozenset(["limit", "size", "count", "rows", "top", "results", "amount"])
+_AMOUNTS = frozenset(["limit", "size", "count", "rows", "top", "results"])
+_OF_RESULTS = frozenset(
+    ["max", "maximum", "number", "num", "of", "page", "pagination", "per", "query", "result"]
+)
+"""Words beside those: the size of a page is one of results, that of a cache is not."""
 _PAGING = frozenset(["limit", "offset", "page", "size", "pagesize", "perpage"])
 
 
@@ -367,7 +375,7 @@ _ITEM = re.compile(rf"{_QUOTED}|{_BARE}")
 _OPEN_LIST = re.compile(
     r"\be\.?g\b|\bi\.e\b|\bex\.|\bexamples?\b|\bsuch as\b|\blike\b|\bincluding\b|\betc\b|\.\.\.|…"
     r"|\bseparated\b|\bdelimited\b|\blist of\b|\bcombin|\bany of\b|\bone or more\b|\bmultiple\b"
-    r"|\bformat\b|\bprefix|\bcharacters?\b",
+    r"|\bformat\b|\bprefix|\bcharacters?\b|\bcustom\b|\bfree-?\s?form\b|\bcan also\b",
     re.IGNORECASE,
 )
 

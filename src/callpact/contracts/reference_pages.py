@@ -281,6 +281,13 @@ class _RowMaker:
         )
 
     def _allows_null(self, node: Any) -> bool:
+        for _ in range(_MAX_PARTS):
+            if not is_object(node) or {*node} != {"$ref"}:
+                break
+            target = resolve(self._root, str(node["$ref"]))
+            if target is None:  # An anchor.
+                break
+            node = target
         if not is_object(node):
             return node is True
         if "type" in node and _COMBINING.isdisjoint(node):
@@ -396,10 +403,14 @@ def _coded(text: str) -> str:
 def _html(title: str, blocks: Iterable[_Block]) -> str:
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(_line(title))}</title>"
         "<style>body{font:16px/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}"
-        "table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.3rem .6rem;"
-        "text-align:left;vertical-align:top}pre{background:#f4f4f4;padding:1rem;overflow:auto}"
+        "table{border-collapse:collapse;display:block;overflow-x:auto}td,th{border:1px solid #ccc;padding:.3rem .6rem;"
+        "text-align:left;vertical-align:top}th{white-space:nowrap}"
+        "td,p,h1,h2{overflow-wrap:anywhere}td{min-width:5rem}"
+        "td:first-child{min-width:11rem}td:last-child{min-width:14rem}"
+        "h2{margin-top:3rem;border-top:1px solid #ccc;padding-top:1rem}pre{background:#f4f4f4;padding:1rem;overflow:auto}"
         "</style></head><body>\n"
     )
     return head + "\n".join(map(_html_block, blocks)) + "\n</body></html>\n"

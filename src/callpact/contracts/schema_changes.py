@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from callpact.contracts.counterexample import pointed
 from callpact.schema import is_array, is_object
+from callpact.schema.targets import NAMED_SCHEMAS, VALUES, Targets
+from callpact.schema.values import same
 
 Effect = Literal["narrower", "wider", "other", "note"]
 Subject = Literal["rule", "member", "default", "text"]
@@ -27,22 +28,9 @@ _MAX_LEVELS = 100
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "formatMinimum")
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "formatMaximum")
 _NEEDS = ("pattern", "format", "contentEncoding", "contentMediaType")
-_EITHER = (
-    "$anchor",
-    "$dynamicAnchor",
-    "$dynamicRef",
-    "$id",
-    "$recursiveAnchor",
-    "$recursiveRef",
-    "$schema",
-    "$vocabulary",
-    "additionalItems",
-    "dependencies",
-    "dependentRequired",
-    "id",
-    "maxContains",
-    "minContains",
-)
+_EITHER = ("$schema", "$vocabulary", "dependentRequired", "maxContains", "minContains")
+_NAMES = ("$anchor", "$dynamicAnchor", "$id", "$recursiveAnchor", "id")
+_DYNAMIC = ("$dynamicRef", "$recursiveRef")
 _UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
 _INVERTING = ("not", "if", "then", "else", *_UNEVALUATED)
 _TYPES = frozenset({"string", "integer", "fraction", "boolean", "null", "array", "object"})
@@ -52,9 +40,11 @@ _SEEN = frozenset(
         *_UPPER,
         *_NEEDS,
         *_EITHER,
+        *_DYNAMIC,
         *_INVERTING,
         "$defs",
         "$ref",
+        "additionalItems",
         "additionalProperties",
         "allOf",
         "anyOf",
@@ -62,6 +52,7 @@ _SEEN = frozenset(
         "contains",
         "default",
         "definitions",
+        "dependencies",
         "dependentSchemas",
         "enum",
         "items",
@@ -106,13 +97,42 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def _rules_of(part: Any, *, has_names: bool = False) -> Any:
+    """A schema without the keywords that concern no value, such as descriptions."""
+    if is_array(part):
+        return [_rules_of(inner) for inner in part]
+    if not is_object(part):
+        return part
+    return {
+        key: inner
+        if key in VALUES and not has_names
+        else _rules_of(inner, has_names=key in NAMED_SCHEMAS and not has_names)
+        for key, inner in part.items()
+        if has_names or key in _NAMES or (key in _SEEN and key != "default")
+    }
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
 def _key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    """A text that is the same for values that are equal as JSON: 1 is 1.0, but true is not 1."""
+    return json.dumps(_with_integers(value), sort_keys=True)
+
+
+def _with_integers(value: Any) -> Any:
+    if is_object(value):
+        return {key: _with_integers(inner) for key, inner in value.items()}
+    if is_array(value):
+        return [_with_integers(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class _Comparison:
     def __init__(self, old: Any, new: Any) -> None:
-        self._roots = old, new
+        self._targets = Targets(old), Targets(new)
+        self._is_same = same(_rules_of(old), _rules_of(new))
         self._entered: set[tuple[str, str, bool]] = set()
         self._inverted = 0
         self._levels = 0
@@ -153,8 +173,10 @@ class _Comparison:
         yield from self._branches(before, after, path)
         yield from self._inverting(before, after, path)
         is_unevaluated = any(key in side for key in _UNEVALUATED for side in (before, after))
-        if is_unevaluated and self._roots[0] != self._roots[1]:
+        if is_unevaluated and not self._is_same:
             yield SchemaChange(path, "which members are 'unevaluated' may have changed", "other")
+        if any(key in side for key in _DYNAMIC for side in (before, after)) and not self._is_same:
+            yield SchemaChange(path, "a schema behind a reference may have changed", "other")
 
     def _referred(
         self, before: dict[str, Any], after: dict[str, Any], path: str
@@ -164,17 +186,18 @@ class _Comparison:
         if key in self._entered:  # The changes of what is recursive are listed once.
             return
         sides: list[tuple[Any, dict[str, Any]]] = []
-        for root, side in zip(self._roots, (before, after), strict=True):
+        for targets, side in zip(self._targets, (before, after), strict=True):
             rest = {name: part for name, part in side.items() if name != "$ref"}
-            sides.append((pointed(root, side["$ref"]), rest) if "$ref" in side else (side, {}))
+            found = targets.of(side)[0] if "$ref" in side else [side]
+            sides.append((found, rest if "$ref" in side else {}))
         (old, old_rest), (new, new_rest) = sides
-        if old is None or new is None:
-            if before != after or self._roots[0] != self._roots[1]:
+        if not old or not new:
+            if not self._is_same:
                 yield SchemaChange(path, "a schema behind a reference may have changed", "other")
             return
         self._entered.add(key)
         try:
-            yield from self.compare(old, new, path)
+            yield from self.compare(old[0], new[0], path)
             yield from self.compare(old_rest, new_rest, path)
         finally:
             self._entered.discard(key)
@@ -189,7 +212,7 @@ class _Comparison:
         open_before = before.get("additionalProperties", True)
         open_after = after.get("additionalProperties", True)
         for name in dict.fromkeys((*old, *new)):
-            place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+            place = _below(path, name)
             if name in old and name in new:
                 yield from self.compare(old[name], new[name], place)
                 continue
@@ -230,19 +253,17 @@ class _Comparison:
                     yield SchemaChange(path, f"the number of '{key}' changed", "other")
             else:
                 yield from self.compare(first, second, f"{path}/*")
-        yield from self.compare(
-            before.get("propertyNames", True), after.get("propertyNames", True), path
-        )
-        if "contains" in before or "contains" in after:
-            is_simple = not any("maxContains" in side for side in (before, after))
-            if is_simple and "contains" in before and "contains" in after:
-                yield from self.compare(before["contains"], after["contains"], f"{path}/*")
-            elif "contains" not in before:
-                yield SchemaChange(path, "an item of a certain kind is required", "narrower")
-            elif "contains" not in after and is_simple:
-                yield SchemaChange(path, "no item of a certain kind is required", "wider")
+        for key, place in (("additionalItems", f"{path}/*"), ("propertyNames", path)):
+            yield from self.compare(before.get(key, True), after.get(key, True), place)
+        if "contains" in before and "contains" in after:
+            if any("maxContains" in side for side in (before, after)):
+                yield from self._either("contains", before, after, f"{path}/*")
             else:
-                yield from self._either("contains", before, after, path)
+                yield from self.compare(before["contains"], after["contains"], f"{path}/*")
+        elif "contains" in after:
+            yield SchemaChange(path, "an item of a certain kind is required", "narrower")
+        elif "contains" in before:
+            yield SchemaChange(path, "no item of a certain kind is required", "wider")
 
     def _branches(
         self, before: dict[str, Any], after: dict[str, Any], path: str
@@ -284,7 +305,7 @@ class _Comparison:
                 yield SchemaChange(path, f"'{key}' was added or removed", "other")
             elif key in before:
                 yield from self._either(key, before, after, path)
-        for key in ("oneOf", "dependentSchemas"):
+        for key in ("oneOf", "dependentSchemas", "dependencies"):
             first, second = _named(before, key), _named(after, key)
             if first.keys() != second.keys():
                 yield SchemaChange(path, f"the branches of '{key}' changed", "other")
@@ -295,6 +316,10 @@ class _Comparison:
     def _either(
         self, key: str, before: dict[str, Any], after: dict[str, Any], path: str
     ) -> Iterator[SchemaChange]:
+        if is_array(before[key]) or is_array(after[key]):  # Names, in `dependencies`.
+            if not same(before[key], after[key]):
+                yield SchemaChange(path, "'dependencies' changed", "other")
+            return
         self._inverted += 1
         try:
             for change in self.compare(before[key], after[key], path):
@@ -364,7 +389,7 @@ def _values(schema: dict[str, Any]) -> dict[str, Any] | None:
 def _enums(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[SchemaChange]:
     old, new = _values(before), _values(after)
     if ("const" in before and "enum" in before) or ("const" in after and "enum" in after):
-        if old != new or before.get("enum") != after.get("enum"):
+        if old != new or not same(before.get("enum"), after.get("enum")):
             yield SchemaChange(path, "'const' and 'enum' changed", "other")
     elif old is None and new is not None:
         yield SchemaChange(path, f"only {shown([*new.values()])} is accepted", "narrower")
@@ -403,10 +428,10 @@ def _rules(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator
     old, new = _list(before, "required"), _list(after, "required")
     for name in new:
         if name not in old:
-            yield SchemaChange(f"{path}/{name}", "is required now", "narrower")
+            yield SchemaChange(_below(path, name), "is required now", "narrower")
     for name in old:
         if name not in new:
-            yield SchemaChange(f"{path}/{name}", "is optional now", "wider")
+            yield SchemaChange(_below(path, name), "is optional now", "wider")
     for key in _NEEDS:
         first, second = before.get(key), after.get(key)
         if first != second:

@@ -33,6 +33,7 @@ from callpact.schema.values import (
     is_shallow,
     measure,
     not_json,
+    same,
     size_of,
     vast_numbers,
 )
@@ -138,7 +139,8 @@ class CompiledSchema:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CompiledSchema) and (
-            self is other or (self._formats, self.document) == (other._formats, other.document)
+            self is other
+            or (self._formats == other._formats and same(self.document, other.document))
         )
 
     def __hash__(self) -> int:

@@ -220,3 +220,23 @@ def cut_below(value: Any, levels: int) -> Any:
                     below.append(held[place])
         layer = below
     return root[0]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal as JSON: 1 is 1.0, but true is not 1."""
+    if isinstance(left, Enum):
+        left = left.value
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        a, b = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(left, list | tuple) and isinstance(right, list):
+        c, d = cast("list[Any]", left), cast("list[Any]", right)
+        return len(c) == len(d) and all(map(same, c, d))
+    alike = isinstance(left, type(right)) or _are_numbers(left, right)  # pyright: ignore[reportUnknownArgumentType] - JSON
+    return alike and left == right
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(value, int | float) for value in values)

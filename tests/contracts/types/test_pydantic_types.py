@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 import types
 
@@ -10,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from callpact.contracts import NamedSchema, bundle_schemas, write_pydantic
+from callpact.contracts.counterexample import made_values
 from callpact.schema import compile_schema
 
 
@@ -25,6 +27,43 @@ def module(schema, name="PriceOutput"):
 def forgotten():
     yield
     sys.modules.pop("written_models", None)
+
+
+TEXT = {"type": "string"}
+OBJECT = {"type": "object", "properties": {"a": TEXT}}
+VALUES = [None, True, 0, 1, 2.0, 2.5, "", "abc", [], [1], ["a", "a"], {}, {"a": "x"}, {"b": 1}]
+LEAVES = [
+    {},
+    {"type": "integer", "minimum": 1},
+    {"type": "number", "maximum": 2},
+    {"type": ["string", "null"], "maxLength": 2},
+    {"type": "string", "pattern": "^a"},
+    {"enum": ["a", "b", None]},
+    {"const": 2},
+    {"type": "boolean"},
+    {"minLength": 1},
+    {"type": "array", "uniqueItems": True},
+]
+
+
+def drawn(chance, levels=2):
+    """A schema of objects, arrays, unions and leaves; required, so that null is no default."""
+    if not levels or chance.random() < 0.2:
+        return chance.choice(LEAVES)
+    one, other = (drawn(chance, levels - 1) for _ in range(2))
+    closed = {"additionalProperties": False} if chance.random() < 0.5 else {}
+    return chance.choice(
+        [
+            {"type": "object", "properties": {"a": one}, "required": ["a"], **closed},
+            {"type": "object", "additionalProperties": one},
+            {"type": "array", "items": one, "minItems": 1},
+            {"anyOf": [one, other]},
+            {"oneOf": [one, other]},
+            {"allOf": [one, other]},
+            {"type": ["object", "array", "string"], "items": one, "minLength": 1},
+            {"$ref": "#/$defs/a", **closed},
+        ]
+    )
 
 
 OFFER = {
@@ -95,27 +134,78 @@ def test_hostile_texts_are_literals():
     ("schema", "words"),
     [
         ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"minLength": 2}, "minLength"),
+        ({"type": "string", "maximum": 2, "pattern": "a"}, "pattern"),
+        ({"type": "object", "required": ["a"]}, "required"),
+        ({"type": "number", "$ref": "#/$defs/a", "$defs": {"a": {"minimum": 1}}}, "type"),
+        ({"type": "string", "minLength": 2, "oneOf": [{}, TEXT]}, "minLength, oneOf"),
+        ({**OBJECT, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "anyOf"),
+        ({**OBJECT, "const": {}}, "const"),
+        ({"enum": ["a", "ab"], "maxLength": 1}, "maxLength"),
+        ({"type": "array", "prefixItems": [TEXT]}, "prefixItems"),
+        ({"multipleOf": 0.1, "type": "number"}, "multipleOf"),
         ({"const": 1.5}, "const"),
         ({"enum": ["a", [1]]}, "enum"),
-        ({"type": "array", "prefixItems": [{"type": "string"}], "items": False}, "prefixItems"),
-        ({"properties": {"inner": {"type": "string", "pattern": "^a"}}}, "pattern"),
+        ({"properties": {"inner": {**TEXT, "pattern": "^a"}}}, "pattern"),
     ],
 )
 def test_rules_that_a_model_does_not_check_are_named(schema, words):
     text = write_pydantic([NamedSchema("T", "a.b", "output", schema)])
-    assert f"# Not checked, or not exactly: {words}." in text
+    assert f"# Not checked, or not exactly: {words}.\n" in text
 
 
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "object", "properties": {"pattern": {"type": "string"}, "not": {}}},
-        {"enum": ["a", 1, None, True]},
-        {"prefixItems": [{"type": "string"}, {}], "minItems": 2, "items": False, "type": "array"},
+        {"type": "object", "properties": {"format": TEXT, "pattern": TEXT, "not": TEXT}},
+        {"type": "string", "format": "email"},
+        {"anyOf": [{"type": "string", "maxLength": 2}, {"type": "null"}]},
+        {"enum": ["a", None, 2]},
+        {"type": "object", "properties": {}, "required": []},
+        {"prefixItems": [TEXT, {}], "minItems": 2, "items": False, "type": "array"},
     ],
 )
-def test_nothing_is_named_of_a_schema_that_a_model_checks_in_full(schema):
-    assert "# Not" not in write_pydantic([NamedSchema("T", "a.b", "output", schema)])
+def test_rules_that_are_checked_or_are_none_of_the_contract_are_not_named(schema):
+    text = write_pydantic([NamedSchema("T", "a.b", "output", schema)])
+    assert "Not checked" not in text
+
+
+def test_an_asserted_format_is_named():
+    schema = {"type": "string", "format": "email"}
+    text = write_pydantic([NamedSchema("T", "a.b", "output", schema, formats=True)])
+    assert "# Not checked, or not exactly: format.\n" in text
+
+
+@pytest.mark.parametrize(("text", "is_valid"), [("2.0", True), ("2.5", False), ("true", False)])
+def test_a_float_without_a_fraction_is_an_integer(text, is_valid):
+    schema = {"type": "integer", "minimum": 2}
+    assert compile_schema(schema).accepts(json.loads(text)) == is_valid
+    model = module(schema).PriceOutput
+    if is_valid:
+        assert model.model_validate_json(text).root == 2
+    else:
+        with pytest.raises(ValidationError):
+            model.model_validate_json(text)
+
+
+def test_a_model_without_a_comment_judges_as_its_contract():
+    chance = random.Random(7)
+    exact = 0
+    for _ in range(400):
+        schema = {"allOf": [drawn(chance)], "$defs": {"a": chance.choice(LEAVES)}}
+        text = write_pydantic([NamedSchema("PriceOutput", "shop.price", "output", schema)])
+        model, judge = module(schema).PriceOutput, compile_schema(schema)
+        exact += "Not checked" not in text
+        for value in [*VALUES, *made_values(schema, 40)]:
+            given = json.dumps(value)
+            accepted = judge.accepts(json.loads(given))
+            try:
+                model.model_validate_json(given)
+            except ValidationError:
+                assert not accepted, (schema, given)
+            else:
+                assert accepted or "Not checked" in text, (schema, given)
+    assert exact > 50
 
 
 def test_a_bundle_keeps_the_references_of_each_schema():
@@ -131,7 +221,20 @@ def test_a_bundle_keeps_the_references_of_each_schema():
 
 
 def test_fields_may_have_the_names_of_types_and_attributes():
-    names = ["str", "list", "json", "root", "model_config", "Any", "copy", "None", "a", "A"]
+    names = [
+        "str",
+        "list",
+        "json",
+        "register",
+        "mro",
+        "root",
+        "model_config",
+        "Any",
+        "copy",
+        "None",
+        "a",
+        "A",
+    ]
     properties = {name: {"type": ["string", "null"]} for name in names}
     properties["many"] = {"type": "array", "items": {"type": "string"}}
     made = module({"type": "object", "properties": properties}).PriceOutput

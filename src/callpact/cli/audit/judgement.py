@@ -167,7 +167,7 @@ def replay(
     folder = packages_folder(packages, session.configuration)
     published = published_of(against[0], folder) if against and len(against) == 1 else None
     catalog = sources.look(session, against or ()) if published is None else published
-    before = None if former is None else contracts_of(sources, former, folder)
+    before = None if former is None else contracts_of(sources, former, folder).catalog
     with opened(session) as store:
         window = Filter(since=where.since, until=where.until)
         tools, renamed = under_recorded_names(store, catalog, window)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callpact import contracts
-from callpact.cli.contracts.package_refs import published_of
+from callpact.cli.contracts.package_refs import contracts_of
 from callpact.cli.options import (
     AsJson,
     PackagesOption,
@@ -17,7 +17,6 @@ from callpact.cli.options import (
     takes_sources,
 )
 from callpact.cli.output import counted, err, fail, out, plain, print_json
-from callpact.cli.tool_commands import catalog_of
 from callpact.contracts.packages.package_form import published_form
 from callpact.schema.json_text import json_text
 from callpact.sources.mcp.hidden_text import visible
@@ -61,18 +60,15 @@ def diff(
 
     A change is breaking, non-breaking or a patch; the highest of them is the suggested bump.
     Between FlowMCP files the rules of FlowMCP decide for the changes that they name.
-    Exit code 1 on a breaking change.
+    Exit code 1 on a breaking change, 2 if something could not be loaded.
     """
     if sources.source:
         fail("diff takes two references, OLD and NEW; leave out --source")
     folder = packages_folder(packages, sources.session().configuration)
-    published = [published_of(ref, folder) for ref in (old, new)]
-    before, after = (
-        catalog_of(sources, ref) if known is None else known
-        for ref, known in zip((old, new), published, strict=True)
-    )
+    loaded = [contracts_of(sources, ref, folder) for ref in (old, new)]
+    before, after = (each.catalog for each in loaded)
     compared = [before, after]
-    if any(known is not None for known in published):
+    if any(each.is_published for each in loaded):
         # What is not published, such as whether a key is there, is no change.
         compared = [published_form(each) for each in compared]
     found = contracts.diff_catalogs(*compared, tolerant=tolerant_readers)
@@ -82,6 +78,9 @@ def diff(
         print_json(_encoded(found), sys.stdout)
     else:
         print_diff(found)
+    for ref, each in zip((old, new), loaded, strict=True):
+        if not each.is_whole:
+            fail(f"not everything of {ref} could be loaded; the comparison is incomplete")
     if found.is_breaking:
         raise typer.Exit(1)
 

@@ -25,7 +25,7 @@ from callpact.cli.output import (
     print_lines,
     print_table,
 )
-from callpact.cli.tool_commands import catalog_of
+from callpact.cli.tool_commands import session_of
 from callpact.sources.base import Finding
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def lint(
 
 def _catalog(sources: SourceOptions, refs: Sequence[str]) -> Catalog:
     if len(refs) == 1:
-        return catalog_of(sources, refs[0])
+        return session_of(sources, refs[0]).catalog
     return sources.look(sources.session(), refs)
 
 

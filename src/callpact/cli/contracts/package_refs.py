@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from callpact.cli.output import counted, fail
-from callpact.cli.tool_commands import catalog_of
+from callpact.cli.tool_commands import session_of
 from callpact.contracts.packages.flowmcp_snapshots import published_catalog
 from callpact.contracts.packages.package_store import PackageStore
 from callpact.contracts.packages.package_version import is_package_name
@@ -16,10 +17,23 @@ if TYPE_CHECKING:
     from callpact.cli.options import SourceOptions
 
 
-def contracts_of(sources: SourceOptions, ref: str, packages: Path) -> Catalog:
+@dataclass(frozen=True, slots=True)
+class LoadedContracts:
+    """The contracts of a reference; `is_whole` if they are all that it declares."""
+
+    catalog: Catalog
+    is_whole: bool = True
+    is_published: bool = False
+
+
+def contracts_of(sources: SourceOptions, ref: str, packages: Path) -> LoadedContracts:
     """The contracts of a source, of a running server, or of a published version."""
     published = published_of(ref, packages)
-    return catalog_of(sources, ref) if published is None else published
+    if published is not None:
+        return LoadedContracts(published, is_published=True)
+    session = session_of(sources, ref)
+    is_whole = all(finding.severity != "error" for finding in session.loaded.report)
+    return LoadedContracts(session.catalog, is_whole)
 
 
 def published_of(ref: str, packages: Path) -> Catalog | None:

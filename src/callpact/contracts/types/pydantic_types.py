@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from callpact.contracts.types.named_schemas import (
+    IN_PLACE,
     KINDS,
     MAX_TYPE_DEPTH,
     TYPED,
@@ -23,12 +24,12 @@ from callpact.contracts.types.named_schemas import (
     allowed_values,
     kinds_of,
     pascal,
+    rules_of,
     submap,
     subschemas,
     unique_name,
 )
 from callpact.schema import is_array, is_object
-from callpact.schema.document import children, in_place
 
 _HEADER = '''"""Written by `callpact types --to pydantic`; changes here are lost."""
 
@@ -43,10 +44,22 @@ def _refuse(value: Any) -> Any:
     raise ValueError("no value is allowed here")
 
 
+def _whole(value: Any) -> Any:
+    is_whole = isinstance(value, float) and abs(value) < 2**53 and value.is_integer()
+    return int(value) if is_whole else value
+
+
 Nothing = Annotated[Any, BeforeValidator(_refuse)]
+Integer = Annotated[int, BeforeValidator(_whole)]
 '''
 _WORD = re.compile(r"[A-Za-z0-9]+")
-_SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_SIMPLE = {
+    "string": "str",
+    "integer": "Integer",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+}
 _STRING = {"minLength": "min_length", "maxLength": "max_length"}
 _NUMBER = {
     "minimum": "ge",
@@ -56,15 +69,12 @@ _NUMBER = {
     "multipleOf": "multiple_of",
 }
 _ARRAY = {"minItems": "min_length", "maxItems": "max_length"}
-_UNCHECKED = (
-    *("allOf", "not", "if", "contains", "uniqueItems", "patternProperties", "propertyNames"),
-    *("minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "pattern"),
-    *("format", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "oneOf"),
-)
-"""Keywords that models do not check, or not exactly."""
-_OWN = frozenset(dir(BaseModel)) | {
+_FORMATS = frozenset({"format", "formatMinimum", "formatMaximum"})
+_RULES = (TYPED | IN_PLACE | _FORMATS) - {"then", "else"}
+_OWN = frozenset((*dir(BaseModel), *dir(type(BaseModel)))) | {
     *("root", "str", "int", "float", "bool", "list", "dict", "tuple"),
-    *("Any", "Literal", "Annotated", "Nothing", "Field", "BaseModel", "RootModel", "ConfigDict"),
+    *("Any", "Literal", "Annotated", "Nothing", "Integer", "Field"),
+    *("BaseModel", "RootModel", "ConfigDict"),
 }
 """Names that a field may not have: it would hide an attribute or a type of the module."""
 
@@ -88,6 +98,8 @@ class _ModelWriter:
     def __init__(self, definitions: NamedParts, taken: set[str]) -> None:
         self._definitions = definitions
         self._taken = taken
+        self._missed: set[str] = set()
+        """Keywords that the model being written does not check, or not exactly."""
         self.models: list[str] = []
 
     def declare(self, name: str, schema: Any, label: str) -> None:
@@ -98,16 +110,25 @@ class _ModelWriter:
             if kinds_of(keys) == ("object",) and _is_model(keys):
                 self._object(name, keys, about)
                 return
+        self._missed = set()
         value = self._type(schema, name)
-        note = self._note(schema)
+        note = _note(self._missed)
         # As an annotation of a field, the type may name models that are defined later.
         self.models.append(
             f"{note}class {name}(RootModel[Any]):\n{about}{_STRICT}    root: {value}\n"
         )
 
+    def _miss(self, keywords: Iterable[str], expressed: Iterable[str] = ()) -> None:
+        """Note the rules that a type does not express, for the comment above its model."""
+        notes = frozenset[str]() if self._definitions.named.formats else _FORMATS
+        self._missed |= ({*keywords} & _RULES) - {*expressed} - notes
+
     def _object(self, name: str, schema: Mapping[str, Any], about: str) -> None:
         extra = schema.get("additionalProperties")
         allowed = "forbid" if extra is False and "patternProperties" not in schema else "allow"
+        outer, self._missed = self._missed, set()
+        others = IN_PLACE | {"enum", "const"}
+        self._miss(rules_of(schema, "object") | ({*schema} & others), _FIELDS)
         lines = [f'    model_config = ConfigDict(strict=True, extra="{allowed}", {_NAMES})\n']
         if is_object(extra) and extra and "patternProperties" not in schema:
             inner = self._type(extra, f"{name}Value")
@@ -127,31 +148,45 @@ class _ModelWriter:
                 options.insert(0, "default=None")
             value = f" = Field({', '.join(options)})" if options else ""
             lines.append(f"    {field}: {kind}{value}\n")
-        self.models.append(f"{self._note(schema)}class {name}(BaseModel):\n{about}{''.join(lines)}")
+        note = _note(self._missed)
+        self._missed = outer
+        self.models.append(f"{note}class {name}(BaseModel):\n{about}{''.join(lines)}")
 
     def _type(self, schema: Any, name: str, within: tuple[str, ...] = KINDS, depth: int = 0) -> str:
         if schema is False:
             return "Nothing"
-        if not is_object(schema) or depth > MAX_TYPE_DEPTH:
+        if not is_object(schema):
             return "Any"
         keys = self._definitions.keywords(schema)
+        if depth > MAX_TYPE_DEPTH:
+            self._miss(keys)
+            return "Any"
         if "$ref" in keys:
-            return self._definitions.reference(schema) or "Any"
+            target = self._definitions.reference(schema)
+            self._miss(keys, ("$ref",) if target else ())
+            return target or "Any"
         kinds = kinds_of(keys, within)
         for word in ("anyOf", "oneOf"):
             branches = subschemas(keys, word)
             if branches and not {"properties", "items", "enum", "const"} & {*keys}:
+                self._miss(keys, ("type", "anyOf") if word == "anyOf" else ("type",))
                 return _union(
                     self._type(each, f"{name}{number}", kinds, depth + 1)
                     for number, each in enumerate(branches, 1)
                 )
         if len(parts := subschemas(keys, "allOf")) == 1 and TYPED.isdisjoint(keys):
+            self._miss(keys, ("allOf",))
             return self._type(parts[0], name, kinds, depth + 1)
         values = allowed_values(keys, kinds)
         if values is not None:
+            is_exact = all(_is_plain(value) and value not in (0, 1) for value in values)
+            self._miss(keys, ("type", "enum", "const") if is_exact else ("type",))
             return _literals(values)
         if kinds == KINDS and not {"properties", "items", "prefixItems"} & {*keys}:
+            self._miss(keys)
             return "Any"
+        if not (kinds == ("object",) and _is_model(keys)):
+            self._miss({*keys} & IN_PLACE)
         return _union(self._of_kind(keys, kind, name, depth) for kind in kinds)
 
     def _of_kind(self, schema: Mapping[str, Any], kind: str, name: str, depth: int) -> str:
@@ -161,22 +196,30 @@ class _ModelWriter:
                 self._object(model, schema, _about(schema, ""))
                 return model
             extra = schema.get("additionalProperties", True)
+            needed = () if schema.get("required") else ("required",)
+            self._miss(rules_of(schema, kind), ("properties", "additionalProperties", *needed))
             if extra is False:
                 return "dict[str, Nothing]"
             return f"dict[str, {self._type(extra, f'{name}Value', depth=depth + 1)}]"
         if kind == "array":
             return self._array(schema, name, depth)
         bounds = _STRING if kind == "string" else _NUMBER if kind in {"integer", "number"} else {}
+        self._miss(
+            rules_of(schema, kind), (word for word in bounds if _is_exact(word, schema.get(word)))
+        )
         return _bounded(_SIMPLE[kind], _whole(schema) if kind == "integer" else schema, bounds)
 
     def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> str:
         first = subschemas(schema, "prefixItems")
-        if _is_tuple(schema):
+        least = schema.get("minItems", 0)
+        if first and schema.get("items") is False and least >= len(first):
+            self._miss(rules_of(schema, "array"), ("prefixItems", "items", "minItems", "maxItems"))
             parts = [
                 self._type(part, f"{name}{number}", depth=depth + 1)
                 for number, part in enumerate(first, 1)
             ]
             return f"tuple[{', '.join(parts)}]"
+        self._miss(rules_of(schema, "array"), (*_ARRAY, *(() if first else ("items",))))
         items = (
             "Any"
             if first
@@ -184,20 +227,8 @@ class _ModelWriter:
         )
         return _bounded(f"list[{items}]", schema, _ARRAY)
 
-    def _note(self, schema: Any) -> str:
-        """A comment with the keywords of a schema, and of those inside it, that are not checked."""
-        found: set[str] = set()
-        stack = [schema]
-        while stack:
-            part = stack.pop()
-            if is_object(part):
-                keys = self._definitions.keywords(part)
-                found |= _unchecked(keys)
-                stack += [*in_place(keys), *children(keys)]
-        words = sorted(found)
-        return f"# Not checked, or not exactly: {', '.join(words)}.\n" if words else ""
 
-
+_FIELDS = ("properties", "required", "additionalProperties")
 _NAMES = "populate_by_name=True, protected_namespaces=()"
 _STRICT = "    model_config = ConfigDict(strict=True)\n"
 
@@ -206,23 +237,14 @@ def _is_model(schema: Mapping[str, Any]) -> bool:
     return bool(schema.get("properties")) and "$ref" not in schema
 
 
-def _is_tuple(schema: Mapping[str, Any]) -> bool:
-    """True for an array of a fixed length, each of whose items has a schema of its own."""
-    first = subschemas(schema, "prefixItems")
-    least = schema.get("minItems", 0)
-    return bool(first) and schema.get("items") is False and least >= len(first)
+def _is_plain(value: Any) -> bool:
+    """True for what can be a literal; Pydantic takes true for `Literal[1]`, and false for 0."""
+    return value is None or isinstance(value, bool | int | str)
 
 
-def _unchecked(schema: Mapping[str, Any]) -> set[str]:
-    """The keywords of one schema that a model does not check, or not exactly."""
-    found = {word for word in _UNCHECKED if word in schema}
-    if "prefixItems" in schema and not _is_tuple(schema):
-        found.add("prefixItems")
-    for word in ("const", "enum"):
-        values = [schema[word]] if word == "const" and word in schema else subschemas(schema, word)
-        if not all(value is None or isinstance(value, bool | int | str) for value in values):
-            found.add(word)
-    return found
+def _is_exact(word: str, bound: Any) -> bool:
+    """Pydantic divides floats, so that 0.3 is no multiple of 0.1."""
+    return word != "multipleOf" or isinstance(bound, int)
 
 
 def _union(types: Iterable[str]) -> str:
@@ -264,7 +286,7 @@ def _number(value: float) -> str:
 
 
 def _literals(values: list[Any]) -> str:
-    plain = [value for value in values if value is None or isinstance(value, bool | int | str)]
+    plain = [value for value in values if _is_plain(value)]
     options = [f"Literal[{', '.join(map(repr, plain))}]"] if plain else []
     if any(isinstance(value, float) for value in values):
         options.append("float")
@@ -288,3 +310,8 @@ def _about(schema: Any, label: str) -> str:
     about = schema.get("description") if is_object(schema) else None
     text = " ".join([label, *(str(about).split() if isinstance(about, str) else [])]).strip()
     return f"    {text!r}\n\n" if text else ""
+
+
+def _note(missed: Iterable[str]) -> str:
+    words = ", ".join(sorted(missed))
+    return f"# Not checked, or not exactly: {words}.\n" if words else ""

@@ -81,8 +81,9 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
         if text in "&-~" and following == text:
             raise ValueError(f"'{text}{text}' may mean an operation on sets")
         is_set = text[0] == "\\" and text[1] in _SETS
-        if text == "-" and place - 1 != start and following != "]":
-            if is_range or last == "set" or not last:
+        # After a range, too, a `-` is the sign itself.
+        if text == "-" and last and following != "]":
+            if is_range or last == "set":
                 raise ValueError("a range without two ends")
             is_range = True
             parts.append("-")

@@ -15,8 +15,8 @@ from callpact.schema.fitting.scalars import (
     Unknown,
     number,
     parsed,
-    same,
 )
+from callpact.schema.values import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ import jsonschema_rs
 from callpact.errors import CastError, InvalidSchema
 from callpact.schema.document import MAX_BACKTRACKS, pointer
 from callpact.schema.fitting.lossless import converted
-from callpact.schema.values import Change
+from callpact.schema.values import Change, same
 
 MAX_INVENTED = 10_000
 """Items or characters that a cast may have to invent for one `minItems` or `minLength`."""
@@ -410,26 +410,6 @@ class Not(Node):
 
 
 # --- values ---------------------------------------------------------------------------------
-
-
-def same(left: Any, right: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, but true is not 1."""
-    if isinstance(left, Enum):
-        left = left.value
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        a, b = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(left, list | tuple) and isinstance(right, list):
-        c, d = cast("list[Any]", left), cast("list[Any]", right)
-        return len(c) == len(d) and all(map(same, c, d))
-    alike = isinstance(left, type(right)) or _are_numbers(left, right)  # pyright: ignore[reportUnknownArgumentType] - JSON
-    return alike and left == right
-
-
-def _are_numbers(*values: Any) -> bool:
-    return all(isinstance(value, int | float) for value in values)
 
 
 def _holds_parts(value: Any) -> bool:

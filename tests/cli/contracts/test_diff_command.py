@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
 import command_line
+from schema_file import FILE, GOOD, TOOL, changed, exported, hashed, parameter
 
 run = command_line.run
 OLD = """
@@ -118,3 +121,70 @@ def test_mcp_servers_are_compared_by_their_definitions(project, run):
     assert done.code == 1
     (change,) = json.loads(done.out)["changes"]
     assert (change["path"], change["example"]["currency"]) == ("/currency", "CHF")
+
+
+@pytest.mark.parametrize("names", [("old", "new"), ("new", "old")])
+def test_a_side_that_could_not_be_loaded_in_full_is_exit_code_2(names, tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    other = hashed({**GOOD, "namespace": "shop"})
+    for name, second in zip(
+        names, (other, changed((f"{TOOL}/method", "SEND"), main=other)), strict=True
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FILE).write_text(exported(GOOD), "utf-8")
+        (tmp_path / name / "Shop.mjs").write_text(exported(second), "utf-8")
+    done = run("diff", "old", "new")
+    assert done.code == 2
+    assert "shop.getTokenPrice" in done.out
+    assert f"not everything of {names[1]} could be loaded; the comparison is incomplete" in done.err
+
+
+def with_parameter(block):
+    return changed((f"{TOOL}/parameters", [parameter("id", location="insert"), block]))
+
+
+def git(folder, *words):
+    own = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *own, *words]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    return done.stdout.decode()
+
+
+def test_the_versions_of_a_file_in_a_repository_are_compared(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    repository = tmp_path / "catalogue"
+    repository.mkdir()
+    git(repository, "init", "--quiet")
+    unit = parameter("unit", primitive="enum(EUR,USD)", options=["default(EUR)"])
+    united = with_parameter(unit)
+    versions = {
+        "1.0.0": GOOD,
+        "1.0.1": changed((f"{TOOL}/description", "Get a price")),
+        "1.1.0": united,
+        "1.1.1": with_parameter({**unit, "z": {**unit["z"], "options": []}}),
+    }
+    for version, main in versions.items():
+        text = exported(changed(("/schemaVersion", version), main=main))
+        (repository / FILE).write_text(text, "utf-8")
+        git(repository, "add", FILE)
+        git(repository, "commit", "--quiet", "-m", version)
+    commits = git(repository, "log", "--format=%h", "--reverse", "--", FILE).split()
+    found = []
+    for commit in pairwise(commits):
+        for name, each in zip(("old", "new"), commit, strict=True):
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / FILE).write_text(git(repository, "show", f"{each}:{FILE}"), "utf-8")
+        done = run("diff", "old", "new", "--json")
+        report = json.loads(done.out)
+        found.append((report["bump"], done.code, report["violations"]))
+    assert found == [
+        ("patch", 0, []),
+        ("minor", 0, []),
+        (
+            "major",
+            1,
+            [
+                "token-prices/TokenPrices: schemaVersion 1.1.0 → 1.1.1 is patch, its changes are major"
+            ],
+        ),
+    ]
