@@ -42,6 +42,14 @@ class Finding(Struct, frozen=True):
     is_left_out: bool = False
     """True if the place is not loaded at all, although there is no error."""
 
+    @property
+    def is_failure(self) -> bool:
+        """True if tools are missing that should be there: an error, or a server that is down.
+
+        A file that is left out by a rule has the code of the rule.
+        """
+        return self.severity == "error" or (self.is_left_out and not self.code)
+
 
 def nearest_name(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, else the first ones."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -45,6 +46,24 @@ def test_the_first_version_is_one_and_the_same_contracts_are_published_once(shop
     assert run(*COMMAND).out == "shop@1.0.0: 1 contract published\n"
     assert run(*COMMAND).out == "shop@1.0.0: as published\n"
     assert run(*COMMAND, "--version", "1.0.0").out == "shop@1.0.0: as published\n"
+
+
+def test_nothing_is_published_while_a_server_is_down(shop, run):
+    folder = shop(SHOP)
+    serving = ["-m", "callpact", "serve", "--stdio", "--audit", "off", "-s", "shop.py"]
+    servers = {
+        "up": {"command": sys.executable, "args": serving},
+        "down": {"command": str(folder / "missing")},
+    }
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    refused = run("publish", "-s", "mcp-config:mcp.json", "--name", "shop")
+    assert refused.code == 2
+    assert "'down' cannot be started" in refused.err
+    assert "not every source could be loaded; nothing was published" in refused.err
+    assert not (folder / "contracts").exists()
+    compared = run("diff", "mcp-config:mcp.json", "shop.py")
+    assert compared.code == 2
+    assert "not everything of mcp-config:mcp.json could be loaded" in compared.err
 
 
 @pytest.mark.requirement("004.versions.new-version")

@@ -32,7 +32,7 @@ def contracts_of(sources: SourceOptions, ref: str, packages: Path) -> LoadedCont
     if published is not None:
         return LoadedContracts(published, is_published=True)
     session = session_of(sources, ref)
-    is_whole = all(finding.severity != "error" for finding in session.loaded.report)
+    is_whole = not any(finding.is_failure for finding in session.loaded.report)
     return LoadedContracts(session.catalog, is_whole)
 
 

@@ -93,7 +93,7 @@ def publish(
     store = PackageStore(packages_folder(packages, session.configuration))
     newest = _newest(store, label)
     catalog = sources.look(session)
-    if any(finding.severity == "error" for finding in session.loaded.report):
+    if any(finding.is_failure for finding in session.loaded.report):
         fail("not every source could be loaded; nothing was published")
     contracts = encode_contracts(published_contracts(catalog, session.configuration.folder))
     if newest is not None and newest.contracts == contracts and version is None:
