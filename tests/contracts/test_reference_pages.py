@@ -126,6 +126,20 @@ def test_texts_cannot_break_out_of_html():
     assert page.file_name == "shop.html"
 
 
+def test_an_html_page_begins_with_links_to_its_sections():
+    (page,) = write_pages([tool(), tool(id="shop.stock")], "html")
+    links, ids = [], []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            links.extend(value for name, value in attrs if name == "href")
+            ids.extend(value for name, value in attrs if name == "id")
+
+    Reader().feed(page.text)
+    assert links == ["#shop.price", "#shop.stock", "#Errors"]
+    assert [f"#{each}" for each in ids] == links
+
+
 def test_namespaces_have_files_of_their_own_in_the_folder():
     pages = write_pages([tool(id=f"{name}.x") for name in ("Shop", "shop", "index", "CON", "a-b")])
     names = [page.file_name.lower() for page in pages]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -400,24 +401,35 @@ def _coded(text: str) -> str:
     return _escaped(text) if re.search(r"[`|\\]", text) else f"`{_line(text)}`"
 
 
-def _html(title: str, blocks: Iterable[_Block]) -> str:
+def _html(namespace: str, blocks: Iterable[_Block]) -> str:
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(_line(title))}</title>"
+        f"<title>{escape(_line(namespace))}</title>"
         "<style>body{font:16px/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}"
         "table{border-collapse:collapse;display:block;overflow-x:auto}td,th{border:1px solid #ccc;padding:.3rem .6rem;"
         "text-align:left;vertical-align:top}th{white-space:nowrap}"
         "td,p,h1,h2{overflow-wrap:anywhere}td{min-width:5rem}"
         "td:first-child{min-width:11rem}td:last-child{min-width:14rem}"
-        "h2{margin-top:3rem;border-top:1px solid #ccc;padding-top:1rem}pre{background:#f4f4f4;padding:1rem;overflow:auto}"
+        "ul{columns:16rem;padding-left:1.2rem}h2{margin-top:3rem;border-top:1px solid #ccc;padding-top:1rem}pre{background:#f4f4f4;padding:1rem;overflow:auto}"
         "</style></head><body>\n"
     )
-    return head + "\n".join(map(_html_block, blocks)) + "\n</body></html>\n"
+    title, *rest = blocks
+    body = [_html_block(title), _contents(rest), *map(_html_block, rest)]
+    return head + "\n".join(body) + "\n</body></html>\n"
+
+
+def _contents(blocks: Iterable[_Block]) -> str:
+    """Links to the sections of a page."""
+    names = [_line(each.text) for each in blocks if isinstance(each, _Heading) and each.level == 2]
+    links = (f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in names)
+    return f"<ul>{''.join(links)}</ul>"
 
 
 def _html_block(block: _Block) -> str:
     match block:
+        case _Heading(2, text):
+            return f'<h2 id="{escape(_line(text))}">{escape(_line(text))}</h2>'
         case _Heading(level, text):
             return f"<h{level}>{escape(_line(text))}</h{level}>"
         case _Paragraph(text):
