@@ -413,46 +413,35 @@ def without_meta(body):
     return {**body, "params": {key: value for key, value in params.items() if key != "_meta"}}
 
 
-@pytest.mark.parametrize("modern", [True, False])
-def test_calls_over_stdio_are_answered_directly(modern, monkeypatch):
-    taken = []
+@pytest.fixture
+def taken(monkeypatch):
+    """The calls that are answered without the SDK."""
+    calls = []
     original = Door.answer
 
     async def answer(door, direct):
-        taken.append(direct.call.via)
+        calls.append(direct.call)
         return await original(door, direct)
 
     monkeypatch.setattr(Door, "answer", answer)
+    return calls
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_calls_over_stdio_are_answered_directly(modern, taken):
     body = request("t_add", {"a": 1, "b": 2})[1]
     sent = body if modern else without_meta(body)
     asyncio.run(_lines([sent], direct=True, modern=modern))
-    assert taken == [f"mcp {ERA if modern else '2025-11-25'}"]
+    assert [call.via for call in taken] == [f"mcp {ERA if modern else '2025-11-25'}"]
 
 
-def test_an_id_is_free_again_over_stdio_once_its_call_has_ended(monkeypatch):
-    taken = []
-    original = Door.answer
-
-    async def answer(door, direct):
-        taken.append(direct.call.tool_id)
-        return await original(door, direct)
-
-    monkeypatch.setattr(Door, "answer", answer)
+def test_an_id_is_free_again_over_stdio_once_its_call_has_ended(taken):
     lines = [json.dumps(request("t_add", {"a": 1, "b": b})[1]) for b in range(3)]
     assert [each["id"] for each in asyncio.run(_exchanged(lines))] == [7, 7, 7]
-    assert taken == ["t_add"] * 2  # The first one decides the era.
+    assert [call.tool_id for call in taken] == ["t_add"] * 2  # The first one decides the era.
 
 
-def test_a_second_handshake_over_stdio_counts_from_its_confirmation_on(monkeypatch):
-    taken = []
-    original = Door.answer
-
-    async def answer(door, direct):
-        taken.append(direct.call.via)
-        return await original(door, direct)
-
-    monkeypatch.setattr(Door, "answer", answer)
-
+def test_a_second_handshake_over_stdio_counts_from_its_confirmation_on(taken):
     def hello(era):
         params = {"protocolVersion": era, "capabilities": {}, "clientInfo": CLIENT}
         return json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params})
@@ -461,7 +450,7 @@ def test_a_second_handshake_over_stdio_counts_from_its_confirmation_on(monkeypat
     call = json.dumps(without_meta(request("t_add", {"a": 1, "b": 2})[1]))
     lines = [hello("2025-11-25"), ready, call, hello("2025-06-18"), call, ready, call]
     asyncio.run(_exchanged(lines))
-    assert taken == ["mcp 2025-11-25", "mcp 2025-06-18"]
+    assert [each.via for each in taken] == ["mcp 2025-11-25", "mcp 2025-06-18"]
 
 
 async def _exchanged(lines):
