@@ -6,7 +6,7 @@ compile() { uv pip compile --quiet --generate-hashes --no-annotate --no-header -
 compile pyproject.toml -o requirements/core.txt
 compile pyproject.toml requirements/run.in --extra all -c requirements/core.txt -o requirements/run.txt
 compile requirements/run.txt requirements/test.in -o requirements/test.txt
-compile pyproject.toml requirements/run.in requirements/bench.in --extra hooks --extra mcp -o requirements/bench.txt
+compile pyproject.toml requirements/run.in requirements/bench.in --extra fast --extra hooks --extra mcp -o requirements/bench.txt
 compile requirements/upstreams.in -o requirements/upstreams.txt
 compile requirements/endpoints.in -o requirements/endpoints.txt
 compile requirements/docs.in -o requirements/docs.txt
